@@ -128,7 +128,7 @@ def draw_diagram(theme: str) -> str:
 
 
 def take_screenshots() -> None:
-    """Build GRANOLA-EQ in the embedded world and take the pictures of its page and of its run."""
+    """Build GRANOLA-EQ in the embedded world and take the pictures of its page, of its run and of the run's artifacts."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
         with serve_prefect(home / "prefect") as api:
@@ -137,13 +137,27 @@ def take_screenshots() -> None:
             run_factmill(settings, "build", "granola")
             run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
             (run,) = httpx.post(f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}).json()
-            page = f"{api.removesuffix('/api')}/runs/flow-run/{run['id']}"
+            of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
+            artifacts = {each["key"]: each["id"] for each in httpx.post(f"{api}/artifacts/filter", json=of_run).json()}
+            run_factmill(settings, "evaluate", "granola", "--model", "guesser", "--limit", "50")
+            base = api.removesuffix("/api")
+            page = f"{base}/runs/flow-run/{run['id']}"
             with open_browser(home / "profile") as send:
                 report = f"file://{home / 'granola.html'}"
                 save_screenshot(send, report, FOLDER / "report.png", awaited="From source to rows", height=880)
                 save_screenshot(
                     send, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
                 )
+                for url, name, awaited in (
+                    (f"{base}/runs", "prefect-runs", run["name"]),
+                    (f"{base}/artifacts/artifact/{artifacts['granola-funnel']}", "prefect-table", "describe_entities"),
+                    (
+                        f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
+                        "prefect-figures",
+                        "Rows of each stage",
+                    ),
+                ):
+                    save_screenshot(send, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
 
 
 @contextmanager

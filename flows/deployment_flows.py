@@ -28,7 +28,6 @@ from factmill.flows.prefect_server import (
     raising_prefect_lost,
     wait_for_standing_server,
 )
-from factmill.flows.watching.artifacts import write_page_and_create_artifact
 from factmill.tasks import progress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BudgetExhausted, BuildAlreadyRunning, FactmillError, PrefectServerLost
@@ -57,8 +56,6 @@ def make_deployed_flow(benchmark: Benchmark) -> Flow[..., State[Any]]:
             told = format_build_outcome(report)
             if report.up_to_date:  # a run with nothing to make has logged nothing yet
                 progress.log_to_current_run(told)
-            else:
-                write_page_and_create_artifact(report)
             return told
 
         return run_to_final_state(make)

@@ -23,8 +23,7 @@ from factmill.flows.commands.report import write_evaluation_report
 from factmill.flows.deployment_flows import format_build_outcome, format_error_with_class_name, run_to_final_state
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S
 from factmill.flows.serve_options import RebuildParams, RebuildParamsBase, check_rebuild_access
-from factmill.flows.watching.artifacts import write_page_and_create_artifact
-from factmill.flows.watching.flow_runs import track_flow_runs
+from factmill.flows.watching.flow_runs import REBUILD_FLOW, track_flow_runs
 from factmill.tasks import progress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.runs import run_lock
@@ -51,7 +50,7 @@ class RebuildOutcome:
 
 
 @track_flow_runs
-@flow(name="rebuild", validate_parameters=True, persist_result=False)
+@flow(name=REBUILD_FLOW, validate_parameters=True, persist_result=False)
 def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOptions()) -> State:  # type: ignore[valid-type] # noqa: B008 - frozen
     """Make benchmarks one after another and measure models on them; one that fails leaves the others be."""
     return run_to_final_state(lambda: rebuild_benchmarks(params, run))
@@ -96,8 +95,6 @@ def _build_evaluate_and_release(
     outcomes = [build]
     if report is None:
         return outcomes
-    if not report.up_to_date:
-        write_page_and_create_artifact(report)
     for model, evaluation in params.list_model_evaluations(benchmark):
         asked = evaluation.params.model_validate({"model": model, "build": report.build_id})
         outcomes.append(
@@ -115,7 +112,12 @@ def _build_evaluate_and_release(
         )
         folder = resolve_absolute_path(params.release)
         release = partial(
-            release_if_gates_pass, resolve_warehouse_path(budget.remaining_options), report.build_id, folder, gates
+            release_if_gates_pass,
+            resolve_warehouse_path(budget.remaining_options),
+            report.build_id,
+            folder,
+            gates,
+            params.authors,
         )
         outcomes.append(_attempt_rebuild_part(f"release of {benchmark.name}", release)[0])
     return outcomes

@@ -52,6 +52,8 @@ class RebuildParamsBase(BenchmarkParams):
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
     """Release each build that passes all gates to DIR/BENCHMARK. Default: no release."""
+    authors: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
+    """Authors of the releases, each 'Family, Given' or the name of a group (repeatable)."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
     """Gate: maximum change of the number of rows since the previous release, as a share."""
     most_lost: float = Field(default=0.5, ge=0, le=1)

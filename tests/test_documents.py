@@ -202,8 +202,8 @@ def test_pictures_are_those_of_the_script_and_small() -> None:
         assert (script.FOLDER / f"stages-{theme}.svg").read_text("utf-8") == script.draw_diagram(theme)
         narrow = (script.FOLDER / f"stages-narrow-{theme}.svg").read_text("utf-8")
         assert narrow == script.draw_narrow_diagram(theme)
-    for name in ("report.png", "prefect-run.png"):
-        picture = (script.FOLDER / name).read_bytes()
+    for name in ("report", "prefect-run", "prefect-runs", "prefect-table", "prefect-figures"):
+        picture = (script.FOLDER / f"{name}.png").read_bytes()
         assert picture.startswith(b"\x89PNG") and 10_000 < len(picture) <= script.MAX_BYTES, name
 
 

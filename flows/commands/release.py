@@ -1,6 +1,6 @@
 """`factmill release BUILD`: write a build as a folder to publish; gated releases of rebuilds; diffs of releases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from factmill.tasks.progress import print_and_log
 from factmill.tasks.release.assembly import restrict_diff_to_release, verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import Release, ReleaseOptions
+from factmill.tasks.release.core.authorship import parse_authors, parse_doi
 from factmill.tasks.release.core.licences import split_licence_expression
 from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGates, find_failed_gates
 from factmill.tasks.release.files import write_release_file
@@ -55,6 +56,10 @@ def release(
     with_answers: bool = typer.Option(
         False, "--with-answers", help="Also release the hidden answers of the test split."
     ),
+    author: list[str] | None = typer.Option(
+        None, help="Author of the release, 'Family, Given' or the name of a group (repeatable).", metavar="NAME"
+    ),
+    doi: str = typer.Option("", help="DOI of the release; archives reserve one before the upload.", metavar="DOI"),
     since: str = typer.Option(
         "", help="Build of the previous release; CHANGELOG.md then lists the changes since that build.", metavar="BUILD"
     ),
@@ -70,16 +75,21 @@ def release(
     The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same build
     always gives the same bytes. The folder appears only after all files are written.
 
+    --author and --doi go into the card, the citation and Croissant; without authors, factmill is cited.
+
     \b
     Examples:
       factmill release latest:granola --to granola-eq/
       factmill release latest:multihal --to multihal/ --without felm --without halubench
       factmill release latest:fanoutqa --to fanoutqa/ --with-answers
       factmill release latest:slaq --to slaq/ --force --since slaq-33
+      factmill release latest:slaq --to slaq/ --author 'Lovelace, Ada' --author 'The Engine Group' --doi 10.5281/zenodo.1
       python -c 'import datasets; print(datasets.load_dataset("granola-eq", "granola_eq"))'
     """
     progress.set_progress_style()
-    choices = ReleaseOptions(tuple(without or ()), tuple(allowed or ()), with_answers)
+    choices = ReleaseOptions(
+        tuple(without or ()), tuple(allowed or ()), with_answers, parse_authors(author or ()), parse_doi(doi)
+    )
     made = make_release(resolve_warehouse_path(RunOptions(warehouse=warehouse)), build_name, to, choices, force, since)
     released = made.release
     licences = [licence.id for licence in released.licences]
@@ -165,7 +175,9 @@ def list_answered_row_ids(release: Release) -> frozenset[str]:
     )
 
 
-def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: ReleaseGates) -> str:
+def release_if_gates_pass(
+    warehouse: Path, build_id: str, folder: Path, gates: ReleaseGates, authors: Iterable[str] = ()
+) -> str:
     """Release a build to `folder`/BENCHMARK and return a message; ReleaseGateFailed names the gates that stop it.
 
     An existing release is the previous one: it is replaced, and CHANGELOG.md lists the changes. A release of the same
@@ -194,7 +206,8 @@ def release_if_gates_pass(warehouse: Path, build_id: str, folder: Path, gates: R
     if closed := find_failed_gates(gates, found):
         raise ReleaseGateFailed(f"{build.build_id} is not released to {place}: {'; '.join(closed)}")
     since = before.record.build_id if before and found.unexplained_rows is not None else ""
-    made = make_release(warehouse, build.build_id, place, ReleaseOptions(), force=True, since=since)
+    choices = ReleaseOptions(authors=parse_authors(authors))
+    made = make_release(warehouse, build.build_id, place, choices, force=True, since=since)
     return f"{made.folder}: {made.release.rows} rows released"
 
 

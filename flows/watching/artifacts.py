@@ -1,22 +1,25 @@
 """Creates the artifacts of a flow run in Prefect's UI: funnel, sample rows, cost, and the page of the build."""
 
 import json
+import os
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
+from factmill.flows.benchmarks import BENCHMARKS
 from factmill.tasks import progress
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.batch_receipts import format_reason_counts
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
-from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.evaluation.definition import Evaluation, ReportedAnswer, sort_worst_first
 from factmill.tasks.options import BuildReport
@@ -42,7 +45,8 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
             key=f"{_make_artifact_key_prefix(report)}-sample",
             description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
-    _create_and_log_cost_artifact(report, f"factmill report {report.build_id} --to {report.build_id}.html")
+    command = f"factmill report {report.build_id} --to {report.build_id}.html"
+    _create_and_log_cost_artifact(report, command, f"`{command}`")
 
 
 def create_empty_build_artifacts(report: BuildReport) -> None:
@@ -52,6 +56,8 @@ def create_empty_build_artifacts(report: BuildReport) -> None:
 
 
 def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
+    benchmark = BENCHMARKS.get(report.benchmark)
+    steps = load_named_object(benchmark.release).card.steps if benchmark and benchmark.release else {}
     # columns in reading order
     funnel = [
         {
@@ -65,6 +71,7 @@ def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
             "US$": round(stage["cost_usd"], 4),
             "seconds": round(stage["seconds"], 1),
             "why rejected": format_reason_counts(report.reasons.get(stage["stage"], {})),
+            "what it does": steps.get(stage["stage"], ""),
         }
         for stage in report.stages
     ]
@@ -118,7 +125,8 @@ def create_evaluation_artifacts(
         key=f"{key}-worst",
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
-    _create_and_log_cost_artifact(report, f"{factmill_home() / 'reports' / report.build_id}.html")
+    page = factmill_home() / "reports" / f"{report.build_id}.html"
+    _create_and_log_cost_artifact(report, str(page), format_page_link(page))
 
 
 def format_figure_markdown(figure: ReportFigure) -> str:
@@ -157,8 +165,9 @@ def make_worst_answers_table(items: Iterable[ReportedAnswer]) -> list[dict[str, 
     return [format_artifact_row(asdict(item), first) for item in sort_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
-def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str) -> None:
-    """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it."""
+def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str, link: str) -> None:
+    """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it;
+    `link`: the same as Markdown."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
     notes += [format_planted_faults(report.scripted)] if report.scripted else []
@@ -172,7 +181,7 @@ def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str) -> 
     author = f", author `{report.author}`" if report.author else ""
     create_markdown_artifact(
         markdown=f"**{report.build_id}** in world `{report.world}`{author}: {format_row_balance(report.model_dump())}.{told}\n\n"
-        f"Look at it: `{page_or_command}`\n\nIt is in `{report.warehouse}`.\n\n"
+        f"Look at it: {link}\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",
         key=f"{_make_artifact_key_prefix(report)}-cost",
@@ -200,9 +209,14 @@ def _format_artifact_cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def write_page_and_create_artifact(report: BuildReport) -> None:
-    """Write the page of a build and link it as an artifact; a failure is logged, and the build stays."""
-    if not report.rows:
+REPORTS_URL_VARIABLE = "FACTMILL_REPORTS_URL"
+"""Environment variable with the address at which the folder of reports is served, for links that browsers open."""
+
+
+def write_page_and_create_artifacts(report: BuildReport) -> None:
+    """Write the page of a build, link it as an artifact and show its figures as another; a failure is logged, and the
+    build stays. Evaluations write their reports themselves."""
+    if not report.rows or report.benchmark not in BENCHMARKS:
         return
     # the drawing code takes a second to import, and no run needs it earlier
     from factmill.flows.cli.options import write_text_file
@@ -213,14 +227,29 @@ def write_page_and_create_artifact(report: BuildReport) -> None:
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
     try:
         warehouse = Path(report.warehouse)
-        write_text_file(
-            render_build_html(load_page_for_build(warehouse, resolve_build(warehouse, report.build_id))), path, "--to"
-        )
+        page = load_page_for_build(warehouse, resolve_build(warehouse, report.build_id))
+        write_text_file(render_build_html(page), path, "--to")
     except FactmillError as error:
         progress.log_to_current_run(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
         return
+    key = _make_artifact_key_prefix(report)
     create_markdown_artifact(
-        markdown=f"[{path}]({path.as_uri()})\n\nA browser opens it from that machine; anywhere else make it anew: `{command}`",
-        key=f"{report.benchmark.replace('_', '-')}-page",
+        markdown=f"{format_page_link(path)}\n\nAnywhere else make it anew: `{command}`",
+        key=f"{key}-page",
         description=f"Report page of {report.build_id}: funnel, rejects, cost, what its rows are like, where each comes from",
+    )
+    create_markdown_artifact(
+        markdown="\n\n".join(map(format_figure_markdown, page.figures)),
+        key=f"{key}-figures",
+        description=f"Figures of {report.build_id}: rows and time of each stage, and what its rows are like",
+    )
+
+
+def format_page_link(path: Path) -> str:
+    """Return a Markdown link to a page in the folder of reports, by the address at which that is served, else to its file."""
+    if base := os.environ.get(REPORTS_URL_VARIABLE, "").rstrip("/"):
+        return f"[{path.name}]({base}/{quote(path.name)})"
+    return (
+        f"[{path}]({path.as_uri()})\n\nBrowsers open no files from this page: copy the address, or serve the folder and name "
+        f"its address in `{REPORTS_URL_VARIABLE}`."
     )

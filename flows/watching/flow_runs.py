@@ -39,10 +39,10 @@ from prefect.logging.loggers import PrefectLogAdapter, flow_run_logger
 from prefect.states import Cancelled, Crashed
 
 from factmill.flows.prefect_server import find_standing_server_url
-from factmill.flows.watching.artifacts import create_empty_build_artifacts
+from factmill.flows.watching.artifacts import create_empty_build_artifacts, write_page_and_create_artifacts
 from factmill.tasks import progress
 from factmill.tasks.errors import NoRowsPublished
-from factmill.tasks.options import BenchmarkParams, RunOptions
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
 from factmill.tasks.processes import exclusive_file_lock
 from factmill.tasks.progress import LogLevel, StageProgress, print_and_log
 from factmill.tasks.settings import factmill_home
@@ -157,6 +157,8 @@ def _get_run_server_name() -> str:
 REBUILD_PART_PREFIX = "rebuild › "
 """Prefix of the names of a rebuild's child runs; data/automations ignores their failures: the rebuild's own lists
 them."""
+REBUILD_FLOW = "rebuild"
+"""Name of the flow that makes several benchmarks, each as a run below it."""
 CATCH_UP_TAG = "catch-up"
 """Tag of a run that makes up for a missed slot, which its name states."""
 _MAX_LISTED_VALUES = 4
@@ -175,23 +177,48 @@ def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
         on_crashed=ends,
         on_cancellation=ends,
     )
-    told.fn = _with_empty_build_artifacts(flow.fn)
+    told.fn = _with_tags_and_artifacts(flow.fn)
     return told
 
 
-def _with_empty_build_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a flow function so that a build that publishes nothing still creates its artifacts."""
+def _with_tags_and_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a flow function so that its run has tags, and its build artifacts too if it publishes nothing; on a standing
+    server, where somebody may look at it, also its page and pictures."""
 
     @wraps(make)
     def made(*given: Any, **named: Any) -> Any:
+        _add_tags_to_current_run()
         try:
-            return make(*given, **named)
+            report = make(*given, **named)
         except NoRowsPublished as error:
             if error.report is not None:
                 create_empty_build_artifacts(error.report)
             raise
+        if isinstance(report, BuildReport) and find_standing_server_url():
+            write_page_and_create_artifacts(report)
+        return report
 
     return made
+
+
+def make_run_tags(flow: str, run: RunOptions) -> list[str]:
+    """Return a run's tags, by which runs are chosen in the UI: factmill, benchmark, world, and what else it is."""
+    kinds = [kind for kind in ("evaluation", "mechanism") if flow.endswith(f"_{kind}")]
+    benchmark = flow.removesuffix(f"_{kinds[0]}") if kinds else flow
+    of_benchmark = [] if flow == REBUILD_FLOW else [f"benchmark:{benchmark}"]
+    return ["factmill", *of_benchmark, f"world:{PurePath(run.world).stem}", *kinds]
+
+
+def _add_tags_to_current_run() -> None:
+    """Add the tags of the current flow run that it lacks: a deployment's run has them before it starts."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or context.parameters is None:
+        return
+    there = context.flow_run.tags
+    wanted = make_run_tags(context.flow.name, context.parameters["run"])  # type: ignore[union-attr]
+    if missing := [tag for tag in wanted if tag not in there]:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(context.flow_run.id, tags=[*there, *missing])
 
 
 def make_run_name(flow: str, params: BenchmarkParams, run: RunOptions) -> str:

@@ -122,6 +122,9 @@ CARD = DatasetCardSpec(
         "The people are real; the facts are from Wikidata at one point in time and may be wrong or outdated.",
     ),
     compare_with_paper=compare_with_paper,
+    hub_task_ids=("closed-domain-qa",),
+    personal_information="Every row is about two real people, some of them living, with what Wikidata and Wikipedia say of "
+    "them: family, birth and death, education, work, memberships, beliefs.",
 )
 
 BIOKALMA_RELEASE = ReleaseSpec(

@@ -15,6 +15,7 @@ from factmill.tasks.core.publishing.distributions import (
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
+    PERSONAL_INFORMATION_OF_WIKIPEDIA,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
@@ -54,6 +55,8 @@ FANOUTQA_CARD = DatasetCardSpec(
         "Strings are matched after normalisation: an answer in other words counts as wrong in loose and strict accuracy, so a judge grades the answers too.",
         "Dev and test are split by question; questions that share half of their articles are in the same part.",
     ),
+    hub_sources={"released": "extended|other-fanoutqa", "authored": "original", "generated": "original"},
+    personal_information=PERSONAL_INFORMATION_OF_WIKIPEDIA,
 )
 
 FANOUTQA_RELEASE = ReleaseSpec(

@@ -14,6 +14,7 @@ from factmill.tasks.core.publishing.distributions import (
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
+    PERSONAL_INFORMATION_OF_WIKIDATA,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
@@ -64,6 +65,8 @@ CARD = DatasetCardSpec(
         "Popularity is page views of the English Wikipedia over twelve months; days without a count add nothing.",
         "Items were matched to names by rule; `question_entity_candidates` and `answer_entity_candidates` give the number of candidates.",
     ),
+    hub_sources={"EntityQuestions": "extended|other-entityquestions"},
+    personal_information=PERSONAL_INFORMATION_OF_WIKIDATA,
 )
 
 GRANOLA_RELEASE = ReleaseSpec(

@@ -17,6 +17,7 @@ from factmill.tasks.core.publishing.distributions import (
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
+    PERSONAL_INFORMATION_OF_WIKIDATA,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
@@ -27,6 +28,7 @@ from factmill.tasks.core.publishing.release_spec import (
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.multihal.core.linking import make_subject_target_pairs
 from factmill.tasks.multihal.core.rows import (
+    LANGUAGE_TAGS,
     DroppedPath,
     EntityLinkedQuestion,
     FoundationQuestion,
@@ -148,7 +150,16 @@ CARD = DatasetCardSpec(
         "Answers are words, sentences or paragraphs, depending on the foundation. Compare models within one `source_dataset`.",
     ),
     compare_with_paper=compare_multihal_with_paper,
-    hub_task="question-answering",
+    hub_sources={
+        "halueval": "extended|other-halueval",
+        "truthfulqa": "extended|other-truthfulqa",
+        "felm": "extended|other-felm",
+        "halubench": "extended|other-halubench",
+        "shroom2024": "extended|other-shroom2024",
+        "defan": "extended|other-defan",
+        "simpleqa": "extended|other-simpleqa",
+    },
+    personal_information=PERSONAL_INFORMATION_OF_WIKIDATA,
 )
 
 MULTIHAL_RELEASE = ReleaseSpec(
@@ -162,7 +173,8 @@ MULTIHAL_RELEASE = ReleaseSpec(
     canary="85025846-c465-4dd4-b162-86d5744f3402",
     source_column="source_dataset",
     licence_column="licence",
-    languages=("en", "de", "fr", "it", "es", "pt"),
+    languages=tuple(LANGUAGE_TAGS.values()),
+    language_values=LANGUAGE_TAGS,
     configs=(
         DatasetConfigSpec(
             name="multihal",

@@ -1,7 +1,7 @@
 """Contents of a release (`verify_and_assemble_release`), from which card, Croissant metadata, tables and licences are made."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from factmill.tasks.core.publishing.release_index import ReleasedTable
 from factmill.tasks.core.publishing.release_spec import ReleaseSpec, SourcePage
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import Licence
 from factmill.tasks.reports.builds.build_page import format_build_notice
 from factmill.tasks.storage.builds import BuildRecord
@@ -28,6 +29,10 @@ class ReleaseOptions:
     """Licences that are refused by default, but that the publisher may redistribute rows under."""
     includes_hidden_answers: bool = False
     """Include the hidden answers of a test part."""
+    authors: tuple[Author, ...] = ()
+    """Authors of the release, in the order of the citation; empty: none are named."""
+    doi: str = ""
+    """DOI of the release (10.…/…); empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +185,45 @@ class Release:
         return self.build.report["facts"].get("shape", {})
 
     @property
+    def languages(self) -> tuple[str, ...]:
+        """BCP 47 codes of the languages that rows are in."""
+        found = {config.name for config in self.configs}
+        there = [code for value, code in self.forms.language_values.items() if value in found]
+        return tuple(there) or self.forms.languages
+
+    @property
+    def united_configs(self) -> tuple[ReleaseDatasetConfig, ...]:
+        """Configs that unite those which a column divides: all their rows, in their files; they have none of their own."""
+        united = []
+        for spec in self.forms.configs:
+            tables = {*spec.splits.values()}
+            parts = [config for config in self.configs if {split.table for split in config.splits} == tables]
+            if not spec.config_column or len(parts) < 2:
+                continue
+            splits = tuple(
+                replace(
+                    first,
+                    rows=pa.concat_tables([part.splits[at].rows for part in parts]),
+                    files=tuple(file for part in parts for file in part.splits[at].files),
+                )
+                for at, first in enumerate(parts[0].splits)
+            )
+            united.append(ReleaseDatasetConfig(spec.name, spec.title, splits, parts[0].docs))
+        return tuple(united)
+
+    @property
     def hub_configs(self) -> list[dict[str, Any]]:
         """The configs as in the metadata of a dataset card, by which `datasets` finds splits and files.
 
         Splits without rows are left out, since `datasets` fails to open them and their config.
         """
         found = []
-        for config in self.configs:
-            files = [
-                {"split": split.name, "path": file.path}
-                for split in config.splits
-                for file in split.files
-                if file.format == "parquet" and split.rows.num_rows
-            ]
+        for config in (*self.configs, *self.united_configs):
+            files = []
+            for split in config.splits:
+                paths = [file.path for file in split.files if file.format == "parquet"]
+                if paths and split.rows.num_rows:
+                    files.append({"split": split.name, "path": paths if len(paths) > 1 else paths[0]})
             lead = {"default": True} if config is self.configs[0] else {}
             found += [{"config_name": config.name, **lead, "data_files": files}] if files else []
         return found

@@ -1,4 +1,4 @@
-"""croissant.json of a release: machine-readable metadata of the dataset (Croissant 1.0, JSON-LD).
+"""croissant.json of a release: machine-readable metadata of the dataset (Croissant 1.1 with RAI 1.0, JSON-LD).
 
 A record set describes the rows of one split of one config, in its Parquet file.
 """
@@ -10,18 +10,24 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
+from factmill.tasks.release.core.authorship import Author
+from factmill.tasks.release.dataset_card import format_release_bibtex
+from factmill.tasks.release.responsible_ai import RAI_CONFORMS_TO, make_responsible_ai_fields
 
-_CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
+_CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 _JSON_LD_CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
     "citeAs": "cr:citeAs",
     "column": "cr:column",
     "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
     "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
     "extract": "cr:extract",
@@ -31,10 +37,12 @@ _JSON_LD_CONTEXT = {
     "fileSet": "cr:fileSet",
     "format": "cr:format",
     "includes": "cr:includes",
+    "isArray": "cr:isArray",
     "isLiveDataset": "cr:isLiveDataset",
     "jsonPath": "cr:jsonPath",
     "key": "cr:key",
     "md5": "cr:md5",
+    "name": {"@container": "@language"},
     "parentField": "cr:parentField",
     "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
@@ -60,22 +68,29 @@ def render_croissant(release: Release) -> str:
     metadata: dict[str, Any] = {
         "@context": _JSON_LD_CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": _CONFORMS_TO,
+        "conformsTo": [_CONFORMS_TO, RAI_CONFORMS_TO],
         "name": f"{release.benchmark.name}-factmill",
         "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _PROJECT_URL,
-        "citeAs": _format_citation(release),
-        "creator": {"@type": "sc:Organization", "name": "factmill"},
-        "inLanguage": list(release.forms.languages),
+        "citeAs": format_release_bibtex(release),
+        "creator": [_make_creator(author) for author in release.options.authors]
+        or {"@type": "sc:Organization", "name": "factmill"},
+        **({"sameAs": f"https://doi.org/{release.options.doi}"} if release.options.doi else {}),
+        "inLanguage": list(release.languages),
         "keywords": ["factuality", "benchmark", "language models"],
         "datePublished": f"{build.published_at:%Y-%m-%d}",
         "version": f"1.0.0+{build.build_id}",
         "isLiveDataset": False,
+        **make_responsible_ai_fields(release),
         "distribution": [_make_file_object(file) for _, _, file in _iterate_parquet_files(release)],
         "recordSet": [_make_record_set(*each) for each in _iterate_parquet_files(release)],
     }
     return json.dumps(metadata, ensure_ascii=False, indent=1) + "\n"
+
+
+def _make_creator(author: Author) -> dict[str, str]:
+    return {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
 
 
 def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseDatasetConfig, ReleaseSplit, ReleaseDataFile]]:
@@ -111,15 +126,15 @@ def _make_record_set(config: ReleaseDatasetConfig, split: ReleaseSplit, file: Re
 
 
 def _make_field(record_set: str, field: "pa.Field[Any]", description: str, file: ReleaseDataFile) -> dict[str, Any]:
-    repeated = pa.types.is_list(field.type)
-    kind = field.type.value_type if repeated else field.type
+    is_array = pa.types.is_list(field.type)
+    kind = field.type.value_type if is_array else field.type
     source = {"fileObject": {"@id": file.path}, "extract": {"column": field.name}}
     described = {
         "@type": "cr:Field",
         "@id": f"{record_set}/{field.name}",
         "name": field.name,
         "description": description,
-        **({"repeated": True} if repeated else {}),
+        **({"isArray": True, "arrayShape": "-1"} if is_array else {}),
     }
     if pa.types.is_struct(kind):
         parts = [
@@ -142,11 +157,3 @@ def _get_croissant_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "sc:Integer"
     return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
-
-
-def _format_citation(release: Release) -> str:
-    paper = release.forms.paper
-    if paper is None:
-        return f"{release.benchmark.title}. Built by factmill, {release.build.build_id}."
-    authors = ", ".join(f"{given} {family}" for given, family in paper.authors)
-    return f"{authors}: {paper.title}, {paper.year}. {paper.url}"

@@ -17,7 +17,10 @@ from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.errors import BuildFormatTooOld
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
 from factmill.tasks.release.contents import Release, ReleaseDatasetConfig
+from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import KNOWN_LICENCES
+from factmill.tasks.release.hub_metadata import make_card_metadata
+from factmill.tasks.release.licence_tables import list_licence_lines
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
     escape_markdown_value,
@@ -26,9 +29,8 @@ from factmill.tasks.reports.formatting import (
     render_markdown_template,
     shorten_line,
 )
-from factmill.tasks.reports.page_frame import format_bibtex
+from factmill.tasks.reports.page_frame import format_bibtex, format_build_command
 
-_SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _MAX_EXAMPLE_CHARACTERS = 600
 """Maximum characters of a text in an example row."""
 _MAX_EXAMPLES = 2
@@ -43,57 +45,6 @@ def render_dataset_card(release: Release) -> str:
         figure=_format_number_as_markup, cell=_escape_markdown_table_cell, name=_format_short_name
     )
     return f"---\n{head}---\n{_render_card_body(release)}"
-
-
-def make_card_metadata(release: Release) -> dict[str, Any]:
-    """Return the YAML metadata of the card: licence, languages, configs with their files, columns and sizes."""
-    size = next((name for most, name in _SIZE_CATEGORIES if release.rows < most), "n>1M")
-    hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
-    return {
-        "pretty_name": f"{release.name}, rebuilt by factmill",
-        "license": hub if len(hub) > 1 else hub[0],
-        "language": list(release.forms.languages),
-        "multilinguality": "translation" if len(release.forms.languages) > 1 else "monolingual",
-        "task_categories": [release.forms.card.hub_task],
-        "size_categories": [size],
-        "tags": ["factuality", "hallucination", "wikidata", "wikipedia", "factmill"],
-        "configs": release.hub_configs,
-        "dataset_info": [
-            _make_dataset_info(config)
-            for config in release.configs
-            if any(split.rows.num_rows for split in config.splits)
-        ],
-    }
-
-
-def make_hub_features(schema: pa.Schema) -> list[dict[str, Any]]:
-    """Return columns and types in the format of a dataset card's metadata."""
-    return [{"name": field.name, **_make_hub_type(field.type)} for field in schema]
-
-
-def _make_hub_type(kind: pa.DataType) -> dict[str, Any]:
-    if pa.types.is_list(kind):
-        inner = _make_hub_type(kind.value_type)
-        return {"list": inner.get("dtype") or inner.get("struct") or inner}
-    if pa.types.is_struct(kind):
-        return {"struct": make_hub_features(pa.schema(list(kind)))}
-    return {"dtype": {"double": "float64"}.get(str(kind), str(kind))}
-
-
-def _make_dataset_info(config: ReleaseDatasetConfig) -> dict[str, Any]:
-    # `datasets` expects only splits that have rows
-    filled = [split for split in config.splits if split.rows.num_rows]
-    sizes = {split.name: sum(file.size for file in split.files if file.format == "parquet") for split in filled}
-    return {
-        "config_name": config.name,
-        "features": make_hub_features(config.schema),
-        "splits": [
-            {"name": split.name, "num_bytes": split.rows.nbytes, "num_examples": split.rows.num_rows}
-            for split in filled
-        ],
-        "download_size": sum(sizes.values()),
-        "dataset_size": sum(split.rows.nbytes for split in filled),
-    }
 
 
 def _render_card_body(release: Release) -> str:
@@ -123,6 +74,9 @@ def _render_card_body(release: Release) -> str:
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
         own_prompts=format_prompt_digests(release.build.own_prompt_digests),
+        rebuild_command=format_build_command(
+            ["build", release.benchmark.name], release.benchmark.params, release.build, for_others=True
+        ),
         own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
@@ -137,13 +91,9 @@ def _render_card_body(release: Release) -> str:
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_overall_metrics(release),
         measured=sorted(shown),
-        bibtex=format_bibtex(
-            release.benchmark.name,
-            f"{release.name}, rebuilt by factmill",
-            f"build {release.build.build_id}",
-            release.build.published_at.year,
-            release.forms.paper,
-        ),
+        bibtex=format_release_bibtex(release),
+        no_author=NO_AUTHOR_GIVEN,
+        licence_lines=list_licence_lines(release),
         evidence_epoch=format_evidence_epoch(release.build.lock),
     )
 
@@ -261,8 +211,23 @@ def _format_short_name(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)
 
 
+def format_release_bibtex(release: Release) -> str:
+    """Return the BibTeX entries of the paper, if there is one, and of the release."""
+    return format_bibtex(
+        release.benchmark.name,
+        f"{release.name}, rebuilt by factmill",
+        f"build {release.build.build_id}",
+        release.build.published_at.year,
+        release.forms.paper,
+        " and ".join(author.bibtex for author in release.options.authors),
+        release.options.doi,
+    )
+
+
 _CFF_LICENCE_IDS = frozenset(KNOWN_LICENCES) - {NO_LICENCE_STATED, "CC-BY"}
 """Licence ids that CITATION.cff allows (SPDX)."""
+NO_AUTHOR_GIVEN = "No author was named for this release, so the program stands there: factmill release … --author 'Family, Given' --doi 10.…"
+"""What stands beside a citation that lacks its authors."""
 _PROJECT_URL = "https://github.com/factmill/factmill"
 
 
@@ -277,11 +242,12 @@ def render_citation_cff(release: Release) -> str:
         "type": "dataset",
         "title": f"{release.name}, rebuilt by factmill ({build.build_id})",
         "abstract": " ".join(filter(None, [release.notice, f"{about[:1].upper()}{about[1:]}."])),
-        "authors": [{"name": "factmill"}],
+        "authors": [_make_cff_author(author) for author in release.options.authors] or [{"name": "factmill"}],
         "version": build.build_id,
         "date-released": f"{build.published_at:%Y-%m-%d}",
         **({"license": licences if len(licences) > 1 else licences[0]} if {*licences} <= _CFF_LICENCE_IDS else {}),
         "repository-code": _PROJECT_URL,
+        **({"doi": release.options.doi} if release.options.doi else {}),
         "identifiers": [
             {"type": "other", "value": f"sha256:{build.content_digest}", "description": "Content of the build"},
             {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Manifest of the build"},
@@ -290,7 +256,14 @@ def render_citation_cff(release: Release) -> str:
         **({"references": [_make_paper_reference(release.forms.paper)]} if release.forms.paper else {}),
     }
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
-    return f"# {release.forms.canary_line}\n{text}"
+    remark = "" if release.options.authors else f"# {NO_AUTHOR_GIVEN}\n"
+    return f"# {release.forms.canary_line}\n{remark}{text}"
+
+
+def _make_cff_author(author: Author) -> dict[str, str]:
+    if author.family:
+        return {"family-names": author.family, "given-names": author.given}
+    return {"name": author.name}
 
 
 def _make_paper_reference(paper: PaperCitation) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, format_wikipedia_name
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE
 from factmill.tasks.release.contents import Release
-from factmill.tasks.release.core.licences import get_licence, split_licence_expression
+from factmill.tasks.release.core.licences import Licence, get_licence, split_licence_expression
 
 _LICENCE_COLUMNS = ("source", "what", "licence", "licence_name", "licence_url", "rows", "note", CANARY_COLUMN)
 _ATTRIBUTION_COLUMNS = ("title", "revision", "url", "licence", "licence_url", "rows", "note", CANARY_COLUMN)
@@ -18,7 +19,19 @@ _EMBEDDED_ROWS_NOTE = "written for factmill's embedded world, in the format of t
 
 def render_licences_csv(release: Release) -> str:
     """Return LICENSES.csv: a line per source and licence, with the number of rows under it."""
-    return _format_csv_with_canary(_LICENCE_COLUMNS, _iterate_licence_lines(release), release)
+    lines = (
+        {
+            "source": line.source,
+            "what": line.what,
+            "licence": line.licence.id,
+            "licence_name": line.licence.name,
+            "licence_url": line.licence.url,
+            "rows": line.rows,
+            "note": line.note,
+        }
+        for line in list_licence_lines(release)
+    )
+    return _format_csv_with_canary(_LICENCE_COLUMNS, lines, release)
 
 
 def render_attribution_csv(release: Release) -> str:
@@ -44,34 +57,34 @@ def render_attribution_csv(release: Release) -> str:
     )
 
 
-def _iterate_licence_lines(release: Release) -> Iterator[Mapping[str, object]]:
+@dataclass(frozen=True, slots=True)
+class LicenceLine:
+    """The licence of one part of the rows: of the texts of a source, of facts, or of pages."""
+
+    source: str
+    what: str
+    licence: Licence
+    rows: int
+    note: str
+
+
+def list_licence_lines(release: Release) -> list[LicenceLine]:
+    """Return which part of the rows has which licence: a line per source and licence, then Wikidata and Wikipedia."""
+    lines = []
     for line in release.sources:
         for part in split_licence_expression(line.licence):
-            note = (
-                _EMBEDDED_ROWS_NOTE
-                if release.is_from_embedded_files and part == EMBEDDED_WORLD_LICENCE
-                else get_licence(part).refusal_reason
-            )
-            yield _make_licence_line(line.source, "questions and answers", part, line.rows, note)
+            licence = get_licence(part)
+            is_own = release.is_from_embedded_files and part == EMBEDDED_WORLD_LICENCE
+            note = _EMBEDDED_ROWS_NOTE if is_own else licence.refusal_reason
+            lines.append(LicenceLine(line.source, "questions and answers", licence, line.rows, note))
     if release.forms.has_facts:
-        note = "no attribution required"
         what = "facts and labels" if release.is_from_embedded_world else "facts, labels and descriptions"
-        yield _make_licence_line("Wikidata", what, "CC0-1.0", release.rows, note)
+        lines.append(LicenceLine("Wikidata", what, get_licence("CC0-1.0"), release.rows, "no attribution required"))
     if release.pages:
+        source, what = format_wikipedia_name(release.build.lock), "texts of pages, and facts from them"
         note = "pages and revisions: ATTRIBUTION.csv"
-        yield _make_licence_line(
-            format_wikipedia_name(release.build.lock),
-            "texts of pages, and facts from them",
-            release.pages_licence.id,
-            release.rows,
-            note,
-        )
-
-
-def _make_licence_line(source: str, what: str, licence_id: str, rows: int, note: str) -> Mapping[str, object]:
-    licence = get_licence(licence_id)
-    names = {"licence": licence.id, "licence_name": licence.name, "licence_url": licence.url}
-    return {"source": source, "what": what, **names, "rows": rows, "note": note}
+        lines.append(LicenceLine(source, what, release.pages_licence, release.rows, note))
+    return lines
 
 
 def _format_csv_with_canary(columns: Iterable[str], lines: Iterable[Mapping[str, object]], release: Release) -> str:

@@ -9,6 +9,7 @@ import shlex
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -71,9 +72,16 @@ def pack_rows(headings: Sequence[str], filters: Sequence[str], rows: Iterable[Se
     return AllRows(tuple(headings), tuple(filters), len(lines), base64.b64encode(packed).decode())
 
 
-def format_bibtex(key: str, title: str, note: str, year: int, paper: PaperCitation | None) -> str:
-    """Return BibTeX entries: of the paper if there is one, and of what factmill made; `note` names it by its id."""
-    made = f"@misc{{{key}_factmill,\n  title = {{{title}}},\n  note = {{{note}}},\n  year = {{{year}}}\n}}"
+def format_bibtex(
+    key: str, title: str, note: str, year: int, paper: PaperCitation | None, authors: str = "", doi: str = ""
+) -> str:
+    """Return BibTeX entries: of the paper if there is one, and of what factmill made.
+
+    `note` names it by its id; `authors`: in BibTeX's form; empty fields are left out.
+    """
+    fields = {"title": title, "author": authors, "note": note, "year": str(year), "doi": doi}
+    lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
+    made = f"@misc{{{key}_factmill,\n{lines}\n}}"
     return f"{_format_paper_bibtex(key, paper)}\n{made}" if paper else made
 
 
@@ -111,8 +119,13 @@ def find_paper(benchmark: Benchmark) -> PaperCitation | None:
     return paper
 
 
-def format_build_command(words: Sequence[str], params: type[BaseModel], build: BuildRecord) -> str:
-    """Return the command with the options that a build or an evaluation was made with, without those left at their default."""
+def format_build_command(
+    words: Sequence[str], params: type[BaseModel], build: BuildRecord, *, for_others: bool = False
+) -> str:
+    """Return the command with the options that a build or an evaluation was made with, without those left at their default.
+
+    `for_others`: files are named without their folders on this machine, and a world's file as my-world.toml.
+    """
     given: Mapping[str, Any] = build.origin.get("flow") or {}
     said = ["factmill", *words]
     for name, field in params.model_fields.items():
@@ -125,10 +138,16 @@ def format_build_command(words: Sequence[str], params: type[BaseModel], build: B
             on, _, off = option.partition("/")
             said.append(on if value else off or f"--no-{on.removeprefix('--')}")
         else:
-            several = value if isinstance(value, list | tuple) else [value]
-            said += [word for each in several for word in (option, str(each))]
-    for option, word in (("--world", build.origin.get("world")), ("--graph", build.origin.get("graph"))):
+            several = map(str, value if isinstance(value, list | tuple) else [value])
+            is_file = for_others and (name == "source" or name.endswith("_file"))
+            said += [word for each in several for word in (option, Path(each).name if is_file else each)]
+    world = build.origin.get("world")
+    if for_others and world not in ("embedded", "live"):
+        world = "my-world.toml"
+    for option, word in (("--world", world), ("--graph", build.origin.get("graph"))):
         said += [option, str(word)] if word and word != "embedded" else []
+    # the folder may have moved since: its prompts are named by id and digest
+    said += ["--prompts", "my-prompts/"] if build.own_prompts else []
     return shlex.join(said)
 
 

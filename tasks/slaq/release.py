@@ -13,6 +13,7 @@ from factmill.tasks.core.publishing.distributions import (
     make_grouped_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
+    PERSONAL_INFORMATION_OF_WIKIPEDIA,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
@@ -63,6 +64,7 @@ SLAQ_CARD = DatasetCardSpec(
         "The order of facts in the long question is that of the article, and position matters: `factmill evaluate slaq` reports accuracy by position.",
     ),
     compare_with_paper=compare_slaq_with_paper,
+    personal_information=PERSONAL_INFORMATION_OF_WIKIPEDIA,
 )
 
 SLAQ_RELEASE = ReleaseSpec(

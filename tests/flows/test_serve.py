@@ -159,9 +159,10 @@ def find_alarm(alarms: Loopback, run: str, state: str) -> bool:
 @pytest.mark.usefixtures("served")
 def test_deployments_have_names_bounds_and_no_internals(standing: Standing, world: Path) -> None:
     granola = standing.deployment("granola/granola-chatty")
-    assert granola["tags"] == ["factmill"]
+    assert granola["tags"] == ["factmill", "benchmark:granola", "world:chatty"]
+    assert "\n6. `generate_granular_answers`: The author model writes" in granola["description"]
     assert granola["version"]
-    assert granola["description"] == f"{BENCHMARKS['granola'].title}."
+    assert granola["description"].startswith(f"{BENCHMARKS['granola'].title}.\n")
     assert granola["parameters"]["params"]["limit"] == 4
     told = granola["parameters"]["run"]
     assert (told["world"], told["concurrency"], "pinned_build" in told) == (str(world), 1, False)

@@ -1,9 +1,15 @@
 """The card of a release: what the Hub reads of its head, and what people read below."""
 
+import html
+import json
+import re
+from dataclasses import fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import datasets
+import jsonschema
 import markdown
 import pyarrow as pa
 import pytest
@@ -15,8 +21,11 @@ from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import Release, ReleaseOptions
-from factmill.tasks.release.dataset_card import make_hub_features, render_dataset_card
+from factmill.tasks.release.core.authorship import parse_authors
+from factmill.tasks.release.croissant import render_croissant
+from factmill.tasks.release.dataset_card import NO_AUTHOR_GIVEN, render_citation_cff, render_dataset_card
 from factmill.tasks.release.files import write_data_files
+from factmill.tasks.release.hub_metadata import make_card_metadata, make_hub_features
 
 NASTY = "</details><script>alert(1)</script>\n# Top\n```\n| a | b |\n../../x \u202e"
 
@@ -38,12 +47,76 @@ def test_the_head_names_configs_files_columns_and_sizes(tmp_path: Path) -> None:
     release = make(tmp_path, multihal_tables())
     head, _ = split_card(render_dataset_card(release))
     assert head["license"] == "mit"
-    assert [each["config_name"] for each in head["configs"]] == ["eng", "deu", "dropped_paths"]
-    assert [each.get("default") for each in head["configs"]] == [True, None, None]
-    for config in head["configs"]:
+    assert [each["config_name"] for each in head["configs"]] == ["eng", "deu", "dropped_paths", "multihal"]
+    assert [each.get("default") for each in head["configs"]] == [True, None, None, None]
+    for config in head["configs"][:3]:
         for split in config["data_files"]:
             assert (tmp_path / "out" / split["path"]).is_file()
+    (united,) = head["configs"][3]["data_files"]
+    assert united["path"] == ["data/eng/test.parquet", "data/deu/test.parquet"]
+    assert head["dataset_info"][3]["splits"][0]["num_examples"] == 2
     assert head["dataset_info"][0]["splits"][0]["num_examples"] == 1
+
+
+def test_the_head_says_who_made_it_of_what_and_under_which_licences(tmp_path: Path) -> None:
+    files = {"simpleqa": [["qa.json", "0" * 64]]}
+    release = make(tmp_path, multihal_tables(), sources={"files": files, "wikidata": None})
+    head, body = split_card(render_dataset_card(release))
+    vocabulary = json.loads((Path(datasets.__file__).parent / "utils/resources/creators.json").read_text("utf-8"))
+    assert head["annotations_creators"] == ["found", "machine-generated"]
+    assert {*head["annotations_creators"]} <= {*vocabulary["annotations"]}
+    assert {*head["language_creators"]} <= {*vocabulary["language"]}
+    assert (head["source_datasets"], head["task_ids"]) == (["extended|other-simpleqa"], ["open-domain-qa"])
+    assert (head["language"], head["multilinguality"]) == (["en", "de"], "translation")
+    assert head["license_details"].startswith("questions and answers of simpleqa (2 rows): MIT; facts, labels")
+    assert "| questions and answers | simpleqa | [MIT](https://opensource.org/license/mit) | 2 |" in body
+
+
+@pytest.mark.parametrize("rows", [0, 999, 1_000, 10**6, 10**7, 10**9])
+def test_every_size_has_a_category_of_the_hub(rows: int, tmp_path: Path) -> None:
+    class Sized(Release):
+        rows = 0
+
+    known = json.loads((Path(datasets.__file__).parent / "utils/resources/size_categories.json").read_text("utf-8"))
+    sized = Sized(
+        **{
+            field.name: getattr(made, field.name)
+            for made in [make(tmp_path, multihal_tables())]
+            for field in fields(made)
+        }
+    )
+    Sized.rows = rows
+    (category,) = make_card_metadata(sized)["size_categories"]
+    assert category in known
+
+
+def test_authors_and_doi_stand_where_a_citation_is_read_and_nothing_is_made_up_without_them(tmp_path: Path) -> None:
+    release = make(tmp_path, multihal_tables())
+    named = replace(
+        release,
+        options=replace(
+            release.options, authors=parse_authors(["Lovelace,  Ada", "R & D {Group}"]), doi="10.5281/zenodo.1"
+        ),
+    )
+    _, body = split_card(render_dataset_card(named))
+    assert "author = {Lovelace, Ada and {R \\& D Group}},\n" in body
+    assert "doi = {10.5281/zenodo.1}" in body and "| authors | Ada Lovelace; R &amp; D {Group} |" in body
+    cff = yaml.safe_load(render_citation_cff(named))
+    assert cff["authors"] == [{"family-names": "Lovelace", "given-names": "Ada"}, {"name": "R & D {Group}"}]
+    schema = files("check_jsonschema") / "builtin_schemas/vendor/citation-file-format.json"
+    jsonschema.validate(cff, json.loads(schema.read_text("utf-8")))
+    croissant = json.loads(render_croissant(named))
+    assert [each["@type"] for each in croissant["creator"]] == ["sc:Person", "sc:Organization"]
+    assert croissant["sameAs"] == "https://doi.org/10.5281/zenodo.1"
+
+    _, body = split_card(render_dataset_card(release))
+    own = body[body.index("@misc{multihal_factmill") :]
+    assert "author =" not in own and "doi =" not in own and NO_AUTHOR_GIVEN in markdown_text(own)
+    assert (render_citation_cff(release).count(NO_AUTHOR_GIVEN), "sameAs" in render_croissant(release)) == (1, False)
+
+
+def markdown_text(body: str) -> str:
+    return html.unescape(re.sub("<[^>]+>", "", markdown.markdown(body, extensions=["fenced_code"])))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +143,6 @@ def test_the_body_says_what_was_made_dropped_and_left_out(tmp_path: Path) -> Non
     assert body.startswith("# MultiHal, rebuilt by factmill")
     for told in (
         "`too_short` 1",
-        "| simpleqa | MIT | 2 |",
         "Left out: ",
         "Its judge is unchecked",
         MULTIHAL_RELEASE.canary_line,

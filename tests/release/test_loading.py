@@ -1,5 +1,6 @@
 """A release whose texts are as bad as texts get, loaded by other libraries."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from support.builds.released import NASTY, fanout_tables, multihal_row
 
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
+from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
@@ -48,10 +50,23 @@ def test_croissant_is_valid_and_every_record_set_is_read(tmp_path: Path) -> None
 
     folder = release(tmp_path, FANOUTQA, fanout_tables())
     told = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
-    assert not told.metadata.ctx.issues.errors
+    assert not told.metadata.ctx.issues.errors and not told.metadata.ctx.issues.warnings
+    assert told.metadata.ctx.conforms_to.value == "http://mlcommons.org/croissant/1.1"
+    assert told.metadata.data_limitations == list(FANOUTQA_RELEASE.card.limits)
+    given = {name for name in json.loads((folder / "croissant.json").read_text("utf-8")) if name.startswith("rai:")}
+    assert given and given == {name for name in told.metadata.to_json() if name.startswith("rai:")}
     read = {each.id: len(list(told.records(each.id))) for each in told.metadata.record_sets if each.data is None}
     assert sorted(read.values()) == sorted(split["rows"] for _, split, _ in list_splits(folder))
 
 
 def test_splits_with_other_columns_and_without_rows_are_loaded(tmp_path: Path) -> None:
     assert check_loads(release(tmp_path, FANOUTQA, fanout_tables(("dev", "dev")))) == 3
+
+
+def test_the_config_that_unites_the_languages_has_all_rows(tmp_path: Path) -> None:
+    import datasets
+
+    rows = [multihal_row(f"simpleqa_{at}", language) for at in range(3) for language in ("eng", "deu", "fra")]
+    folder = release(tmp_path, MULTIHAL, {"multihal": rows})
+    loaded = datasets.load_dataset(str(folder), "multihal", split="test")
+    assert sorted(loaded["id"]) == sorted(row["id"] for row in rows)

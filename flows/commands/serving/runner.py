@@ -58,9 +58,11 @@ from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
     make_flow_run_name,
+    make_run_tags,
     mark_crashed_runs,
     record_unsuccessful_end,
 )
+from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.naming.manifests import get_factmill_version
 from factmill.tasks.errors import PrefectServerLost, UsageError
 from factmill.tasks.options import BenchmarkParams
@@ -89,7 +91,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
         (
             make_deployed_flow(each),
             f"factmill.flows.deployment_flows.{each.name}",
-            f"{each.title}.",
+            format_deployment_description(each),
             getattr(params, each.name),
         )
         for each in chosen
@@ -101,7 +103,7 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
             description=description,
             parameters={"params": given.model_dump(mode="json"), "run": run.model_dump(mode="json")},
             schedule=schedule if flow is rebuild else None,
-            tags=["factmill"],
+            tags=make_run_tags(flow.name, run),
             version=get_factmill_version(),
             enforce_parameter_schema=True,
         )
@@ -111,6 +113,13 @@ def make_deployments(options: ServeOptions, settings: dict[str, BenchmarkParams]
         deployment.entrypoint = place
         deployments.append(deployment)
     return deployments
+
+
+def format_deployment_description(benchmark: Benchmark) -> str:
+    """Return what the UI shows of a benchmark's deployment, as Markdown: its title, and what each stage does."""
+    steps = load_named_object(benchmark.release).card.steps if benchmark.release else {}
+    stages = "".join(f"\n{number}. `{name}`: {does}" for number, (name, does) in enumerate(steps.items(), start=1))
+    return f"{benchmark.title}." + (f"\n\nIts stages:\n{stages}" if stages else "")
 
 
 def make_schedule(options: ServeOptions) -> Schedule | None:

@@ -34,8 +34,21 @@ class DatasetCardSpec:
     """Labels of parts with cryptic names: PID → label."""
     hub_task: str = "question-answering"
     """Task name on the Hugging Face Hub."""
+    hub_task_ids: tuple[str, ...] = ("open-domain-qa",)
+    """Its subtasks there."""
+    hub_sources: Mapping[str, str] = field(default_factory=dict)
+    """Source of rows from files → what the Hub calls it (`original`, `extended|…`); others are `extended`."""
+    personal_information: str = ""
+    """What the rows say about people; empty: nothing is stated."""
 
 
+PERSONAL_INFORMATION_OF_WIKIDATA = (
+    "Questions and answers name real people, some of them living, with facts that Wikidata publishes: birth, death, family, "
+    "education, occupation, residence."
+)
+PERSONAL_INFORMATION_OF_WIKIPEDIA = (
+    "Questions and answers name real people, some of them living, with what articles of Wikipedia say of them."
+)
 CANARY_COLUMN = "canary"
 """Last column of every released table."""
 REJECT_DETAILS_OMISSION = "details of rejects"
@@ -109,7 +122,7 @@ class DatasetConfigSpec:
     """One config of `load_dataset(DIR, name)`, or several made from one table."""
 
     name: str
-    """Name of the config and its folder; unused with `config_column`."""
+    """Name of the config and its folder; with `config_column`, of the config that unites all of them, which has no folder."""
     title: str
     """One line that describes its rows."""
     splits: Mapping[str, str]
@@ -154,6 +167,8 @@ class ReleaseSpec:
     """Split of the default config whose answers are never held out; empty: all of them."""
     languages: tuple[str, ...] = ("en",)
     """BCP 47 codes."""
+    language_values: Mapping[str, str] = field(default_factory=dict)
+    """Value of the first config's `config_column` → its BCP 47 code, where that column is the rows' language."""
 
     @property
     def canary_line(self) -> str:

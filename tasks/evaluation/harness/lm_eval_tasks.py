@@ -24,8 +24,11 @@ from factmill.tasks.evaluation.scoring_session import EvaluationSession
 _METRIC_FUNCTION = Template("""
 
 def $name(items):
-    return _value("$name", items)
+    return _value("$metric", "$column", items)
 """)
+_INTERVAL_METRICS = {"ci_lower": "ci_low", "ci_upper": "ci_high"}
+"""End of a metric's name → column with that end of its 95 % interval: lm-evaluation-harness has no intervals, and its
+standard errors are not those of clustered items, so the ends are metrics of their own below the value."""
 _METRIC_SAMPLE_ROWS = 20
 """Number of rows that are scored to find out which metrics a setting has."""
 
@@ -49,12 +52,18 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     benchmark, format_gold = session.evaluation.benchmark.name, session.evaluation.make_oracle(session.rows)
     files: dict[str, str] = {}
     metrics: dict[str, list[str]] = {}
+    functions: dict[str, tuple[str, str]] = {}
     few = session.with_build_rows(session.rows["id"].to_pylist()[:_METRIC_SAMPLE_ROWS])
     measured = few.score_answers("oracle", "oracle").metrics
     known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
     for setting, pairs in _list_single_prompts(session).items():
-        named = (name for name in session.evaluation.headline_metrics if (setting, name) in known)
-        metrics[setting] = [*named, "unscored"]
+        named = [name for name in session.evaluation.headline_metrics if (setting, name) in known]
+        metrics[setting] = [
+            *(each for name in named for each in (name, *(f"{name}_{end}" for end in _INTERVAL_METRICS))),
+            "unscored",
+        ]
+        functions |= {name: (name, "value") for name in named}
+        functions |= {f"{name}_{end}": (name, column) for name in named for end, column in _INTERVAL_METRICS.items()}
         files[f"{setting}.jsonl"] = "".join(
             _format_question_json_line(*pair, format_gold(pair[0]), canary) for pair in pairs
         )
@@ -64,10 +73,12 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
         return []
     group = {"group": f"factmill_{benchmark}", "task": [f"factmill_{benchmark}_{setting}" for setting in metrics]}
     files[f"factmill_{benchmark}.yaml"] = _dump_yaml(group)
-    names = dict.fromkeys(name for each in metrics.values() for name in each if name != "unscored")
-    functions = "".join(_METRIC_FUNCTION.substitute(name=name) for name in names)
+    defined = "".join(
+        _METRIC_FUNCTION.substitute(name=name, metric=metric, column=column)
+        for name, (metric, column) in functions.items()
+    )
     utils = Template(asset_path("data/templates", "lm_eval_utils.txt").read_text("utf-8"))
-    files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + functions
+    files["utils.py"] = utils.substitute(benchmark=benchmark, metrics=repr(metrics)) + defined
     remark = f"# {canary}\n" if canary else ""
     files = {name: text if name.endswith(".jsonl") else remark + text for name, text in files.items()}
     place = folder / benchmark
@@ -127,7 +138,8 @@ def _make_task_config(
         "num_fewshot": len(samples),
     }
     evaluation, temperature = session.evaluation, ask.prompt.temperature
-    lower = (*evaluation.lower_is_better, "unscored")
+    ends = ("", *(f"_{end}" for end in _INTERVAL_METRICS))
+    lower = {*(f"{name}{end}" for name in evaluation.lower_is_better for end in ends), "unscored"}
     return {
         "task": f"factmill_{evaluation.benchmark.name}_{setting}",
         "custom_dataset": _YamlFunctionName("utils.load"),

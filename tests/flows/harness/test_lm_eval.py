@@ -54,6 +54,9 @@ def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played
         values = {key.removesuffix(",none"): value for key, value in told.items() if key.endswith(",none")}
         shown = {metric: value for metric, value in values.items() if "_stderr" not in metric and metric != "unscored"}
         assert shown
+        ends = [metric for metric in shown if metric.endswith(("_ci_lower", "_ci_upper"))]
+        assert len(ends) * 3 == len(shown) * 2
         for metric, value in shown.items():
-            expected = ours[setting, metric]["value"]
+            measured, _, end = metric.partition("_ci_")
+            expected = ours[setting, measured][{"": "value", "lower": "ci_low", "upper": "ci_high"}[end]]
             assert value == expected or (expected is None and math.isnan(value)), (setting, metric)

@@ -10,7 +10,7 @@ from support.builds.released import multihal_row
 from factmill.flows.serve_options import RebuildParams
 from factmill.flows.watching import artifacts as pages
 from factmill.flows.watching.artifacts import make_metrics_table, make_worst_answers_table
-from factmill.flows.watching.flow_runs import make_run_name
+from factmill.flows.watching.flow_runs import make_run_name, make_run_tags
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.evaluation.definition import ReportedAnswer
 from factmill.tasks.granola.evaluation.questions import GranolaEvaluationParams
@@ -74,12 +74,39 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
     report = BuildReport.model_validate(told)
-    pages.write_page_and_create_artifact(report)
+    pages.write_page_and_create_artifacts(report)
     path = tmp_path / "home/reports" / f"{build.build_id}.html"
     assert "Where was Kepler born?" in path.read_text("utf-8")
     assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
-    pages.write_page_and_create_artifact(report.model_copy(update={"build_id": "multihal-gone"}))
-    assert len(made) == 1
+    assert made[1]["key"] == "multihal-figures"
+    assert made[1]["markdown"].startswith("### Rows of each stage\n\n![Rows of each stage](data:image/svg+xml;base64,")
+    pages.write_page_and_create_artifacts(report.model_copy(update={"build_id": "multihal-gone"}))
+    assert len(made) == 2
+    pages.write_page_and_create_artifacts(report.model_copy(update={"benchmark": "multihal_evaluation"}))
+    assert len(made) == 2
+
+
+def test_a_page_is_linked_where_the_folder_of_reports_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FACTMILL_REPORTS_URL", "http://reports.example:8080/pages/")
+    link = pages.format_page_link(Path("/home/reports/a b.html"))
+    assert link == "[a b.html](http://reports.example:8080/pages/a%20b.html)"
+    monkeypatch.delenv("FACTMILL_REPORTS_URL")
+    assert pages.format_page_link(Path("/r/a.html")).startswith(
+        "[/r/a.html](file:///r/a.html)\n\nBrowsers open no files"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flow", "world", "tags"),
+    [
+        ("granola", "embedded", ["factmill", "benchmark:granola", "world:embedded"]),
+        ("granola_evaluation", "/w/mine.toml", ["factmill", "benchmark:granola", "world:mine", "evaluation"]),
+        ("slaq_mechanism", "live", ["factmill", "benchmark:slaq", "world:live", "mechanism"]),
+        ("rebuild", "live", ["factmill", "world:live"]),
+    ],
+)
+def test_tags_name_benchmark_and_world(flow: str, world: str, tags: list[str]) -> None:
+    assert make_run_tags(flow, RunOptions(world=world)) == tags
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,14 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert stages == [stage["stage"] for stage in ran.json["stages"]]
     artifacts = {each["key"]: each["data"] for each in ask(prefect_api, "artifacts/filter", artifacts=of(second))}
     funnel = json.loads(artifacts["granola-funnel"])
-    columns = "stage, rows in, rows out, rejected, merged, calls sent, replayed, US$, seconds, why rejected"
+    columns = (
+        "stage, rows in, rows out, rejected, merged, calls sent, replayed, US$, seconds, why rejected, what it does"
+    )
     assert list(funnel[0]) == columns.split(", ")
+    assert funnel[5]["what it does"].startswith("The author model writes answers from fine to coarse")
+    assert second["tags"] == ["factmill", "benchmark:granola", f"world:{world.stem}"]
+    assert "](file://" in artifacts["granola-page"]
+    assert artifacts["granola-figures"].count("](data:image/svg+xml;base64,") > 2
     sample = json.loads(artifacts["granola-sample"])
     assert next(iter(sample[0])) == "question"
     assert sample[0]["granola_answers"].startswith("Chennai | capital of Tamil Nadu")
