@@ -47,9 +47,10 @@ class BuildResult:
         return self.report.rejects
 
     @property
-    def cost_usd(self) -> float:
-        """Cost of the models' replies that the build uses, in US dollars."""
-        return self.report.cost_usd
+    def cost_usd(self) -> float | None:
+        """Cost of the models' replies that the build uses, in US dollars; None if a model has no price or a reply no usage."""
+        is_known = not self.report.unpriced_models and not self.report.unknown_cost_calls
+        return self.report.cost_usd if is_known else None
 
     @cached_property
     def report_path(self) -> Path:

@@ -74,6 +74,8 @@ def _format_option(name: str, field: FieldInfo, value: Any) -> list[str]:
     option = get_option_name(name, field)
     if field.annotation is bool:
         return [option] if value else []
+    if isinstance(value, Mapping):
+        value = [f"{key}={part}" for key, part in value.items()]
     return [f"{option}={each}" for each in (value if _is_list(value) else [value])]
 
 

@@ -150,6 +150,6 @@ def _format_build_report(report: BuildReport) -> list[str]:
             f"  note: {report.unsettled} rows were lost to temporary failures of services; run the same command again to retry them"
         )
     if report.rows:
-        shown = f"factmill show {report.benchmark}, factmill verify {report.build_id}"
+        shown = f"factmill show {report.benchmark} --build {report.build_id}, factmill verify {report.build_id}"
         lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
     return lines

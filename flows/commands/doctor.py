@@ -188,7 +188,7 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
     """List the sections that a benchmark lacks in this world; never a failure, since a world need not serve all."""
     lacking = [f"[{name}]" for name in benchmark.required_services(benchmark.params()) if not world.has_service(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
-    lacking += [f"[models.{role}]" for role in roles if role not in world.models]
+    lacking += [f"[models.{role}]" for role in (*roles, *benchmark.required_models) if role not in world.models]
     found = (
         f"not possible in this world, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
     )

@@ -97,6 +97,7 @@ BIOKALMA = Benchmark(
     """,
     reads_wikipedia_files=True,
     required_services=lambda _: ("wikidata", "wikipedia"),
+    required_models=("perplexity",),
     assets=BenchmarkAssets(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(

@@ -85,12 +85,15 @@ def format_table_form(form: TableForm) -> str:
 
 
 def split_column_map(given: Any) -> Any:
-    """Split texts like `question=q,answers=gold` into one text per field; other values are returned unchanged.
+    """Split texts like `question=q,answers=gold`, or a mapping of field → column, into one text per field; other values are
+    returned unchanged.
 
     Text after a comma without `=` belongs to the column before it. ValueError for a text without a field.
     """
     if isinstance(given, str):
         given = (given,)
+    if isinstance(given, Mapping):
+        given = tuple(f"{field}={column}" for field, column in given.items())
     if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         return given
     pairs: list[str] = []

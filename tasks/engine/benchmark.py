@@ -158,6 +158,8 @@ class Benchmark:
     assets: BenchmarkAssets = field(default_factory=BenchmarkAssets)
     required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""
+    required_models: Sequence[str] = ()
+    """Models without prompts that steps use, by their roles in a world's file: perplexity."""
     reads_wikipedia_files: bool = False
     """Its steps also read a Wikipedia from a file, which knows neither items of articles nor members of categories."""
     model_roles: Callable[[Any], Collection[str]] = lambda _: BUILD_MODEL_ROLES

@@ -34,6 +34,7 @@ SAME = {field.name: field.name for field in FORM}
         (("question=Question, in English,answers=gold",), ("question=Question, in English", "answers=gold")),
         (("question=a=b",), ("question=a=b",)),
         (("domain=",), ("domain=",)),
+        ({"question": "q", "answers": "gold"}, ("question=q", "answers=gold")),
         ((), ()),
     ],
 )

@@ -80,6 +80,7 @@ def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopba
     found = look(tmp_path, server)["build slaq"]
     assert found["ok"]
     assert found["found"] == "not possible in this world, which lacks [wikipedia], [models.judge]"
+    assert "[models.perplexity]" in look(tmp_path, server)["build biokalma"]["found"]
 
 
 def test_services_of_the_embedded_world_answer_what_they_are_asked(tmp_path: Path) -> None:
