@@ -231,7 +231,7 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
     lines = [f"{file}: {len(found.labels)} labels by {', '.join(labellers)} imported"]
     lines[0] += f", {changed} of them changed" if changed else ""
     lines += format_sheet_problems(found.problems)
-    lines += [f"  {unlabelled} drawn items have no label yet"] if unlabelled else []
+    lines += [f"  {unlabelled} drawn answers have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
     print_result(as_json, told, lines)
     _exit_where_rows_are_wrong(found.problems)
@@ -377,7 +377,7 @@ def audit(
     if taken_from:
         layout = make_audit_layout(known.audit)
         parsed, _ = load_filled_sheet(taken_from, form, layout, reviewer, f"audit {benchmark}")
-        told = [_save_audit_rows(path, known, build_id, parsed.rows, str(taken_from))]
+        told = [_save_audit_verdicts_and_format(path, known, build_id, parsed.rows, str(taken_from))]
         told += format_sheet_problems(parsed.problems, taken_from.name)
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
@@ -389,7 +389,7 @@ def audit(
             ]
         elif serve:
             made = decide_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
-            told = [_save_audit_rows(path, known, build_id, made.rows, str(made.journal))]
+            told = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
             told = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = measure_audit(path, known, build_id)
@@ -400,7 +400,9 @@ def audit(
     _exit_where_rows_are_wrong(parsed.problems)
 
 
-def _save_audit_rows(warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str) -> str:
+def _save_audit_verdicts_and_format(
+    warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str
+) -> str:
     """Store the verdicts of rows and return a line about them."""
     verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
     with open_warehouse(warehouse) as db:

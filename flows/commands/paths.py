@@ -104,7 +104,7 @@ def paths(
         PathAndPairFilesWriter(to) if to else nullcontext() as files,
     ):
         services.world.require_services("wikidata")
-        for found, statuses in find_paths_of_pairs(asked, services, kind, options, language):
+        for found, statuses in find_paths_of_text_pairs(asked, services, kind, options, language):
             counts.update(statuses["status"].to_pylist())
             counts["paths"] += len(found)
             if files:
@@ -193,7 +193,7 @@ class _ResolvedSubjectObjectPair:
         return f"{self.target.number}{'' if self.target.unit is None else f' Q{self.target.unit}'}"
 
 
-def find_paths_of_pairs(
+def find_paths_of_text_pairs(
     pairs: Iterable[tuple[str, str]],
     services: Services,
     kind: str | None,

@@ -136,7 +136,7 @@ def make_rounds_or_add_rejects(
     """
     turns = []
     for row in rows:
-        if choices := _list_piece_choices(row, inverses, is_last=is_last):
+        if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
             counts = {count.id: count for count in row.relation_counts}
             found = [counts[pieces[0].pid] for pieces in choices]
             turns.append(
@@ -200,7 +200,7 @@ def _find_finite_perplexity(reply: CallResponse) -> float | None:
     return perplexity if math.isfinite(perplexity) else None
 
 
-def _list_piece_choices(
+def _list_addable_pieces_by_relation(
     row: EvolvingPair, inverses: Mapping[str, frozenset[str]], *, is_last: bool
 ) -> list[list[PersonKnowledgePiece]]:
     """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.evolution import CoherenceScale
-from factmill.tasks.biokalma.core.pair_relations import PairRelations
+from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
     RELATION_FILE,
@@ -130,7 +130,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     )
 
 
-def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: PairRelations) -> list[str]:
+def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: PairRelationCatalog) -> list[str]:
     """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(

@@ -83,7 +83,7 @@ def publish_fanoutqa(
         "fanoutqa_review": queue,
     }
     facts = {
-        "shape": _compare_counts_with_paper(build, trees, articles, splits),
+        "shape": _pair_counts_with_paper(build, trees, articles, splits),
         "sources": count_values_sorted_by_value(row.source for row in rows),
         "answer_types": count_values_sorted_by_value(
             type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None
@@ -168,7 +168,7 @@ def _sum_retrieval_counts(near: pa.Table) -> dict[str, int]:
     return {name: pc.sum(near[name]).as_py() or 0 for name in ("read", "not_to_be_had")}
 
 
-def _compare_counts_with_paper(
+def _pair_counts_with_paper(
     build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[ArticleRevision], splits: Mapping[str, str]
 ) -> dict[str, dict[str, float | int | None]]:
     counted = count_values_sorted_by_value(splits.values())

@@ -184,7 +184,7 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Rel
     if (size := sum(file.size for file in found)) > _MAX_TOTAL_BYTES:
         raise _make_broken_release_error(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
     sums = _parse_checksums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
-    contents = _read_and_verify_listed_files(folder, files, sums)
+    contents = _verify_all_and_read_main_files(folder, files, sums)
     index = _read_index(folder, contents[INDEX_FILE])
     parsed = _parse_json(folder / MANIFEST_FILE, contents[MANIFEST_FILE])
     lock_file, lock = _validate(ReleasedManifestFile, folder / MANIFEST_FILE, parsed), parsed["lock"]
@@ -268,7 +268,7 @@ def _is_plain_relative_path(path: str) -> bool:
     )
 
 
-def _read_and_verify_listed_files(
+def _verify_all_and_read_main_files(
     folder: Path, files: Mapping[str, _FileState], sums: Mapping[str, str]
 ) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""

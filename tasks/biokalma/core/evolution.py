@@ -174,7 +174,7 @@ def list_semantically_new_pieces(
 ) -> list[PersonKnowledgePiece]:
     """Return the pieces that neither `known` nor an earlier piece states, even in the inverse direction.
 
-    A child relation implies a father relation (`inverses`, PairRelations), and some relations mean the same for one
+    A child relation implies a father relation (`inverses`, PairRelationCatalog), and some relations mean the same for one
     value (a partner who is the spouse), so a smallest set holds only one of the two.
     """
     seen = set(map(_get_equivalence_key, known))

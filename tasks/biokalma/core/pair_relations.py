@@ -24,7 +24,7 @@ _COLUMNS = ["pid", "label", "between", "inverse", "other_names"]
 
 
 @dataclass(frozen=True, slots=True)
-class PairRelations:
+class PairRelationCatalog:
     """The relations that may join a pair."""
 
     labels: Mapping[str, str]
@@ -45,10 +45,12 @@ class PairRelations:
         return self.labels[pid]
 
 
-_NO_RELATIONS = PairRelations({}, (), {}, {})
+_NO_RELATIONS = PairRelationCatalog({}, (), {}, {})
 
 
-def parse_pair_relations(text: str, file: str = _FILE, known: PairRelations = _NO_RELATIONS) -> PairRelations:
+def parse_pair_relations(
+    text: str, file: str = _FILE, known: PairRelationCatalog = _NO_RELATIONS
+) -> PairRelationCatalog:
     """Parse a list of relations (CSV), which adds to the `known` ones; SettingsError names the file and the malformed line."""
     reader = csv.DictReader(io.StringIO(text))
     if reader.fieldnames != _COLUMNS:
@@ -78,7 +80,7 @@ def parse_pair_relations(text: str, file: str = _FILE, known: PairRelations = _N
         labels[line["pid"]] = line["label"].strip()
         if line["between"] == "people":
             default.append(line["pid"])
-    return PairRelations(labels, tuple(default), inverses, pids)
+    return PairRelationCatalog(labels, tuple(default), inverses, pids)
 
 
 def fold_name(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings
-from factmill.tasks.biokalma.core.pair_relations import PairRelations, parse_pair_relations
+from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, parse_pair_relations
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_property_wordings
 from factmill.tasks.core.rows import Reject
@@ -40,7 +40,7 @@ from factmill.tasks.storage.source_files import (
 
 
 @cache
-def load_pair_relations() -> PairRelations:
+def load_pair_relations() -> PairRelationCatalog:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
     return parse_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
 
@@ -50,13 +50,13 @@ RELATION_FILE = "relations"
 
 
 @cache
-def read_own_pair_relations(source: SourceFile) -> PairRelations:
+def read_own_pair_relations(source: SourceFile) -> PairRelationCatalog:
     """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
     text = load_source_text(source, "relations of pairs")
     return parse_pair_relations(text, str(source.path), load_pair_relations())
 
 
-def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelations:
+def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelationCatalog:
     """Return the relations of a build: factmill's own, and those of the user's file if there is one."""
     return read_own_pair_relations(files[0]) if files else load_pair_relations()
 

@@ -218,7 +218,7 @@ def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: 
         *_list_files_of_dead_processes(temporary, _SPILL_PREFIX),
         *_list_files_of_dead_processes(warehouse.parent, f"{warehouse.name}.compact-"),
     ]
-    left += [each for each in (runs / "journal").glob("*.journal") if _is_abandoned_journal(each)]
+    left += [each for each in (runs / "journal").glob("*.journal") if _is_empty_abandoned_journal(each)]
     aged = [each for each in temporary.glob(f"{VERIFY_FOLDER_PREFIX}*") if not is_file_locked(each / "held")]
     aged += (home / "world-cache").glob("building-*")
     # of runs on servers that may no longer exist; flows/commands/gc.py ends those of the current server
@@ -242,7 +242,7 @@ def _list_files_of_dead_processes(folder: Path, start: str, end: str = "") -> li
     return [each for each in found if not is_process_alive(re.split("[-.]", each.name.removeprefix(start))[0])]
 
 
-def _is_abandoned_journal(journal: Path) -> bool:
+def _is_empty_abandoned_journal(journal: Path) -> bool:
     """True for an empty journal that no process writes; a journal being created is not locked yet."""
     try:
         state = journal.stat()

@@ -19,7 +19,7 @@ from factmill.tasks.world.wiki.pages import (
     WikiPage,
     WikiTitle,
     find_linked_files,
-    find_linked_pages,
+    map_linked_pages_by_full_title,
     parse_wiki_title,
 )
 from factmill.tasks.world.wiki.query import answer_query_action
@@ -103,7 +103,7 @@ def _make_parse_parts(
     return {
         "text": shape.format_text(html),
         "categories": [describe_category(name, key) for name, key in page.categories.items()],
-        "links": [describe_link(title) for title in find_linked_pages(revision.text).values()],
+        "links": [describe_link(title) for title in map_linked_pages_by_full_title(revision.text).values()],
         "images": find_linked_files(revision.text),
         "externallinks": list(dict.fromkeys(map(unescape, _EXTERNAL_LINK.findall(revision.text)))),
         "displaytitle": f'<span class="mw-page-title-main">{page.title}</span>',

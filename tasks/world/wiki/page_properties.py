@@ -15,8 +15,8 @@ from factmill.tasks.world.wiki.pages import (
     EmbeddedWiki,
     WikiPage,
     WikiTitle,
-    find_linked_pages,
     format_page_path,
+    map_linked_pages_by_full_title,
 )
 from factmill.tasks.world.wiki.request import (
     MAX_PARAMETER_VALUES,
@@ -107,7 +107,7 @@ def add_page_links(request: PagePropertiesRequest) -> ContinueParameters:
     for key, page in request.pages.items():
         if isinstance(page, WikiPage):
             for title in sorted(
-                find_linked_pages(page.newest_html).values(), key=lambda link: (link.namespace, link.name)
+                map_linked_pages_by_full_title(page.newest_html).values(), key=lambda link: (link.namespace, link.name)
             ):
                 if (not namespaces or title.namespace in namespaces) and (not only or title.full_title in only):
                     rows.append(

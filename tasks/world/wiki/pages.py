@@ -219,7 +219,7 @@ _WIKI_LINK = re.compile(r'<a href="/(?:wiki/|w/index\.php\?title=)([^"#&?]+)')
 _TAG = re.compile(r"<[^>]+>")
 
 
-def find_linked_pages(html: str) -> dict[str, WikiTitle]:
+def map_linked_pages_by_full_title(html: str) -> dict[str, WikiTitle]:
     """Return the linked pages except files, each once: full title → title."""
     return {title.full_title: title for title in _find_linked_titles(html) if title.namespace != FILE_NAMESPACE}
 

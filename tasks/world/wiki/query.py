@@ -161,7 +161,7 @@ QUERY_LISTS: Mapping[str, tuple[str, Callable[[EmbeddedWiki, ActionApiParameters
 def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) -> int:
     titles = [page.title, *wiki.redirects_by_target.get(page.title, [])]
     named = [{word.casefold() for word in _WORD.findall(title)} for title in titles]
-    text = _count_plain_words(page.newest_html)
+    text = _count_html_words(page.newest_html)
     if not all(word in text or any(word in name for name in named) for word in words):
         return 0
     best = max(sum(word in name for word in words) * 1000 - 10 * len(name) for name in named)
@@ -169,7 +169,7 @@ def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) ->
 
 
 @lru_cache(maxsize=4096)
-def _count_plain_words(text: str) -> dict[str, int]:
+def _count_html_words(text: str) -> dict[str, int]:
     return Counter(word.casefold() for word in _WORD.findall(strip_html_tags_to_line(text)))
 
 
