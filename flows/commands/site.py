@@ -76,7 +76,7 @@ def site(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a static site of builds, releases and evaluations.
+    """Write a static site: benchmarks over time, models side by side.
 
     Each benchmark has a page: its builds over time with what changed and why, and the models that were measured on the same
     rows, with intervals, ranks and ties. Each figure leads to its evaluation. The pages need no server and load nothing from

@@ -45,7 +45,7 @@ def _get_task_session(options: TaskOptions) -> EvaluationSession:
     return _open_cached_session(canonical_json(options))
 
 
-@metric(scores="unreduced")
+@metric("measured", scores="unreduced")
 @_set_module_to_factmill
 def headline_metrics_with_intervals(options: TaskOptions, group_by: list[str]) -> Metric:
     """The benchmark's headline metrics, each with its n, what is unscored and its interval."""
@@ -56,7 +56,7 @@ def headline_metrics_with_intervals(options: TaskOptions, group_by: list[str]) -
     return compute
 
 
-@solver
+@solver("asked")
 @_set_module_to_factmill
 def benchmark_dialogue_solver(options: TaskOptions, max_tokens: int | None = None) -> Solver:
     """Puts the question as its setting has it, in as many turns as that takes."""
@@ -67,7 +67,7 @@ def benchmark_dialogue_solver(options: TaskOptions, max_tokens: int | None = Non
     return solve
 
 
-@scorer(metrics=[])
+@scorer(metrics=[], name="scored")
 @_set_module_to_factmill
 def benchmark_answer_scorer(options: TaskOptions, judge: str | None = None) -> Scorer:
     """Reads, judges and scores an answer as `factmill evaluate` does."""

@@ -100,7 +100,7 @@ def test_the_version_is_one_line_with_python_and_the_commit_of_a_checkout(
         ("factmill eva", ["evaluate"]),
         ("factmill --vers", ["--version"]),
         ("factmill build gran", ["granola"]),
-        ("factmill build granola --relat", ["--relations"]),
+        ("factmill build granola --relati", ["--relations", "--relation-file"]),
         ("factmill world rep", ["replies"]),
     ],
 )

@@ -451,7 +451,7 @@ def test_built_in_models_are_the_ends_of_the_metric(book: ToyCommand, tmp_path: 
     assert {each["group"] for each in told["oracle"]["metrics"] if each["group_by"] == "letter"} == set("GFIPJ")
     assert {Path(path).suffix for path in told["guesser"]["reports"]} == {".html", ".md", ".json"}
     ids = [each["evaluation_id"] for each in told.values()]
-    book("report", *ids, "--to", tmp_path / "three.html")
+    book("report", *ids, "--items", "--to", tmp_path / "three.html")
     page = (tmp_path / "three.html").read_text("utf-8")
     assert "Accuracy by letter" in page and "Which number has Japan?" in page
     assert "rebuilt byte for byte" in book("verify", ids[0]).out

@@ -212,7 +212,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     assert f"slaq: 2 people; they agree on {agreed} of 14 items with several labels" in second
     assert "Bo used a single label: there is no kappa" in second
     changed = marked("label", "--from", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
-    assert f"14 labels of Bo imported, {14 - agreed} of them changed" in changed
+    assert f"14 labels by Bo imported, {14 - agreed} of them changed" in changed
     assert "agree on 14 of 14 items with several labels; Cohen's kappa 1.000" in changed
 
 
