@@ -1,6 +1,7 @@
 """The chat client: what is sent, how samples are joined, what each failure is."""
 
 import logging
+import re
 import threading
 from collections import Counter
 
@@ -133,7 +134,7 @@ def test_a_schema_is_sent_to_servers_that_can_hold_to_it(server, inbox):
             "schema": {"type": "object", "properties": {"level": {"type": "string"}}},
         },
     }
-    plain = ask(data=PROMPT.replace(b"[schema]", b"[nothing]"))
+    plain = ask(data=re.sub(rb"\[schema\].*?\n\+\+\+", b"+++", PROMPT, flags=re.S))
     open_chat(server, json_schema=True).send([plain], inbox)
     assert "response_format" not in server.seen[1].json()
 

@@ -1,5 +1,7 @@
 """A server that refuses a parameter without naming it: one request in a run is sent without one parameter after another."""
 
+import re
+
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, open_chat, says
 from clients.test_chat_tools import TOOL
@@ -123,7 +125,7 @@ def test_a_request_whose_like_was_answered_is_refused_for_its_content_and_not_pr
 def test_what_only_some_requests_have_is_probed_when_the_first_of_them_is_refused(server, inbox) -> None:
     server.handle = refuse_silently("response_format")
     chat = open_chat(server, json_schema=True, limits=ONE_BY_ONE)
-    plain = PROMPT.replace(b"[schema]", b"[nothing]")
+    plain = re.sub(rb"\[schema\].*?\n\+\+\+", b"+++", PROMPT, flags=re.S)
     chat.send([ask("Ada", data=plain)], inbox)
     chat.send([ask(name) for name in NAMES], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}

@@ -245,7 +245,7 @@ def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
         process.kill()
     if how is not signal.SIGKILL:
         assert process.returncode == 128 + how, err
-        assert "the same command goes on from here" in err
+        assert "run the same command again to continue" in err
     chat.thinks_of_corrections = False
     chat.web.free.set()
 

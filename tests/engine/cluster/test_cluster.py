@@ -76,7 +76,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loopback(home: Path) -> Iterator[LoopbackCluster]:
     with loopback_cluster(home) as cluster:
         for worker in [cluster.start(), cluster.start()]:
-            assert "holds small: graph " in cluster.wait_joined(worker)
+            assert "serves small: graph " in cluster.wait_joined(worker)
         yield cluster
 
 

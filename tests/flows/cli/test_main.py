@@ -80,7 +80,7 @@ def test_a_run_leaves_funnel_sample_and_cost_in_prefect(embedded_build: Any, pre
             or "granola --rejects" in str(artifact["description"])
         )
     }
-    assert ours.keys() == {"granola-funnel", "granola-rejects", "granola-sample", "granola-cost"}
+    assert ours.keys() == {f"granola-{name}" for name in ("funnel", "rejects", "sample", "cost", "figures", "page")}
     funnel = json.loads(ours["granola-funnel"])
     assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
     assert len(json.loads(ours["granola-sample"])) == 20
@@ -252,7 +252,9 @@ def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedde
         query = "SELECT id, into_id FROM merged_rows WHERE build_id = ? ORDER BY id LIMIT 1"
         (merged, into) = db.execute(query, [build]).fetchone() or ("", "")
     ran = factmill("explain", "slaq", merged, "--build", build)
-    assert (ran.code, f"{merged} was merged into {into}: factmill explain slaq {into}" in ran.err) == (2, True), ran.err
+    assert (ran.code, f"{merged} was merged into {into}; see: factmill explain slaq {into}" in ran.err) == (2, True), (
+        ran.err
+    )
 
 
 def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_copy_makes_the_same_build_and_an_edited_prompt_another(
     assert ran.code == 0, ran.err
     text = card.read_text("utf-8")
     assert f"in place of factmill's: {LEVELS} (SHA-256 {digest[:12]})" in text and "Mind every word." in text
-    assert "factmill build granola --prompts my-prompts/" in text
+    assert "--prompts my-prompts/" in text
 
     # the recorded texts serve, whatever became of the folder
     for change in (lambda: copy_prompt(mine, LEVELS, "Something else."), lambda: shutil.rmtree(mine)):
@@ -211,7 +211,7 @@ def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
     # only verdicts by the named prompts make a card
     copy_prompt(mine, JUDGE, "A third wording.")
     ran = factmill(*card, "--prompts", mine)
-    assert ran.code == 2 and f"no verdict of stern-1 by the prompts of {mine}" in ran.err
+    assert ran.code == 2 and f"no evaluation has verdicts of stern-1 by the prompts of {mine}" in ran.err
     assert f"--prompts {mine}" in ran.err
 
 

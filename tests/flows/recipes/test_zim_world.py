@@ -187,7 +187,7 @@ def test_doctor_names_the_file_and_its_day(factmill: Factmill, world: Path) -> N
     assert findings["wikipedia"]["ok"]
     assert f"ZIM file {world.parent / 'wiki.zim'} of {DAY}: " in findings["wikipedia"]["found"]
     assert "a full-text index" in findings["wikipedia"]["found"]
-    assert "not in this world: multihal asks for items" in findings["build multihal"]["found"]
+    assert "not possible in this world: multihal asks for items" in findings["build multihal"]["found"]
 
 
 def test_doctor_says_which_file_is_missing(factmill: Factmill, world: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     piloted = server.answered[HABIT] - before
     assert piloted >= 4 * 3
     assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
-    assert "a pilot of 4 of" in told["basis"]
+    assert "requests of 4 of" in told["basis"]
     assert factmill("builds", "--warehouse", warehouse).out == ""
 
     stopped = factmill("build", *given, "--max-cost", "0.03")

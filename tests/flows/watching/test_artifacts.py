@@ -79,7 +79,9 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     assert "Where was Kepler born?" in path.read_text("utf-8")
     assert (made[0]["key"], path.as_uri() in made[0]["markdown"]) == ("multihal-page", True)
     assert made[1]["key"] == "multihal-figures"
-    assert made[1]["markdown"].startswith("### Rows of each stage\n\n![Rows of each stage](data:image/svg+xml;base64,")
+    assert made[1]["markdown"].startswith(
+        "### Rows of each stage, the greatest loss first\n\n![Rows of each stage, the greatest loss first](data:image/svg+xml;base64,"
+    )
     pages.write_page_and_create_artifacts(report.model_copy(update={"build_id": "multihal-gone"}))
     assert len(made) == 2
     pages.write_page_and_create_artifacts(report.model_copy(update={"benchmark": "multihal_evaluation"}))
