@@ -120,7 +120,7 @@ def test_packages_are_named_and_a_broken_one_stops_no_other(site: Path, tmp_path
     ("name", "said"),
     [
         ("granola", "the benchmark granola already exists"),
-        ("json", "a Python module json is installed already"),
+        ("json", "a Python module named json is already installed"),
         ("My-facts", "'My-facts' cannot be a benchmark's name; expected lower-case letters, digits and _"),
         ("class", "'class' cannot be a benchmark's name"),
         ("../up", "'../up' cannot be a benchmark's name"),
