@@ -28,7 +28,7 @@ PromptsWorldOption = Annotated[
     str, typer.Option("--world", metavar="WORLD", help=_RUN["world"].description, show_default=True)
 ]
 prompts_app = typer.Typer(
-    help="List, show and copy the prompts that models are asked with. Try: factmill prompts list", no_args_is_help=True
+    help="List, show and copy prompts, to replace them with your own. Try: factmill prompts list", no_args_is_help=True
 )
 
 
