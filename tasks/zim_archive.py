@@ -2,7 +2,7 @@
 
 A ZIM file is one state of a wiki. It is identified by the UUID and the checksum that stand in it, and dated by its
 metadata entry `Date`; so a copy of it anywhere is the same Wikipedia, and another file is another one. The checksum is
-the one that the file's maker stored: reading a whole Wikipedia to compute it anew takes minutes, so only
+the one that the file's maker stored: reading a whole Wikipedia to compute it again takes minutes, so only
 `ZimArchive.find_damage` does that.
 
 mwoffliner, which makes Kiwix's files, ends each article with a link to the revision that it was made from (`oldid`),

@@ -110,7 +110,7 @@ def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
                 if not quiet:
                     sys.stderr.write(line)
             code = process.wait()
-        except BaseException:
+        except BaseException:  # however the wait ends, the command ends with it; re-raised
             _stop(process)
             raise
         finally:

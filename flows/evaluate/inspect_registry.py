@@ -108,7 +108,7 @@ def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
 
     `source`: a build's id, or a folder that `factmill export` wrote; by default the newest build of factmill's home.
     `setting`: one or several of {", ".join(evaluation.settings)}. `judge`: exact, a program, instead of the model in the
-    role `grader`. `group_by`: columns by which metrics are told too. `max_tokens`: room of an answer, for a model that
+    role `grader`. `group_by`: columns by which metrics are also grouped. `max_tokens`: room of an answer, for a model that
     thinks first. Beside these all that `factmill evaluate {name} --help` names, as Python names it: `-T limit=20`.
     """
     return task(_set_module_to_factmill(make))

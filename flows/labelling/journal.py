@@ -82,7 +82,7 @@ class DecisionJournal:
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 raise UsageError(
                     f"{self.path}, line {number}: not a decision of the page: {error!r}; correct the line, or move the file away "
-                    "to begin anew"
+                    "to start again"
                 ) from error
 
 

@@ -234,7 +234,7 @@ def write_page_and_create_artifacts(report: BuildReport) -> None:
         return
     key = _make_artifact_key_prefix(report)
     create_markdown_artifact(
-        markdown=f"{format_page_link(path)}\n\nAnywhere else make it anew: `{command}`",
+        markdown=f"{format_page_link(path)}\n\nOn another machine, write it again: `{command}`",
         key=f"{key}-page",
         description=f"Report page of {report.build_id}: funnel, rejects, cost, what its rows are like, where each comes from",
     )

@@ -19,7 +19,7 @@ from factmill.tasks.diff.core.changes import (
     format_value_in_line,
 )
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
-from factmill.tasks.reports.page_frame import KeyFigure, PageReference, format_bibtex
+from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, format_bibtex
 from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
@@ -69,7 +69,7 @@ def render_changes_html(diff: BuildDiff) -> str:
                 f"most by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}" if main else "no row differs",
             ),
         ),
-        "reference": PageReference(
+        "reference": CitationAndCommands(
             format_bibtex(
                 diff.benchmark,
                 f"{diff.title.partition(':')[0]}, rebuilt by factmill",

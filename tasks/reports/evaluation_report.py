@@ -34,8 +34,8 @@ from factmill.tasks.reports.item_browser import (
 from factmill.tasks.reports.model_ranking import ModelRanking, rank_models
 from factmill.tasks.reports.page_frame import (
     AllRows,
+    CitationAndCommands,
     KeyFigure,
-    PageReference,
     find_paper,
     format_build_command,
     make_coverage_key_figure,
@@ -121,7 +121,7 @@ class EvaluationReport:
     paper: tuple[PaperComparisonRow, ...]
     paper_notes: tuple[str, ...]
     """Where the paper states its values, and why ours may not be comparable."""
-    reference: PageReference
+    reference: CitationAndCommands
     corrected: tuple[JudgeCorrectedRate, ...] = ()
     """Metrics over all items, corrected for the errors of a judge that has a card."""
     grouped: tuple[EvaluationMetric, ...] = ()
@@ -212,7 +212,7 @@ def _make_key_figures(evaluation: Evaluation, report: EvaluationReport) -> Itera
 
 def _make_report_reference(
     evaluation: Evaluation, labels: Sequence[str], records: Sequence[BuildRecord], with_items: bool
-) -> PageReference:
+) -> CitationAndCommands:
     name = evaluation.benchmark.name
     title = f"{', '.join(labels)}: measured on {_get_benchmark_title(evaluation)} by factmill"
     made = [format_build_command(["evaluate", name], evaluation.params, record) for record in records]

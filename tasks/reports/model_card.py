@@ -24,8 +24,8 @@ from factmill.tasks.reports.evaluation_report import (
 )
 from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
 from factmill.tasks.reports.page_frame import (
+    CitationAndCommands,
     KeyFigure,
-    PageReference,
     format_build_command,
     make_evaluations_reference,
 )
@@ -144,7 +144,7 @@ class ModelCard:
     figures: tuple[ReportFigure, ...]
     """The main metric of each benchmark by setting: one figure each, since the metrics differ."""
     key_figures: tuple[KeyFigure, ...]
-    reference: PageReference
+    reference: CitationAndCommands
 
     @property
     def is_comparison(self) -> bool:
@@ -209,7 +209,7 @@ def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFi
     yield KeyFigure("judges", f"{len(judged) - programs} models", f"{programs} programs" if programs else "no program")
 
 
-def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> PageReference:
+def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> CitationAndCommands:
     each_made = [(one.evaluation, evaluated.record) for one in taken for evaluated in one.evaluated]
     made = [
         format_build_command(["evaluate", evaluation.benchmark.name], evaluation.params, record)

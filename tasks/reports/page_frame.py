@@ -43,7 +43,7 @@ class KeyFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class PageReference:
+class CitationAndCommands:
     """How to cite what a page is about, and how to make it again."""
 
     bibtex: str
@@ -85,10 +85,10 @@ def format_bibtex(
     return f"{_format_paper_bibtex(key, paper)}\n{made}" if paper else made
 
 
-def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> PageReference:
+def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAndCommands:
     """Return how to cite a build and its paper, and the commands that make it again."""
     title = benchmark.title.partition(":")[0]
-    return PageReference(
+    return CitationAndCommands(
         format_bibtex(
             benchmark.name, f"{title}, rebuilt by factmill", f"build {build.build_id}", build.published_at.year,
             find_paper(benchmark),
@@ -102,11 +102,11 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> PageRefere
 
 def make_evaluations_reference(
     name: str, title: str, paper: PaperCitation | None, records: Sequence[BuildRecord], commands: Sequence[str]
-) -> PageReference:
+) -> CitationAndCommands:
     """Return how to cite evaluations, and the commands that make them and their report again."""
     ids = [record.build_id for record in records]
     year = max(record.published_at.year for record in records)
-    return PageReference(
+    return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page.",
         tuple(commands),

@@ -177,7 +177,7 @@ def check_form_tasks(layout: SheetLayout, tasks: Iterable[FormTask], default_who
                 found,
                 "changed",
                 task,
-                f"{what}; import factmill's file anew and label that, since the answer may be about another text",
+                f"{what}; import factmill's file again and label that, since the answer may be about another text",
             )
         elif not task.answers:
             _note(found, "missing", task, "nobody has answered it; answer it in the tool and export again")

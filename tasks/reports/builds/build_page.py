@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
-from factmill.tasks.reports.page_frame import AllRows, KeyFigure, PageReference
+from factmill.tasks.reports.page_frame import AllRows, CitationAndCommands, KeyFigure
 from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script_variables, render_html_template
 from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is_scripted
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
@@ -206,7 +206,7 @@ class BuildPage:
     """How the shown rows were sampled; empty: all are shown."""
     review: ReviewQueueSummary | None
     """None: the benchmark has no queue."""
-    reference: PageReference
+    reference: CitationAndCommands
     all_rows: AllRows | None
     """All rows, to search; None: the page shows them all."""
     canary: str = ""

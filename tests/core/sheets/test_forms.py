@@ -124,7 +124,7 @@ def test_what_is_wrong_is_told_by_task_with_what_to_do(form: SheetForm) -> None:
     tasks[0]["data" if form == "label-studio" else "fields"]["answer"] = "something else"
     changed = read(LABELS, form, tasks)
     assert [each.kind for each in changed.problems] == ["changed", "missing"] and changed.rows == []
-    assert "what was shown is not what factmill wrote; import factmill's file anew" in changed.problems[0].message
+    assert "what was shown is not what factmill wrote; import factmill's file again" in changed.problems[0].message
 
 
 def test_skipped_tasks_and_drafts_are_told_and_are_no_answers() -> None:
