@@ -86,18 +86,15 @@ def build_messages_request(
     config: dict[str, Any] = {}
     if effort := chat_body.get("reasoning_effort"):
         config["effort"] = effort
-    if schema := _find_schema(chat_body.get("response_format") or {}):
+    response_format = chat_body.get("response_format") or {}
+    found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
+    if schema := (dict(found) if found else None):
         config["format"] = {"type": "json_schema", "schema": adapt_schema(schema)}
     if config := config | chat_body.get("output_config", {}):
         request["output_config"] = config
     if tools := chat_body.get("tools"):
         request["tools"] = [_build_tool_definition(tool["function"]) for tool in tools]
     return request
-
-
-def _find_schema(response_format: JsonBody) -> dict[str, Any] | None:
-    found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
-    return dict(found) if found else None
 
 
 def _build_tool_definition(function: JsonBody) -> dict[str, Any]:
@@ -271,3 +268,9 @@ class AnthropicServerClient(OpenAiServerClient):
             options={"timeout": FILE_TIMEOUT_S},
         )
         return self._read_response(await self._send(creating, FILE_DEADLINE_S))
+
+
+def make_chat_server_client(model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> OpenAiServerClient:
+    """Make the client of a chat model's server, by the model's kind; SettingsError where its SDK is not installed."""
+    kind = AnthropicServerClient if model.kind == "anthropic" else OpenAiServerClient
+    return kind(model, read_key, user_agent)

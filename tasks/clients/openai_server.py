@@ -60,9 +60,14 @@ class ServerResponse:
     """Response to one request."""
 
     status: int
+    """HTTP status; 0 in a batch job's result: there was no response."""
     text: str
     """Body without secrets; events of a stream are joined."""
-    retry_after: str | None
+    retry_after: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
 
 
 class OpenAiServerClient:
@@ -125,7 +130,7 @@ class OpenAiServerClient:
         with response_limit_scope(BATCH_FILES_OPERATION):
             response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
-            return ServerResponse(response.status_code, "", None), response.content
+            return ServerResponse(response.status_code, ""), response.content
         return self._read_response(response), b""
 
     async def upload(self, name: str, content: bytes, purpose: str) -> ServerResponse:
@@ -190,7 +195,13 @@ class OpenAiServerClient:
         else:
             budget.settle(held, cost_usd, is_answer=usage is not None)
         if usage is not None and is_bound:
-            self._learn_overcount(usage, self.bound_tokens(body))
+            expected = self.bound_tokens(body)
+            for at, counted in enumerate((usage.tokens_in, usage.tokens_out)):
+                if expected[at] and counted > expected[at]:
+                    self._token_overcount[at] *= _OVERCOUNT_MARGIN * counted / expected[at]
+            by_tokens = compute_request_cost(replace(usage, cost_usd=0.0), self.model)
+            if by_tokens and usage.cost_usd > self._price_overcount * by_tokens:
+                self._price_overcount = usage.cost_usd / by_tokens
         return answer
 
     def compute_cost(self, answer: ServerResponse) -> tuple[float | None, TokenUsage | None]:
@@ -250,14 +261,6 @@ class OpenAiServerClient:
         """Return the highest cost of a request with these tokens, in US$, however many are cached or spent on
         reasoning."""
         return self._price_overcount * compute_cost_range(tokens_in, tokens_out, self.model)[1]
-
-    def _learn_overcount(self, usage: TokenUsage, expected: tuple[int, int]) -> None:
-        for at, counted in enumerate((usage.tokens_in, usage.tokens_out)):
-            if expected[at] and counted > expected[at]:
-                self._token_overcount[at] *= _OVERCOUNT_MARGIN * counted / expected[at]
-        by_tokens = compute_request_cost(replace(usage, cost_usd=0.0), self.model)
-        if by_tokens and usage.cost_usd > self._price_overcount * by_tokens:
-            self._price_overcount = usage.cost_usd / by_tokens
 
     def make_priced_reply(self, usage: Any) -> CallResponse:
         """Return a reply without a body, with the tokens and the price of a Usage, a response body or its `usage`.

@@ -373,7 +373,6 @@ def _find_setting_without_parameter(
     sent: Mapping[str, Any],
     learnt: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the setting that leaves a parameter out or sends it differently."""
     if name in _LIMIT_NAMES:
         if is_token_limit_too_large(error) or not (error.params or _UNSUPPORTED_WORDING.search(error.words)):
             return {}
@@ -383,13 +382,9 @@ def _find_setting_without_parameter(
         return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _make_looser_schema_setting(model)
     if name == "tools":
         return {"tools": False} if _refuses_tools(error, sent) else {}
-    instead: dict[str, dict[str, Any]] = {
-        "temperature": {"temperature": "none"},
-        "n": {"choices": False},
-        "seed": {"seed": False},
-        "reasoning_effort": {"reasoning_effort": ""},
-    }
-    return instead[name]
+    if name == "temperature":
+        return {"temperature": "none"}
+    return {"n": {"choices": False}, "seed": {"seed": False}, "reasoning_effort": {"reasoning_effort": ""}}[name]
 
 
 def _read_settings_from_implied_refusal(
@@ -399,20 +394,11 @@ def _read_settings_from_implied_refusal(
     words = error.words
     if model.system == "own" and _refuses_system_or_role_order(error, sent.get("messages", ())):
         return {"system": "merge"}
-    if (
-        status in _PARAMETER_REFUSAL_STATUSES
-        and "n" in sent
-        and _ONE_CHOICE_WORDING.search(words)
-        and _REFUSAL_WORDING.search(words)
-    ):
-        return {"choices": False}
-    if (
-        status in _PARAMETER_REFUSAL_STATUSES
-        and "reasoning_effort" in sent
-        and _EFFORT_WORDING.search(words)
-        and _REFUSAL_WORDING.search(words)
-    ):
-        return {"reasoning_effort": ""}
+    if status in _PARAMETER_REFUSAL_STATUSES and _REFUSAL_WORDING.search(words):
+        if "n" in sent and _ONE_CHOICE_WORDING.search(words):
+            return {"choices": False}
+        if "reasoning_effort" in sent and _EFFORT_WORDING.search(words):
+            return {"reasoning_effort": ""}
     if "response_format" in sent and _SCHEMA_WORDING.search(words) and not _MODEL_OUTPUT_WORDING.search(words):
         return _make_looser_schema_setting(model)
     if "tools" in sent and _refuses_tools(error, sent):

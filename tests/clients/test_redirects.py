@@ -7,7 +7,7 @@ import pytest
 from support.webs.every_client import CLIENTS, HERE
 from support.webs.loopback import Loopback, Seen
 
-from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
+from factmill.tasks.clients.sending.budget import LazyBudgetedService
 from factmill.tasks.clients.sending.response_limits import check_redirect
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted, ServiceUnreachable

@@ -72,9 +72,8 @@ class _LimitedBodyAdapter(HTTPAdapter):
         finally:
             unregister_thread_sockets()
             response.close()
-        response.encoding = (
-            "utf-8"  # as JSON is; the charset that a server names may be wrong, or have a codec that fails
-        )
+        # as JSON is; the charset that a server names may be wrong, or have a codec that fails
+        response.encoding = "utf-8"
         return response
 
 
@@ -96,11 +95,9 @@ class _SocketTrackingConnectionMixin:
 
 @cache
 def _make_socket_tracking_class(kind: type) -> type[Any]:
-    return (
-        kind
-        if issubclass(kind, _SocketTrackingConnectionMixin)
-        else type(kind.__name__, (_SocketTrackingConnectionMixin, kind), {})
-    )
+    if issubclass(kind, _SocketTrackingConnectionMixin):
+        return kind
+    return type(kind.__name__, (_SocketTrackingConnectionMixin, kind), {})
 
 
 def _add_bearer_token(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:
