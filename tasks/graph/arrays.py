@@ -251,9 +251,8 @@ def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
 def get_memory_limit_bytes() -> int:
     """Return this machine's memory, or its container's limit if lower, in bytes."""
     limits = (Path(each).read_text().strip() for each in _CGROUP_LIMIT_FILES if Path(each).exists())
-    return min(
-        [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(each) for each in limits if each.isdigit())]
-    )
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([memory_bytes, *(int(each) for each in limits if each.isdigit())])
 
 
 def _advise_random_access(array: Array) -> None:
@@ -360,17 +359,12 @@ def _write_compressed_rows(
     query: str,
 ) -> None:
     """Write the offsets by column `item`, and each other column of a query into the file of its name."""
-    fields = [
-        name
-        for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:]
-        if f"{rows}_{name}" != _ORDER_ARRAY
-    ]
+    fields = [name for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:] if name != "order"]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
         offsets = stack.enter_context(_open_array_file_with_header(folder, f"{rows}_offsets", len(items.numbers) + 1))
-        files = {
-            name: stack.enter_context(_open_array_file_with_header(folder, f"{rows}_{name}", count)) for name in fields
-        }
+        opened = {name: _open_array_file_with_header(folder, f"{rows}_{name}", count) for name in fields}
+        files = {name: stack.enter_context(file) for name, file in opened.items()}
         read = following = 0
         for batch in _iterate_query_batches(connection, query):
             places = _get_item_places(items, batch["item"], table, folder)
@@ -437,13 +431,9 @@ def _open_array_file_with_header(folder: Path, name: str, length: int) -> Iterat
 
     The file is not mapped: on a full disk a write raises an error, while a mapped file would kill the process.
     """
-    header = {
-        "descr": npy_format.dtype_to_descr(np.dtype(_ARRAY_DTYPES[name])),
-        "fortran_order": False,
-        "shape": (length,),
-    }
+    dtype = npy_format.dtype_to_descr(np.dtype(_ARRAY_DTYPES[name]))
     with (folder / f"{name}.npy").open("wb") as file:
-        npy_format.write_array_header_1_0(file, header)
+        npy_format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (length,)})
         yield file
 
 

@@ -81,11 +81,8 @@ def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> lis
     facts: list[tuple[str, str]] = []
     after: str | None = None
     while True:
-        page_size = (
-            SUBJECTS_PER_PAGE
-            if limit is None
-            else min(SUBJECTS_PER_PAGE, limit - len({subject for subject, _ in facts}))
-        )
+        asked = len({subject for subject, _ in facts})
+        page_size = SUBJECTS_PER_PAGE if limit is None else min(SUBJECTS_PER_PAGE, limit - asked)
         if page_size <= 0:
             return facts
         call = make_list_facts_call(wikidata.identity, relation, after, page_size)
@@ -146,10 +143,8 @@ def load_named_facts_as_input_rows(
     for number, pair in enumerate(pairs, start=1):
         subject, value = pair
         work.add_input_row(ids[pair], canonical_json({"subject": subject, "relation": relation, "value": value}))
-        found = [
-            value,
-            *(each for each in values[subject] if each != value and multiple_values == "all" and names.get(each)),
-        ]
+        more = values[subject] if multiple_values == "all" else []
+        found = [value, *(each for each in more if each != value and names.get(each))]
         aliases_of = [*others.get(value, ())]
         for each in found[1:]:
             aliases_of += [names[each] or "", *others.get(each, ())]

@@ -163,19 +163,14 @@ class _TitleRedirectSearch:
         chosen |= swapped
         targets |= self._look_up_redirect_targets(swapped)
         for title, revision in chosen.items():
-            self._advance_or_finish(title, revision, targets.get(title))
-
-    def _advance_or_finish(
-        self, title: str, revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
-    ) -> None:
-        trail = self.trails[title]
-        if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
-            trail.append(canonical_title(revision.title))
-        if isinstance(target, str) and target not in trail and not _find_target_problem(trail[0], target):
-            trail.append(target)
-            return
-        del self.trails[title]
-        self.found[title] = self._make_result(trail, revision, target)
+            trail, target = self.trails[title], targets.get(title)
+            if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
+                trail.append(canonical_title(revision.title))
+            if isinstance(target, str) and target not in trail and not _find_target_problem(trail[0], target):
+                trail.append(target)
+            else:
+                del self.trails[title]
+                self.found[title] = self._make_result(trail, revision, target)
 
     def _make_result(
         self, trail: list[str], revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
@@ -188,11 +183,8 @@ class _TitleRedirectSearch:
             return MissingArticleReason("evidence_missing", f"{way}: there is no such page")
         if revision.revid is None:
             detail = f"{way}: the page has no revision of {self.at} or before"
-            first = (
-                revision.first
-                and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
-            )
-            return MissingArticleReason("younger_than_epoch", f"{detail}{first or ''}")
+            later = f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
+            return MissingArticleReason("younger_than_epoch", f"{detail}{later if revision.first else ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
             return MissingArticleReason("redirect_loop", f"{way}: led back to {end} at {self.at}")
@@ -202,9 +194,9 @@ class _TitleRedirectSearch:
 
     def _look_up_revisions(self, titles: Iterable[str], follow: bool) -> dict[str, PageRevision | MissingArticleReason]:
         service = self.work.run.services.wikipedia
+        asked = {title: self.trails[title][-1] for title in titles}
         calls = {
-            title: make_page_revision_at_call(service.identity, self.trails[title][-1], self.at, follow)
-            for title in titles
+            title: make_page_revision_at_call(service.identity, last, self.at, follow) for title, last in asked.items()
         }
         return {
             title: parse_page_revision(reply.body)

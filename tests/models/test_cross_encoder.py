@@ -166,14 +166,6 @@ def test_an_encoder_without_a_head_is_no_cross_encoder(tmp_path: Path) -> None:
         make_cross_encoder_folder(checkpoint, get_models_folder(tmp_path))
 
 
-def test_a_folder_that_was_converted_is_taken_as_it_is(tmp_path: Path) -> None:
-    opened = convert(tmp_path, id2label=NLI)
-    taken = make_cross_encoder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
-    assert (taken.name, taken.digest) == ("mine", opened.digest)
-    with pytest.raises(UsageError, match="of kind cross-encoder, expected embedder"):
-        make_embedder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
-
-
 @pytest.mark.parametrize("family", ["Bert", "Roberta"])
 def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path: Path, family: str) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed; numpy's forward pass stands in for it")

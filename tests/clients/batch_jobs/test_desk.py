@@ -154,21 +154,6 @@ def test_lines_of_an_account_without_credit_stop_the_run_when_all_others_are_kep
     assert [len(server.read_input(job)) for job in server.jobs] == [20, 8]
 
 
-def test_a_line_that_a_provider_failed_is_asked_in_another_job(make_server, tmp_path):
-    failed = []
-
-    def play(body):
-        if "person 1?" in body["messages"][-1]["content"] and not failed:
-            failed.append(1)
-            return {"json": {"choices": [{"message": {"content": "Pers"}, "finish_reason": "error"}]}}
-        return answer(body)
-
-    server, calls = make_server(play), ask_all(4)
-    got = collect(open_chat(server, tmp_path), calls)
-    assert {reply.status for reply in got.values()} == {"ok"}
-    assert [len(server.read_input(job)) for job in server.jobs] == [4, 1]
-
-
 def test_a_first_request_that_is_refused_is_not_made_again_by_a_job(make_server, tmp_path):
     def play(body):
         if "person 0?" in body["messages"][-1]["content"]:

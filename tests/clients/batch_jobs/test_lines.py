@@ -104,6 +104,11 @@ def test_of_doubled_lines_the_first_that_answers_counts():
             ServerResponse(0, "batch_expired: late"),
         ),
         ({"error": "gone"}, ServerResponse(0, "line_failed: gone")),
+        # a refusal beside an empty response, as vLLM's program writes it
+        (
+            {"response": {"status_code": 400, "request_id": "r"}, "error": {"code": 5}},
+            ServerResponse(400, '{"code": 5}'),
+        ),
         ({"error": {"code": None}}, ServerResponse(0, "line_failed: no reason given")),
     ],
 )
@@ -123,10 +128,3 @@ def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
 def test_any_json_is_a_line_or_none(told):
     lines = read(json.dumps(told).encode())
     assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1
-
-
-def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
-    """As vLLM's program writes it."""
-    refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
-    told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
-    assert read(json.dumps(told).encode()).results == {"a": ServerResponse(400, json.dumps(refusal))}

@@ -62,9 +62,6 @@ def test_every_item_of_every_group_gets_its_own_reply():
     got = send([[1, 2], [3], []], answer)
     assert {item: reply.body for item, reply in got.items()} == {1: 10, 2: 20, 3: 30}
     assert all(reply.latency_s > 0 for reply in got.values())
-
-
-def test_nothing_to_send_sends_nothing():
     assert send([], answer) == {}
 
 
@@ -226,20 +223,9 @@ def test_a_pause_too_long_to_wait_for_fails_what_is_left():
         raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
 
     got = send([[1], [2]], request, ServiceLimits(parallel=1, attempts=1))
-    assert got[1].error.startswith("asked_to_wait") and got[1].error.endswith("http_429: come back tomorrow")
-    assert got[1].transient
+    pause = "the service asked for a pause of 86400 s, over 600 s"
+    assert (got[1].error, got[1].transient) == (f"asked_to_wait: {pause}; http_429: come back tomorrow", True)
     assert got[2].error.startswith("asked_to_wait") and got[2].transient
-
-
-def test_a_single_request_is_not_slept_out_beyond_the_bound(virtual_time):
-    async def request(group):
-        if group == [0]:
-            raise Retry("http_429: later", retry_after_s=100_000.0)
-        return [CallResponse(group[0])]
-
-    replies = send([[number] for number in range(4)], request)
-    assert replies[0].status == "failed" and replies[0].transient
-    assert "asked_to_wait: the service asked for a pause of 100000 s, over 600 s; http_429: later" in replies[0].error
 
 
 def test_a_service_that_cannot_be_reached_stops_the_run():
@@ -250,7 +236,8 @@ def test_a_service_that_cannot_be_reached_stops_the_run():
         send([[item] for item in range(100)], request)
 
 
-def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
+@pytest.mark.parametrize(("limits", "lost", "most"), [(QUICK, 16, 60), (ServiceLimits(parallel=1, attempts=1), 10, 41)])
+def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came(limits, lost, most):
     got = {}
 
     async def request(group):
@@ -258,24 +245,10 @@ def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came():
             return await answer(group)
         raise Retry("http_503: down")
 
-    with pytest.raises(ServiceUnreachable, match="16 requests in a row"):
-        RetryingRequestSender(QUICK, "test service").send([[item] for item in range(500)], request, got.__setitem__)
+    with pytest.raises(ServiceUnreachable, match=f"{lost} requests in a row"):
+        RetryingRequestSender(limits, "test service").send([[item] for item in range(500)], request, got.__setitem__)
     assert {item for item, reply in got.items() if reply.status == "ok"} == set(range(30))
-    assert len(got) < 60
-
-
-def test_a_service_that_takes_few_at_once_is_given_up_after_ten():
-    got = {}
-
-    async def request(group):
-        if group[0] == 0:
-            return await answer(group)
-        raise Retry("http_503: down")
-
-    limits = ServiceLimits(parallel=1, attempts=1)
-    with pytest.raises(ServiceUnreachable, match="10 requests in a row"):
-        RetryingRequestSender(limits, "test service").send([[item] for item in range(50)], request, got.__setitem__)
-    assert list(got) == list(range(11))
+    assert 30 + lost <= len(got) < most
 
 
 def test_samples_of_one_prompt_that_always_fails_do_not_stop_the_run():

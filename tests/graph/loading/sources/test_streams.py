@@ -137,13 +137,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, stored: bytes, what
     assert str(path) in str(raised.value)
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"none\.nt: no such file"):
-        read_all(tmp_path / "none.nt")
-    with pytest.raises(SourceError, match="is a folder"):
-        read_all(tmp_path)
-
-
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "secret.nt"
     path.write_bytes(LINES)
