@@ -4,10 +4,10 @@ It answers the operation of core/calls/chat.py. Several samples are one request 
 otherwise one request per sample, each with its own seed. The limiter counts every such request, and each is retried
 separately.
 
-The client learns from refusals (refusals.py) what a server does not accept. It adapts the request and sends it again;
+The client learns from refusals (unsupported_parameters.py) what a server does not accept. It adapts the request and sends it again;
 once that is answered, it builds all further requests the same way, and `notes` returns what to put into the world's
 file. Where a refusal names no parameter, the client probes the request without one optional parameter after another
-(probes.py). Batch jobs (batch_jobs/) use the same request bodies, and their results are read like single responses.
+(parameter_probes.py). Batch jobs (batch_jobs/) use the same request bodies, and their results are read like single responses.
 Tools have no substitute: once they are refused, every call with tools fails with `tools_refused`, and the caller has to
 ask in another way.
 """
@@ -121,15 +121,12 @@ class ChatClient:
             deliver(draw.call, _join_sample_replies(replies, "once" in draw.call.parts))
             return custom_ids
 
-        is_written = False
         if self._file_queue:
             draws = self._file_queue.send(draws, join)
-            is_written = self._file_queue.writes_requests
-        if is_written:
-            pass
-        elif self._batch_queue:
+        is_written = self._file_queue is not None and self._file_queue.writes_requests
+        if self._batch_queue and not is_written:
             self._batch_queue.send(self._send_first_singly(draws, join), join)
-        else:
+        elif not is_written:
             self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
             spent = {call.key: reply for call, reply in alone}

@@ -23,9 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from factmill.tasks.clients.openai_server import ServerResponse, is_length_refusal
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
 from factmill.tasks.core.calls.call import CallResponse, make_failed_response
 from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
@@ -119,7 +120,9 @@ def find_content_or_length_refusal(service: str, answer: ServerResponse) -> Call
         return make_failed_response("refused", excerpt)
     if error.is_account_blocked:
         raise AccountBlocked(service, excerpt)
-    return make_failed_response("prompt_too_long", shorten_to_line(answer.text)) if is_length_refusal(answer) else None
+    if is_prompt_too_long(answer.status, answer.text):
+        return make_failed_response("prompt_too_long", shorten_to_line(answer.text))
+    return None
 
 
 def find_chat_failure_or_raise(service: str, answer: ServerResponse) -> CallResponse | None:

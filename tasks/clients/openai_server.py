@@ -27,7 +27,6 @@ from factmill.tasks.clients.sending.response_limits import (
     response_limit_scope,
 )
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import BATCH_FILES_OPERATION, ModelSettings
 from factmill.tasks.core.spending.costs import (
@@ -107,11 +106,6 @@ class OpenAiServerClient:
             default_headers={"User-Agent": user_agent},
             http_client=http_client,
         )
-
-    async def digest_credentials(self) -> str:
-        """Return a digest that shows whether a later run has the same key for this address, and that reveals no strong
-        key."""
-        return await self.credentials.digest()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> ServerResponse:
         """Send one request without a budget check; Retry when the connection fails."""
@@ -231,8 +225,9 @@ class OpenAiServerClient:
         account.budget.count_request(account.service)
         try:
             is_bound = account.budget.bounds != BudgetLimits()
-            usd = share * self.compute_max_price(*self.bound_tokens(body)) if is_bound else 0.0
-            return account.budget.reserve(self.name, usd, is_probed=is_probed)
+            # however many tokens are cached or spent on reasoning
+            highest_usd = compute_cost_range(*self.bound_tokens(body), self.model)[1] if is_bound else 0.0
+            return account.budget.reserve(self.name, share * self._price_overcount * highest_usd, is_probed=is_probed)
         except (BudgetFullyReserved, BudgetExhausted):
             account.budget.uncount_request(account.service)
             raise
@@ -242,25 +237,14 @@ class OpenAiServerClient:
 
         A token of a request has at least one byte, and replies are limited; overcounts seen earlier scale both bounds.
         """
-        text = json.dumps(
-            [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
-        )
-        asked = (
-            len(text.encode(errors="replace"))
-            + _MAX_TEMPLATE_TOKENS
-            + _MAX_TOKENS_PER_MESSAGE * len(body.get("messages", ()))
-        )
+        parts = [body.get(name) for name in ("messages", "prompt", "tools", "response_format")]
+        text = json.dumps(parts, ensure_ascii=False).encode(errors="replace")
+        asked = len(text) + _MAX_TEMPLATE_TOKENS + _MAX_TOKENS_PER_MESSAGE * len(body.get("messages", ()))
         limit = next((body[name] for name in ("max_tokens", "max_completion_tokens") if name in body), None)
         if limit is None:
             limit = self.model.context_tokens or DEFAULT_MAX_TOKENS
-        return math.ceil(asked * self._token_overcount[0]), math.ceil(
-            limit * body.get("n", 1) * self._token_overcount[1]
-        )
-
-    def compute_max_price(self, tokens_in: int, tokens_out: int) -> float:
-        """Return the highest cost of a request with these tokens, in US$, however many are cached or spent on
-        reasoning."""
-        return self._price_overcount * compute_cost_range(tokens_in, tokens_out, self.model)[1]
+        written = limit * body.get("n", 1)
+        return math.ceil(asked * self._token_overcount[0]), math.ceil(written * self._token_overcount[1])
 
     def make_priced_reply(self, usage: Any) -> CallResponse:
         """Return a reply without a body, with the tokens and the price of a Usage, a response body or its `usage`.
@@ -270,20 +254,14 @@ class OpenAiServerClient:
         read = usage if isinstance(usage, TokenUsage) else read_token_usage(usage)
         if read is None:
             return CallResponse(None, cost_usd=self.model.usd_per_request)
-        return CallResponse(
-            None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=compute_request_cost(read, self.model)
-        )
+        cost_usd = compute_request_cost(read, self.model)
+        return CallResponse(None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=cost_usd)
 
     async def _check_redirect(self, response: httpx2.Response) -> None:
         if response.has_redirect_location:
             asked, location = str(response.request.url), response.headers["Location"]
             check_redirect(self.name, asked, location, self.model.limits.redirects)
             count_redirect_as_request()
-
-
-def is_length_refusal(answer: ServerResponse) -> bool:
-    """True when a request is refused for its length."""
-    return is_prompt_too_long(answer.status, answer.text)
 
 
 def add_usage(reply: CallResponse, spent: CallResponse) -> CallResponse:

@@ -123,7 +123,7 @@ class EdgeRows(NamedTuple):
 
 
 class LiteralRows(NamedTuple):
-    """Literals by item, laid out as Rows."""
+    """Literals by item, laid out as `EdgeRows`."""
 
     offsets: Ints
     properties: npt.NDArray[np.uint16]
@@ -220,7 +220,12 @@ def open_mapped_graph_arrays(path: Path) -> GraphArrays:
     walked = [array for name, array in found.items() if name not in _TEXT_ARRAYS]
     if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_memory_limit_bytes():
         for array in walked:
-            _advise_random_access(array)
+            pages: Any = array.base
+            while isinstance(pages, np.ndarray):
+                pages = pages.base
+            # an empty array is not mapped, and not every system has madvise
+            if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+                pages.madvise(mmap.MADV_RANDOM)
     return _make_graph_arrays(found)
 
 
@@ -253,15 +258,6 @@ def get_memory_limit_bytes() -> int:
     limits = (Path(each).read_text().strip() for each in _CGROUP_LIMIT_FILES if Path(each).exists())
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([memory_bytes, *(int(each) for each in limits if each.isdigit())])
-
-
-def _advise_random_access(array: Array) -> None:
-    pages: Any = array.base
-    while isinstance(pages, np.ndarray):
-        pages = pages.base
-    # an empty array is not mapped, and not every system has madvise
-    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-        pages.madvise(mmap.MADV_RANDOM)
 
 
 def _open_mapped_array(file: Path) -> Array:
@@ -412,7 +408,7 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
 
 
 def _write_offsets(file: BinaryIO, first_item: int, last_item: int, places: Ints, rows_before: int) -> None:
-    """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
+    """Write the offsets of items from `first_item` up to `last_item`; `places`: ascending items of the rows after `rows_before`."""
     for begin in range(first_item, last_item, _ARRAY_BATCH_ROWS):
         block = np.arange(begin, min(begin + _ARRAY_BATCH_ROWS, last_item))
         file.write((rows_before + np.searchsorted(places, block)).astype(np.int64).data)

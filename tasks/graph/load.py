@@ -48,7 +48,7 @@ from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
 
 READING_MODULES = (
-    "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams", "sources/turtle",
+    "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams",
 )  # fmt: skip
 """Modules that decide which rows are read: a half load made by other versions of them is dropped."""
 

@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_revision_html,
 )
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.text.article_html import ArticleMainText, extract_article_text
+from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.answer_search import index_text
 from factmill.tasks.text.wikipedia_urls import (
     canonical_title,
@@ -115,20 +115,15 @@ def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleR
     if reply.status != "ok":
         return _make_missing_article_reason(f"revision {revid}", reply)
     page = parse_revision_html(reply.body)
-    text = _join_sections(extract_article_text(page.text, load_evidence_removals()))
-    return text or MissingArticleReason("evidence_missing", f"revision {revid} of {page.title} shows no text")
-
-
-def _join_sections(article: ArticleMainText) -> str:
-    """Return the article's text with each heading once, before its content."""
     pieces: list[str] = []
     above: tuple[str, ...] = ()
-    for section in article.sections:
+    for section in extract_article_text(page.text, load_evidence_removals()).sections:
         same = next((at for at, pair in enumerate(zip(section.path, above, strict=False)) if pair[0] != pair[1]), None)
         known = min(len(section.path), len(above)) if same is None else same
         pieces += [*section.path[known:], *section.paragraphs]
         above = section.path
-    return "\n\n".join(pieces)
+    text = "\n\n".join(pieces)
+    return text or MissingArticleReason("evidence_missing", f"revision {revid} of {page.title} shows no text")
 
 
 @dataclass(slots=True)

@@ -230,6 +230,8 @@ def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
         ("describe_items", {"qid": "64", "language": "en"}, "bad_call: describe_items: qid cannot be '64'"),
         ("neighbours", {"qid": "Q1", "pids": ["Q2"], "language": "en"}, "bad_call: neighbours: pids cannot be"),
         ("list_facts", {"pid": "P1", "after": None, "limit": 0, "language": "en"}, "bad_call: list_facts: limit"),
+        ("item_facts", {"qid": "P31", "language": "en"}, "bad_call: item_facts: qid cannot be 'P31'"),
+        ("item_facts", {"qid": "Q1", "language": "it"}, "language_missing: graph small was loaded in en, not in it"),
     ],
 )
 def test_a_call_that_cannot_be_answered_fails_alone(
@@ -384,16 +386,6 @@ def test_the_digest_covers_the_statements_of_claims(make_graph: Make) -> None:
     other = make_graph(PERSON.replace("wds:q7259-F", "wds:q7259-X"), "other")
     assert other.manifest.digest != digest
     assert make_graph("\n".join(reversed(PERSON.split("\n"))), "again").manifest.digest == digest
-
-
-def test_wrong_calls_for_facts_fail_with_a_reason(make_graph: Make) -> None:
-    graph = make_graph(PERSON)
-    here = graph.identity
-    wrong, foreign = ask(graph, make_item_facts_call(here, "P31"), make_item_facts_call(here, "Q1", "it"))
-    assert wrong.error == "bad_call: item_facts: qid cannot be 'P31'"
-    assert foreign.error.startswith("language_missing: ")
-    with pytest.raises(LocalGraphError, match="not in it"):
-        graph.list_item_facts(["Q1"], "it")
 
 
 DATES = ['"2000-01-02T00:00:00Z"^^xsd:dateTime', '"-0005-00-00T00:00:00Z"^^xsd:dateTime']

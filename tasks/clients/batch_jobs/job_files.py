@@ -85,7 +85,7 @@ class JobFile:
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Digest of the key that it was submitted with (`OpenAiServerClient.digest_credentials`); empty in older files."""
+    """Digest of the key that it was submitted with (`ModelCredentials.digest`); empty in older files."""
     open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
     server: JobServerSettings = JobServerSettings()
@@ -143,7 +143,7 @@ class JobFile:
 
 
 class JobFileRegistry:
-    """Job files of one folder, as one Desk of this process uses them; thread-safe."""
+    """Job files of one folder, as one queue of this process uses them; thread-safe."""
 
     def __init__(self, place: JobFilesLocation, server: JobServerSettings = JobServerSettings()) -> None:
         """`server`: stored in the files that are begun here."""

@@ -1,7 +1,7 @@
 """Offline batches: files of requests that a run writes and of replies that it reads, for programs such as `vllm
 run-batch`.
 
-Both files hold the lines of batch jobs (lines.py), but no server is asked: a run delivers the replies it reads, writes
+Both files hold the lines of batch jobs (jsonl.py), but no server is asked: a run delivers the replies it reads, writes
 the stage's other requests to a file and stops. Delivered replies are recorded, so each file of replies is given once. A
 request's id names the run and the settings that built the request, so replies for another build are detected, and a
 refusal that is read twice has the same effect both times. State that outlasts a run lies in the build's run folder.

@@ -114,7 +114,7 @@ class OpenAiBatchClient:
     ) -> None:
         """`attempts`: tries for a server that has not answered yet; `most_silent`: tries for one that has."""
         self.name = server.name
-        self.digest_credentials = server.digest_credentials
+        self.digest_credentials = server.credentials.digest
         self._server = server
         self._jobs = jobs
         self._attempts, self._most_silent = attempts, most_silent

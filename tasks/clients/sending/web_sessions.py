@@ -1,7 +1,7 @@
 """HTTP sessions of the SPARQL, Wikipedia and Pageviews clients, over requests, with limited bodies and checked
 redirects.
 
-A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session,
+A session's adapter reads every body whole and within its limit (response_limits.py), redirects' too, before the session,
 mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket_for_shutdown`).
 
 Requests and their key are meant only for the address in the world's file.
