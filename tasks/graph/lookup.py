@@ -198,7 +198,6 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         for item, what, text in self.query(_DESCRIPTIONS_QUERY, _make_item_keys(numbers.values()), **parameters):
             known.setdefault(item, {})[what] = text
         described = {}
-        described = {}
         for qid, number in numbers.items():
             of_item = known.get(number, {})
             label = of_item.get("label", of_item.get("shared"))
