@@ -18,7 +18,7 @@ import httpx2
 from factmill.tasks.clients.event_streams import read_plain_or_streamed_json
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
 from factmill.tasks.clients.sending.credentials import ModelCredentials
-from factmill.tasks.clients.sending.http_responses import format_library_error
+from factmill.tasks.clients.sending.http_responses import format_library_error, parse_json_or_none
 from factmill.tasks.clients.sending.model_transport import ModelTransport
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
@@ -205,7 +205,7 @@ class OpenAiServerClient:
         where the server, or a gateway before it, gave up waiting, and where a gateway reports a failure in its own
         words (HTML) instead of the server's.
         """
-        body = _parse_json_or_none(answer.text)
+        body = parse_json_or_none(answer.text)
         usage = read_token_usage(body)
         if usage is not None:
             return compute_request_cost(usage, self.model), usage
@@ -272,11 +272,3 @@ def add_usage(reply: CallResponse, spent: CallResponse) -> CallResponse:
         tokens_out=reply.tokens_out + spent.tokens_out,
         cost_usd=reply.cost_usd + spent.cost_usd,
     )
-
-
-def _parse_json_or_none(text: str) -> Any:
-    """Parse a body as JSON; None where it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -377,17 +377,6 @@ class Translator:
         codes = [self.settings.codes[language] for _, language in asked]
         return self.search.find_best_translations([self._frame(self.tokenize(text)) for text, _ in asked], codes)
 
-    def compute_least_probabilities(
-        self, asked: Sequence[TranslationRequest], translations: Sequence[str]
-    ) -> list[float]:
-        """Return the rounded probability of the least probable token of each given translation."""
-        sources = [self._frame(self.tokenize(text)) for text, _ in asked]
-        targets = [
-            [self.settings.codes[language], *self.tokenize(translation)]
-            for (_, language), translation in zip(asked, translations, strict=True)
-        ]
-        return [_compute_least_probability(logs) for logs in self.search.score_translations(sources, targets)]
-
     def _check_source(self, text: str) -> TokenList | Untranslatable:
         """Return the tokens that the encoder reads, none for an empty text, or why the text cannot be translated."""
         pieces = self.tokenize(text)
