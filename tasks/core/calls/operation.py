@@ -94,7 +94,7 @@ class SparqlMapping:
                 query = fill_values_block(query, variables, rows)
             else:
                 query = fill_values_tuples(query, variables, rows)
-        return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query  # type: ignore[arg-type]
+        return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
 
 
 @dataclass(frozen=True, slots=True)
