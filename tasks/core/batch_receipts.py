@@ -5,16 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-SUMMED_COUNTS = (
-    "rows_in",
-    "rejects",
-    "merged",
-    "calls_sent",
-    "calls_replayed",
-    "tokens_in",
-    "tokens_out",
-    "cost_usd",
-)
+SUMMED_COUNTS = ("rows_in", "rejects", "merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out", "cost_usd")
 """Counts of a receipt that a stage adds up, in addition to its rows."""
 PILOT_DRAW_STAGE = "draw_pilot"
 """Name of the stage in which a pilot draws its rows (engine/building.py)."""

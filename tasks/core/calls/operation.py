@@ -25,7 +25,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.digests import JsonValue, canonical_json
-from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values_block, fill_values_tuples
+from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 T_co = TypeVar("T_co", covariant=True)
@@ -90,10 +90,7 @@ class SparqlMapping:
     def fill_query(self, query: str, calls: Sequence[Call]) -> str:
         """Fill the values of calls into the query that they share."""
         for variables, rows in self.make_terms(calls).items():
-            if isinstance(variables, str):
-                query = fill_values_block(query, variables, rows)
-            else:
-                query = fill_values_tuples(query, variables, rows)
+            query = fill_values(query, variables, rows)
         return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
 
 

@@ -49,12 +49,10 @@ class ModelPrediction:
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read_texts[0] if self.read_texts else "",
             "samples": list(self.drawn_texts or (self.texts[1:] and self.texts)),
-            **{
-                column: getattr(self, column)
-                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
-            },
             "model": name,
         }
+        for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call"):
+            fields[column] = getattr(self, column)
         return asked.extend_to(model, **(fields | more))
 
 
@@ -207,20 +205,15 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | 
         raise SourceError(
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
-    text = replace_lone_surrogates(given["answer"])
-    return (given["setting"], given["id"]), _parse_unscored_reason(read, text, where) or text, given["build"]
-
-
-def _parse_unscored_reason(read: Mapping[str, Any], text: str, where: str) -> UnscoredAnswer | None:
-    """Return why an answer cannot be scored, if its object says so."""
-    reason, detail = read.get("unscored") or "", read.get("detail") or ""
-    if not reason:
-        return None
-    if reason not in DELIVERY_REASONS or not isinstance(detail, str):
-        raise SourceError(
-            f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
-        )
-    return UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
+    answer: str | UnscoredAnswer = replace_lone_surrogates(given["answer"])
+    if reason := read.get("unscored") or "":
+        detail = read.get("detail") or ""
+        if reason not in DELIVERY_REASONS or not isinstance(detail, str):
+            raise SourceError(
+                f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
+            )
+        answer = UnscoredAnswer(reason, replace_lone_surrogates(detail), answer)
+    return (given["setting"], given["id"]), answer, given["build"]
 
 
 def _format_count_and_first_ids(ids: list[str]) -> str:

@@ -10,8 +10,7 @@ from factmill.tasks.core.sparql import (
     direct_property_term,
     escape_literal,
     fill_limit,
-    fill_values_block,
-    fill_values_tuples,
+    fill_values,
     integer_term,
     item_term,
     literal_term,
@@ -22,7 +21,7 @@ SELECT ?name WHERE { VALUES ?name { "a } b"@en "it's" } FILTER(?name != '}') }""
 
 
 def ask_back(text: str) -> str:
-    query = fill_values_block(QUERY, "name", [literal_term(text, "en")])
+    query = fill_values(QUERY, "name", [literal_term(text, "en")])
     (row,) = pyoxigraph.Store().query(query)
     return row["name"].value
 
@@ -89,7 +88,7 @@ def test_terms_of_ids_and_numbers():
 
 def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
     query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
-    assert fill_values_block(query, "a", [integer_term(8), integer_term(9)]) == (
+    assert fill_values(query, "a", [integer_term(8), integer_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
 
@@ -114,7 +113,7 @@ def test_every_block_of_several_variables_is_filled():
         "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
     )
     rows = [(integer_term(7), literal_term("x } y")), (integer_term(8), literal_term(")"))]
-    assert fill_values_tuples(query, ("a", "b"), rows) == (
+    assert fill_values(query, ("a", "b"), rows) == (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
         '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
     )
@@ -122,16 +121,16 @@ def test_every_block_of_several_variables_is_filled():
 
 def test_a_tuple_needs_a_term_for_each_variable():
     with pytest.raises(ValueError, match="a, b; found 1: 7"):
-        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)])
+        fill_values("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)])
     with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
-        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
+        fill_values("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
 
 
 def test_a_query_without_the_block_is_refused():
     with pytest.raises(ValueError, match="no block `VALUES \\?b"):
-        fill_values_block("SELECT * { VALUES ?a { 1 } }", "b", [])
+        fill_values("SELECT * { VALUES ?a { 1 } }", "b", [])
     with pytest.raises(ValueError, match=r"VALUES block of .* closed"):
-        fill_values_block("SELECT * { VALUES ?a { 1 ", "a", [])
+        fill_values("SELECT * { VALUES ?a { 1 ", "a", [])
 
 
 def test_the_one_limit_is_filled():
