@@ -75,9 +75,8 @@ def format_unknown_finish_reason_warning(model: str, reasons: Iterable[str]) -> 
     """
     each = {reason for several in set(reasons) for reason in several.split(", ")}
     unknown = sorted(reason for reason in each if classify_finish_reason(reason) == "unknown")
-    if not unknown:
-        return []
-    return [
+    warning = (
         f"model {model} ended texts with the finish reason {', '.join(map(repr, unknown))}, which is unknown: "
         "factmill treats these texts as complete"
-    ]
+    )
+    return [warning] if unknown else []

@@ -145,11 +145,9 @@ def strip_answer_tags(text: str, *, alone: bool) -> str:
     if not opened:
         return text
     closes = list(re.finditer(rf"</{opened[1]}>", text, re.IGNORECASE))
-    if (
-        len(closes) != 1
-        or closes[0].start() < opened.end()
-        or _ANSWER_TAG.search(text, opened.end(), closes[0].start())
-    ):
+    if len(closes) != 1 or closes[0].start() < opened.end():
+        return text
+    if _ANSWER_TAG.search(text, opened.end(), closes[0].start()):
         return text
     before, after = text[: opened.start()].strip().splitlines(), text[closes[0].end() :].strip().splitlines()
     if alone and (before or after):
@@ -185,11 +183,8 @@ def keep_final_answer_section(text: str) -> str:
     """Return the text below the only heading `Final answer` of a reply; the reply itself where there is not exactly
     one."""
     lines = text.splitlines()
-    at = [
-        number
-        for number, line in enumerate(lines)
-        if (found := _ANSWER_HEADING.fullmatch(line.strip())) and found["final"]
-    ]
+    headings = (_ANSWER_HEADING.fullmatch(line.strip()) for line in lines)
+    at = [number for number, heading in enumerate(headings) if heading and heading["final"]]
     below = "\n".join(lines[at[0] + 1 :]) if len(at) == 1 else ""
     return below if below.strip() else text
 
@@ -286,18 +281,18 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     """
     kept = [line.rstrip() for line in lines]
     dropped = set()
-    while kept and (not kept[0] or (any(kept[1:]) and _is_announcement(kept[0]))):
+    while kept:
+        announces = _LEAD_IN.match(strip_list_marker(kept[0]).strip("*_ ")) or _ANSWER_HEADING.fullmatch(
+            kept[0].strip()
+        )
+        if kept[0] and not (announces and any(kept[1:])):
+            break
         dropped |= {"lead_in"} if kept[0] else set()
         del kept[0]
     about = next((at for at, line in enumerate(kept) if at and is_explanation_heading(line)), len(kept))
     rest = "\n".join(kept[about:])
-    if (
-        rest
-        and not last_counts
-        and any(kept[:about])
-        and not _RETRACTION_WORD.search(rest)
-        and not _CONCLUSION_OPENING.search(rest)
-    ):
+    may_answer = last_counts or _RETRACTION_WORD.search(rest) or _CONCLUSION_OPENING.search(rest)
+    if rest and any(kept[:about]) and not may_answer:
         dropped.add("remark")
         del kept[about:]
     first = next((at for at, line in enumerate(kept) if line), len(kept))
@@ -314,17 +309,12 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     return kept, dropped
 
 
-def _is_announcement(line: str) -> bool:
-    return bool(_LEAD_IN.match(strip_list_marker(line).strip("*_ ")) or _ANSWER_HEADING.fullmatch(line.strip()))
-
-
 def find_single_json_object_text(
     text: str, other_format_opening: re.Pattern[str] | None = None
 ) -> tuple[str, set[str]] | None:
-    """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for
-    certain.
+    """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for certain.
 
-    `one_line`: opening of another reply format; where it precedes the first brace, braces are not JSON.
+    `other_format_opening`: where it precedes the first brace, braces are not JSON.
     """
     dropped = set()
     folded = text
@@ -335,20 +325,20 @@ def find_single_json_object_text(
             lambda found: found[0] if found[0][0] == '"' else fold_full_width(found[0]), text
         )
         dropped = {"full_width"} if folded != text else set()
-    relaxed = None
     try:
         _, start, end = _decode_first_json_object(folded)
+        found = folded[start:end]
     except MalformedJsonObject:
         relaxed = _decode_json5_object(text)
         if relaxed is None:
             return None
         folded, (value, start, end) = text, relaxed
-        dropped = {"json5"}
+        found, dropped = json.dumps(value, ensure_ascii=False), {"json5"}
     before, after = folded[:start].strip(), folded[end:].strip()
     if "{" in after or _RETRACTION_WORD.search(after) or (other_format_opening and other_format_opening.search(before)):
         return None
     dropped |= {kind for kind, around in (("lead_in", before), ("remark", after)) if around}
-    return json.dumps(value, ensure_ascii=False) if relaxed else folded[start:end], dropped
+    return found, dropped
 
 
 def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:
@@ -363,7 +353,7 @@ def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:
         value, error, size = json5.parse(
             text[start : start + JSON5_MAX_CHARACTERS],
             object_pairs_hook=_build_unique_key_dict,
-            parse_int=_parse_integer_as_float,
+            parse_int=lambda digits, base=10: float(digits if base == 10 else int(digits, base)),
             consume_trailing=False,
         )
     except (MalformedJsonObject, RecursionError, ValueError, OverflowError):
@@ -373,10 +363,6 @@ def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:
     end = start + size
     comments = (found["comment"] or "" for found in _STRING_OR_COMMENT.finditer(text, start, end))
     return None if any(map(_RETRACTION_WORD.search, comments)) else (value, start, end)
-
-
-def _parse_integer_as_float(digits: str, base: int = 10) -> float:
-    return float(digits) if base == 10 else float(int(digits, base))
 
 
 def parse_single_json_object(text: str) -> dict[str, Any]:

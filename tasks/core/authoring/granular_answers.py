@@ -103,11 +103,7 @@ def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
 
 
 def make_answer_levels_prompt(
-    prompt: PromptTemplate,
-    question: str,
-    answer: str,
-    question_description: str | None,
-    answer_description: str | None,
+    prompt: PromptTemplate, question: str, answer: str, question_description: str | None, answer_description: str | None
 ) -> FilledPrompt:
     """Fill in the prompt for a row's answers from fine to coarse (paper §3.1); a missing description becomes empty text."""
     return fill_prompt_template(
@@ -127,10 +123,13 @@ def read_answer_levels(text: str, answer: str) -> tuple[str, ...] | UnreadableCo
     """
     levels: list[str] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        match = _LEVEL_LINE.fullmatch(line)
-        reason = _find_level_problem(line, match, len(levels) + 1)
-        if reason or not match:
-            return UnreadableCompletion(reason)
+        match, number = _LEVEL_LINE.fullmatch(line), len(levels) + 1
+        if not match:
+            return UnreadableCompletion(f"expected a line like `{number}:: answer`, found {_quote_shortened(line)}")
+        if int(match[1]) != number:
+            return UnreadableCompletion(f"expected line {number}, found number {match[1]}")
+        if not normalize_answer(match[2]):
+            return UnreadableCompletion(f"line {number} holds no answer")
         levels.append(" ".join(match[2].split()))
     if not levels or len(levels) > MAX_LEVELS:
         return UnreadableCompletion(f"expected 1 to {MAX_LEVELS} levels, found {len(levels)}")
@@ -139,15 +138,6 @@ def read_answer_levels(text: str, answer: str) -> tuple[str, ...] | UnreadableCo
             f"expected the given answer {_quote_shortened(answer)} on line 1, found {_quote_shortened(levels[0])}"
         )
     return (answer, *levels[1:])
-
-
-def _find_level_problem(line: str, match: re.Match[str] | None, number: int) -> str:
-    """Return the problem with one line of a completion; empty if it is the level with this number."""
-    if not match:
-        return f"expected a line like `{number}:: answer`, found {_quote_shortened(line)}"
-    if int(match[1]) != number:
-        return f"expected line {number}, found number {match[1]}"
-    return "" if normalize_answer(match[2]) else f"line {number} holds no answer"
 
 
 def make_description_consistency_prompt(
@@ -185,7 +175,7 @@ def remove_uninformative_answer_levels(
     """
     if not levels or trivial.contains(levels[0], relation.pid):
         return CleanedAnswerLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
-    question_words = frozenset(normalized_words(question))
+    known_words = FILLER_WORDS.union(normalized_words(question))
     subject = normalize_answer(extract_subject_name(question, relation) or "")
     if normalize_answer(levels[0]) == subject:
         return CleanedAnswerLevels((), ((levels[0], "first_answer_repeats_question"),))
@@ -196,16 +186,12 @@ def remove_uninformative_answer_levels(
             removed.append((level, "trivial"))
         elif form in seen:
             removed.append((level, "duplicate"))
-        elif f" {subject} " in f" {form} " or _consists_of_question_words(form, question_words):
+        elif f" {subject} " in f" {form} " or known_words.issuperset(form.split()):
             removed.append((level, "repeats_question"))
         else:
             kept.append(level)
             seen.add(form)
     return CleanedAnswerLevels(tuple(kept), tuple(removed))
-
-
-def _consists_of_question_words(form: str, question_words: frozenset[str]) -> bool:
-    return all(word in question_words or word in FILLER_WORDS for word in form.split())
 
 
 def _quote_shortened(text: str) -> str:
