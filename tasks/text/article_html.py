@@ -180,11 +180,8 @@ class _ArticleTextExtractor:
 
     def _read_superscript(self, element: html.HtmlElement) -> str | None:
         """Return a superscript as plain text; None where it is neither an exponent nor a number."""
-        text = (
-            ""
-            if any(self._is_removed(inner) for inner in element.iterdescendants())
-            else element.text_content().strip()
-        )
+        holds_removed = any(self._is_removed(inner) for inner in element.iterdescendants())
+        text = "" if holds_removed else element.text_content().strip()
         if _RAISED_NUMBER.fullmatch(text):
             return text.translate(_SUPERSCRIPT_CHARACTERS)
         if _EXPONENT.fullmatch(text) and _EXPONENT_BASE.search("".join(self.pieces[-_BASE_SEARCH_PIECES:])):
@@ -238,6 +235,19 @@ def _find_formula_tex_or_gap(element: html.HtmlElement) -> str | None:
     return _REMOVED_MARK
 
 
+def _mend_bracket_with_removed_parts(match: re.Match[str]) -> str:
+    """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
+    if _REMOVED_MARK not in match[0]:
+        return match[0]
+    kept: list[str] = []
+    for separator, part in _BRACKET_PART.findall(match[0][1:-1]):
+        is_label = _PRONUNCIATION_LABEL.fullmatch(part.replace(_REMOVED_MARK, "").strip())
+        if (separator or part) and not (_REMOVED_MARK in part and is_label):
+            kept.append(separator + part if kept else part)
+    text = "".join(kept).strip(f" {_REMOVED_MARK}")
+    return f"({text})" if text.strip(" ;,") else _REMOVED_MARK
+
+
 def _mend_text_around_removed_parts(text: str) -> str:
     """Return text with single spaces, repaired where parts were removed."""
     text = " ".join(text.split())
@@ -250,18 +260,3 @@ def _mend_text_around_removed_parts(text: str) -> str:
         ).replace(_REMOVED_MARK, "")
         text = " ".join(text.split())
     return _SPACE_BEFORE_PUNCTUATION.sub("", text)
-
-
-def _mend_bracket_with_removed_parts(match: re.Match[str]) -> str:
-    """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
-    if _REMOVED_MARK not in match[0]:
-        return match[0]
-    kept = [
-        (separator, part)
-        for separator, part in _BRACKET_PART.findall(match[0][1:-1])
-        if _REMOVED_MARK not in part or not _PRONUNCIATION_LABEL.fullmatch(part.replace(_REMOVED_MARK, "").strip())
-    ]
-    kept = [(separator, part) for separator, part in kept if separator or part]
-    text = "".join(separator + part if place else part for place, (separator, part) in enumerate(kept))
-    text = text.strip(f" {_REMOVED_MARK}")
-    return f"({text})" if text.strip(" ;,") else _REMOVED_MARK
