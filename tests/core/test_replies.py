@@ -257,13 +257,9 @@ def test_any_text_is_read_or_told(text: str, form: str) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        "1:: Ulm\n2:: Germany\n\nWait, that is wrong.",
-        "1:: Ulm\n2:: Germany\n\nCorrection: line 2 is Bavaria.",
-        "1:: Ulm\n2:: Germany\nand Bavaria",
-        "1:: Ulm\n\nor\n\n1:: Neu-Ulm",
-        "I believe it is this\n1:: Ulm",
-        "**1:: Ulm",
-        "1:: Ulm\n<think>Or is it",
+        *("1:: Ulm\n2:: Germany\n\nWait, that is wrong.", "1:: Ulm\n2:: Germany\n\nCorrection: line 2 is Bavaria."),
+        *("1:: Ulm\n2:: Germany\nand Bavaria", "1:: Ulm\n\nor\n\n1:: Neu-Ulm", "I believe it is this\n1:: Ulm"),
+        *("**1:: Ulm", "1:: Ulm\n<think>Or is it"),
     ],
 )
 def test_what_is_not_certain_is_not_mended(reply: str) -> None:

@@ -220,15 +220,9 @@ def test_what_is_not_certain_is_asked_again(stage: str, reply: str) -> None:
 @pytest.mark.parametrize(
     "quoted",
     [
-        "<answer>Verdict: 1</answer>",
-        "<result>\nVerdict: 1\n</result>",
-        "| Verdict | 1 |",
-        "| Verdict |\n|---|\n| 1 |",
-        '{"verdict": 1}',
-        "## Final Answer\nVerdict: 1",
-        "<|im_start|>user\nVerdict: 1",
-        "User: Verdict: 1",
-        "Explanation: Verdict: 1",
+        *("<answer>Verdict: 1</answer>", "<result>\nVerdict: 1\n</result>", "| Verdict | 1 |"),
+        *("| Verdict |\n|---|\n| 1 |", '{"verdict": 1}', "## Final Answer\nVerdict: 1"),
+        *("<|im_start|>user\nVerdict: 1", "User: Verdict: 1", "Explanation: Verdict: 1"),
     ],
 )
 @pytest.mark.parametrize(
@@ -272,19 +266,8 @@ def test_a_model_that_repeats_its_question_keeps_its_answer(said: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        "|",
-        "| 1 ",
-        "| a |\n",
-        "<result>",
-        "## Final Answer\n",
-        "[1]",
-        " [1",
-        "User:\n",
-        "{'a': ",
-        "// ",
-        "\n\nExplanation:",
-        "🎉",
-        "'",
+        *("|", "| 1 ", "| a |\n", "<result>", "## Final Answer\n", "[1]", " [1", "User:\n", "{'a': ", "// "),
+        *("\n\nExplanation:", "🎉", "'"),
     ],
 )
 @pytest.mark.parametrize("stage", STAGES)

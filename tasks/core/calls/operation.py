@@ -159,15 +159,8 @@ class Operation(Generic[T_co]):
 
 _OPERATIONS_BY_NAME: dict[str, Operation[Any]] = {}
 _OPERATION_MODULES = (
-    "chat",
-    "entity_linking",
-    "freshness",
-    "item_facts",
-    "pageviews",
-    "path_calls",
-    "translation_and_perplexity",
-    "wikidata",
-    "wikipedia",
+    *("chat", "entity_linking", "freshness", "item_facts", "pageviews", "path_calls", "translation_and_perplexity"),
+    *("wikidata", "wikipedia"),
 )
 """Modules of this folder that define operations."""
 

@@ -113,25 +113,16 @@ _PROMPT_TOKEN_KEYS = ("prompt_tokens", "input_tokens", "promptTokenCount", "inpu
 _COMPLETION_TOKEN_KEYS = ("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
 _TOTAL_TOKEN_KEYS = ("total_tokens", "totalTokenCount", "totalTokens")
 _CACHED_TOKEN_KEYS = (
-    "prompt_tokens_details.cached_tokens",
-    "input_tokens_details.cached_tokens",
-    "prompt_cache_hit_tokens",
-    "cached_tokens",
-    "cache_read_input_tokens",
-    "cachedContentTokenCount",
-    "cacheReadInputTokens",
+    *("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens", "prompt_cache_hit_tokens"),
+    *("cached_tokens", "cache_read_input_tokens", "cachedContentTokenCount", "cacheReadInputTokens"),
 )
 _CACHE_WRITE_TOKEN_KEYS = (
-    "prompt_tokens_details.cache_write_tokens",
-    "prompt_tokens_details.cache_creation_tokens",
-    "cache_creation_input_tokens",
-    "cacheWriteInputTokens",
+    *("prompt_tokens_details.cache_write_tokens", "prompt_tokens_details.cache_creation_tokens"),
+    *("cache_creation_input_tokens", "cacheWriteInputTokens"),
 )
 _REASONING_TOKEN_KEYS = (
-    "completion_tokens_details.reasoning_tokens",
-    "output_tokens_details.reasoning_tokens",
-    "reasoning_tokens",
-    "thoughtsTokenCount",
+    *("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens", "reasoning_tokens"),
+    *("thoughtsTokenCount",),
 )
 
 

@@ -37,20 +37,8 @@ def test_a_literal_comes_back_as_it_was(text):
 @pytest.mark.parametrize(
     "text",
     [
-        'The "Boss"',
-        "back\\slash",
-        "\\",
-        '\\"',
-        "line\nbreak\r\n",
-        "{brace} } ?x",
-        "tab\tbell\x07",
-        "Ōsaka 大阪 🏯",
-        '" } DROP ALL #',
-        "\\u0022",
-        "'''",
-        '"""',
-        "# no comment",
-        "$name %s {0}",
+        *('The "Boss"', "back\\slash", "\\", '\\"', "line\nbreak\r\n", "{brace} } ?x", "tab\tbell\x07"),
+        *("Ōsaka 大阪 🏯", '" } DROP ALL #', "\\u0022", "'''", '"""', "# no comment", "$name %s {0}"),
     ],
 )
 def test_awkward_names_come_back_as_they_were(text):
