@@ -96,8 +96,7 @@ def format_stage_summary(summary: Mapping[str, Any], reasons: Mapping[str, int])
 
 
 def format_reject_noun(stage: str) -> str:
-    """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, since those rows are not lost, else
-    "rejected"."""
+    """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, whose rows are not lost."""
     return "not drawn" if stage == PILOT_DRAW_STAGE else "rejected"
 
 

@@ -136,8 +136,7 @@ def _check_unit_lengths(vectors: VectorArray) -> None:
 _DUPLICATE_BLOCK_ROWS = 2048
 """Rows and columns of a block: 16 MB of products."""
 _MIN_AXES = 32
-"""Minimum number of axes: with 31,000 random vectors of 384 dimensions, and with real questions, at most one pair in a
-thousand passes."""
+"""Minimum number of axes: at most one pair in a thousand passes (31,000 random vectors; real questions)."""
 _MAX_UNPROJECTED_ROWS = 512
 """Up to this number of rows, comparing all dimensions is faster than finding axes."""
 
@@ -206,8 +205,7 @@ def find_duplicate_pairs(
 
 
 def _project_to_cosine_upper_bounds(units: npt.NDArray[np.float64]) -> VectorArray:
-    """Return rows, of fewer dimensions if there are many, whose products are upper bounds of the cosines of the unit vectors
-    (n × dimensions)."""
+    """Return rows whose products are upper bounds of the unit vectors' cosines; of many rows, with fewer dimensions."""
     if len(units) <= _MAX_UNPROJECTED_ROWS:
         return units.astype(np.float32)
     count = max(_MIN_AXES, units.shape[1] // 16)

@@ -139,8 +139,7 @@ def strip_thinking_and_end_tokens(text: str) -> str:
 
 
 def strip_answer_tags(text: str, *, alone: bool) -> str:
-    """Return the content of a pair of answer tags that nothing surrounds, or, unless `alone`, only an announcement and
-    remarks."""
+    """Return the content of a pair of answer tags that nothing (unless `alone`: only an announcement, remarks) surrounds."""
     opened = _ANSWER_TAG.search(text)
     if not opened:
         return text
@@ -180,8 +179,7 @@ def strip_invented_turns(text: str, *, by_question: bool) -> str:
 
 
 def keep_final_answer_section(text: str) -> str:
-    """Return the text below the only heading `Final answer` of a reply; the reply itself where there is not exactly
-    one."""
+    """Return the text below the heading `Final answer` of a reply; the reply itself without exactly one."""
     lines = text.splitlines()
     headings = (_ANSWER_HEADING.fullmatch(line.strip()) for line in lines)
     at = [number for number, heading in enumerate(headings) if heading and heading["final"]]

@@ -141,8 +141,7 @@ def _get_title_prefix(title: str) -> str:
 
 
 def find_redirect(html: str) -> str | None:
-    """Return the title (optionally with #section) that a page's HTML from MediaWiki redirects to; None: it is no
-    redirect."""
+    """Return the title (optionally with #section) that a page's HTML redirects to; None: it is no redirect."""
     found = _REDIRECT.search(html)
     return unescape(found[1]) if found else None
 

@@ -143,8 +143,7 @@ def read_answer_levels(text: str, answer: str) -> tuple[str, ...] | UnreadableCo
 def make_description_consistency_prompt(
     prompt: PromptTemplate, question: str, answer: str, entity: str, description: str, samples: int
 ) -> FilledPrompt:
-    """Fill in the prompt whether a description can belong to a question and its answer, for several samples (paper
-    Appendix B)."""
+    """Fill in the prompt whether a description can belong to a question and its answer (paper Appendix B)."""
     return fill_prompt_template(
         prompt, samples=samples, question=question, answer=answer, entity=entity, description=description
     )

@@ -95,8 +95,7 @@ def make_chat_call(
 
 
 class _LazyChatRequestContent(Mapping[str, Any]):
-    """Request content beyond the parts. Messages are rendered on access: those of a whole batch would take more memory than
-    all its other data."""
+    """Request content beyond the parts; messages, which would fill the memory, are rendered on access."""
 
     __slots__ = ("_ask", "_more")
 

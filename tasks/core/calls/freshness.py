@@ -207,8 +207,7 @@ def judge_embedded_world_freshness(
     old_contents: Mapping[str, str],
     new_contents: Mapping[str, str],
 ) -> FreshnessVerdict:
-    """Return whether a response of one state of the embedded world is valid in another; `old_contents`, `new_contents`: bodies of
-    world_contents."""
+    """Return whether a response of one state of the embedded world is valid in another (bodies of world_contents)."""
     known = find_operation(operation)
     things: list[str] | None
     if known is not None and known.list_world_contents:

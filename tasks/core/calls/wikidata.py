@@ -137,8 +137,7 @@ def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, 
 
 
 def make_item_states_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
-    """Make the call for the last changes of items and the labels of items and properties; `on` (ISO 8601, UTC) makes each
-    check a separate call."""
+    """Make the call for last changes and labels of items and properties; `checked_on` makes each check a call of its own."""
     return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=checked_on)
 
 

@@ -125,8 +125,7 @@ def make_search_call(service: str, words: str, limit: int = 10) -> Call:
 
 
 def make_page_states_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
-    """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
-    separate call."""
+    """Make the call for the pages of titles, with newest revisions; `checked_on` makes each check a call of its own."""
     return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
 
@@ -344,8 +343,7 @@ PAGE_TEXT_OPERATION = Operation(
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
-"""Body: revid, pageid, title, text; from a file also `file` and `entry`, and pageid is null. An unknown revision is a failed
-response `nosuchrevid`."""
+"""Body: revid, pageid (null from a file), title, text, file, entry. An unknown revision fails as `nosuchrevid`."""
 
 CATEGORY_MEMBERS_OPERATION = Operation(
     "category_members",
@@ -394,5 +392,4 @@ PAGE_STATES_OPERATION = Operation(
     parse_body=dict,
     fetch_from_wiki=_fetch_page_states,
 )
-"""Body: title → body of resolve_title, with `revid` and `timestamp` of the page's newest revision (lastrevid); null for an
-invalid title."""
+"""Body: title → body of resolve_title, with `revid` and `timestamp` of its newest revision; null for an invalid title."""

@@ -78,12 +78,9 @@ def contains_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
 
 
 def matches_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
-    """Return whether an answer equals an accepted one in normal form (text/text_normalization.py), or, where that form is empty (The
-    The), ignoring case."""
+    """Return whether an answer equals an accepted one in normal form, or, if that is empty (The The), ignoring case."""
     return any(
-        normalize_answer(answer) == normalize_answer(each)
-        if normalize_answer(each)
-        else answer.casefold() == each.casefold()
+        normalize_answer(answer) == form if (form := normalize_answer(each)) else answer.casefold() == each.casefold()
         for each in accepted
     )
 

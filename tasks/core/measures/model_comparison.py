@@ -159,8 +159,7 @@ def keep_shared_items(of_models: Sequence[MetricScores]) -> list[MetricScores]:
 
 
 def compute_mcnemar_p(only_first: int, only_second: int) -> float:
-    """Return the two-sided p of McNemar's exact test; arguments: number of items that only the first, only the second has
-    right."""
+    """Return the two-sided p of McNemar's exact test, from the numbers of items that only one has right."""
     n, least = only_first + only_second, min(only_first, only_second)
     terms = [math.comb(n, least) / 2**n]
     for k in range(least, 0, -1):

@@ -42,8 +42,7 @@ def make_bar_figure(
     note: str = "",
     max_bars: int = MAX_BARS,
 ) -> ReportFigure:
-    """Make a figure with one bar per value, in the given order; `counted`: name of the counted rows, `by`: name of the
-    values."""
+    """Make a figure with one bar per value, in order; `counted`: name of the rows, `by`: name of the values."""
     return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note, max_bars)
 
 

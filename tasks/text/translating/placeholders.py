@@ -212,8 +212,7 @@ def _localize_date_or_amount(original: str, language: str) -> str:
 
 @cache
 def _get_cldr_units_by_name(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return English name → CLDR's unit and the English locale that spells it so, for units that all the languages
-    have."""
+    """Return English name → CLDR's unit and the English locale of that spelling, for units of all the languages."""
     spellings = ("en", "en_GB")
     patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in (*spellings, *languages)}
     names: dict[str, tuple[str, str]] = {}

@@ -138,8 +138,7 @@ def contains_value_sequence(values: Sequence[TokenValue], wanted: Sequence[Token
 
 
 def is_same_or_related_word(found: TokenValue, wanted: TokenValue) -> bool:
-    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian, cross and
-    crossing."""
+    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian."""
     if value_states(found, wanted):
         return True
     if not (isinstance(found, str) and isinstance(wanted, str) and found.isalpha() and wanted.isalpha()):
