@@ -1,8 +1,7 @@
 """Revalidate recorded responses: find what they depend on, and whether that has changed since, in live services and in the
 embedded world.
 
-A response depends on things: an item's statements, the label of an item or property, the target of a title (`find_resources_response_depends_on` of an
-operation). One request returns the states of many things (`item_states`, `page_states`).
+A response depends on things: an item's statements, the label of an item or property, the target of a title (`list_dependencies` of an operation). One request returns the states of many things (`item_states`, `page_states`).
 
 A service may respond from a replica that lags behind and lacks the latest changes. So a thing counts as unchanged only if
 its last change was at least LAG before the response. Values within the response itself (a label, an item's date of change,

@@ -44,18 +44,8 @@ class JudgedAnswerPart:
 class LabelScheme:
     """Verdicts of a judge in an evaluation, so that people can label the same (`factmill label`, `judge-card`).
 
-    FanOutQA's scheme, where an answer has one grade, and three grades mean that it is right:
-
-        LabelScheme(
-            asks="How does the answer compare with the gold answer?",
-            classes={"A": "wrong or no answer", "B": "right, and more exact", …, "F": "right in part"},
-            right=frozenset("BCE"), metric="judged",
-            of=lambda row: [Part("", row["question"], row["gold"], row["answer_read"], row["grade"])] if … else [],
-            prompts=(JUDGE_ANSWER,), pose=pose_answer,
-        )
-
-    BioKaLMA's has `classes={"1": "worst", …, "5": "best"}`, `is_ordinal=True`, and one part of an answer per rating:
-    `Part("coherence", "Is the text coherent? …", "", answer, str(row["ratings"]["coherence"]))`, …
+    FanOutQA's answers have one part, a grade from A to F, and three grades are `right_labels`; BioKaLMA's have one part per
+    rating, with the ordered labels 1 to 5.
     """
 
     instruction: str
