@@ -102,7 +102,13 @@ def make_review_item(
 ) -> ReviewItem:
     """Return an open review item; its id depends on all arguments."""
     parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
-    named = {"benchmark": benchmark, "row_id": row_id, "flag": flag, "detail": detail, "context": context}
+    named: dict[str, Any] = {
+        "benchmark": benchmark,
+        "row_id": row_id,
+        "flag": flag,
+        "detail": detail,
+        "context": context,
+    }
     return ReviewItem(id=digest_json(parts)[:16], proposed=list(proposed), **named)
 
 

@@ -229,8 +229,8 @@ def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, An
             if cell is not None:
                 value = _read_cell(cell, field.kind, own.separator)
         except ValueError as error:
-            has_parts = isinstance(cell, Mapping) and cell
-            hint = f"; name a part of it, like {column}.{next(iter(cell))}" if has_parts else ""
+            part = next(iter(cell), None) if isinstance(cell, Mapping) else None
+            hint = "" if part is None else f"; name a part of it, like {column}.{part}"
             return f"the column {column} {error}{hint}"
         value = own.defaults.get(field.name) if value in (None, []) else value
         if field.is_required and value is None:

@@ -351,7 +351,7 @@ def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:
         value, error, size = json5.parse(
             text[start : start + JSON5_MAX_CHARACTERS],
             object_pairs_hook=_build_unique_key_dict,
-            parse_int=lambda digits, base=10: float(digits if base == 10 else int(digits, base)),
+            parse_int=_parse_integer_as_float,
             consume_trailing=False,
         )
     except (MalformedJsonObject, RecursionError, ValueError, OverflowError):
@@ -361,6 +361,10 @@ def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:
     end = start + size
     comments = (found["comment"] or "" for found in _STRING_OR_COMMENT.finditer(text, start, end))
     return None if any(map(_RETRACTION_WORD.search, comments)) else (value, start, end)
+
+
+def _parse_integer_as_float(digits: str, base: int = 10) -> float:
+    return float(digits) if base == 10 else float(int(digits, base))
 
 
 def parse_single_json_object(text: str) -> dict[str, Any]:

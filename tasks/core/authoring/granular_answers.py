@@ -56,16 +56,6 @@ FILLER_WORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionErrorScore:
-    """Score for a wrong description: share of samples that reject it."""
-
-    score: float | None
-    """Share of No among the readable verdicts, 0 to 1; None if none was readable."""
-    n_counted: int
-    n_unscored: int
-
-
-@dataclass(frozen=True, slots=True)
 class CleanedAnswerLevels:
     """Answers of one row after cleaning."""
 
@@ -157,11 +147,10 @@ def read_consistency_verdict(text: str) -> bool | UnreadableCompletion:
     return str(found[-1]).lower() == "yes"
 
 
-def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> DescriptionErrorScore:
-    """Return the share of No among readable verdicts, and the numbers of readable and unreadable ones."""
+def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> float | None:
+    """Return the share of No, 0 to 1, among readable verdicts; None if none was readable."""
     counted = [verdict for verdict in verdicts if isinstance(verdict, bool)]
-    score = counted.count(False) / len(counted) if counted else None
-    return DescriptionErrorScore(score, len(counted), len(verdicts) - len(counted))
+    return counted.count(False) / len(counted) if counted else None
 
 
 def remove_uninformative_answer_levels(

@@ -202,14 +202,15 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | 
         raise SourceError(
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
-    answer: str | UnscoredAnswer = replace_lone_surrogates(given["answer"])
-    if reason := read.get("unscored") or "":
+    text = replace_lone_surrogates(given["answer"])
+    answer: str | UnscoredAnswer = text
+    if reason := read.get("unscored"):
         detail = read.get("detail") or ""
         if reason not in DELIVERY_REASONS or not isinstance(detail, str):
             raise SourceError(
                 f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
             )
-        answer = UnscoredAnswer(reason, replace_lone_surrogates(detail), answer)
+        answer = UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
     return (given["setting"], given["id"]), answer, given["build"]
 
 

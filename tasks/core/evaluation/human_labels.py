@@ -219,10 +219,6 @@ class ParsedLabelFile:
     is_of_draw: bool = True
     """True for a file of `label --to`; else its questions and answers come from elsewhere."""
 
-    def count_problems(self) -> dict[str, int]:
-        """Return kind of problem → number of rows."""
-        return dict(sorted(Counter(trouble.kind for trouble in self.problems).items()))
-
 
 def parse_label_rows(
     rows: Sequence[SheetRow],

@@ -89,7 +89,6 @@ def make_judge_card(
     verdicts: Mapping[str, str],
     labels_digest: str,
     source: str,
-    more_notes: Iterable[str] = (),
     own_prompts: Mapping[str, str] = MappingProxyType({}),
 ) -> JudgeCard:
     """Make the card of a judge.
@@ -173,7 +172,7 @@ def make_judge_card(
             if scheme.right_labels and places
         },
     )
-    warnings = [format_few_labels_warning(card.overall), card.main_agreement.note, *more_notes]
+    warnings = [format_few_labels_warning(card.overall), card.main_agreement.note]
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
 
 

@@ -34,16 +34,10 @@ DistributionMaker = Callable[[PublishedTables], Iterable[ReportFigure]]
 
 
 def make_bar_figure(
-    name: str,
-    title: str,
-    counted: str,
-    counts: Mapping[Any, int],
-    by: str = "",
-    note: str = "",
-    max_bars: int = MAX_BARS,
+    name: str, title: str, counted: str, counts: Mapping[Any, int], by: str, note: str = ""
 ) -> ReportFigure:
     """Make a figure with one bar per value, in order; `counted`: name of the rows, `by`: name of the values."""
-    return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note, max_bars)
+    return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note)
 
 
 def make_grouped_bar_figure(
