@@ -20,6 +20,8 @@ from factmill.tasks.core.spending.costs import (
 )
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20}
+ANTHROPIC = {"input_tokens": 100, "output_tokens": 20}
+GEMINI = {"promptTokenCount": 100, "candidatesTokenCount": 20}
 
 
 def details(**counts: object) -> dict[str, object]:
@@ -44,54 +46,28 @@ def reasoning(count: object) -> dict[str, object]:
         (OPENAI | {"prompt_cache_hit_tokens": 90, "prompt_cache_miss_tokens": 10}, TokenUsage(100, 20, cached=90)),
         (OPENAI | {"cached_tokens": 90}, TokenUsage(100, 20, cached=90)),
         (OPENAI | details(cached_tokens=50, cache_write_tokens=30), TokenUsage(100, 20, cached=50, cache_write=30)),
-        (
-            OPENAI | details(cached_tokens=900),
-            TokenUsage(1000, 20, cached=900),
-        ),  # no part of the prompt, since it is more
+        (OPENAI | details(cached_tokens=900), TokenUsage(1000, 20, cached=900)),  # no part of the prompt: it is more
         (OPENAI | details(cached_tokens=50) | {"total_tokens": 170}, TokenUsage(150, 20, cached=50)),
         (OPENAI | {"cost": 0.25}, TokenUsage(100, 20, cost_usd=0.25)),
         (OPENAI | {"cost": {"total_cost": 0.25}}, TokenUsage(100, 20)),
         # LiteLLM: the names of both, the cached tokens in the prompt
         (OPENAI | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(100, 20, 70, 10)),
-        ({"input_tokens": 100, "output_tokens": 20}, TokenUsage(100, 20)),
+        (ANTHROPIC, TokenUsage(100, 20)),
+        (ANTHROPIC | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(180, 20, 70, 10)),
         (
-            {
-                "input_tokens": 100,
-                "output_tokens": 20,
-                "cache_read_input_tokens": 70,
-                "cache_creation_input_tokens": 10,
-            },
-            TokenUsage(180, 20, 70, 10),
-        ),
-        (
-            {
-                "input_tokens": 100,
-                "output_tokens": 20,
-                "total_tokens": 120,
-                "input_tokens_details": {"cached_tokens": 70},
-                "output_tokens_details": {"reasoning_tokens": 5},
-            },
+            ANTHROPIC
+            | {"total_tokens": 120, "input_tokens_details": {"cached_tokens": 70}}
+            | {"output_tokens_details": {"reasoning_tokens": 5}},
             TokenUsage(100, 20, cached=70, reasoning=5),
         ),
         (
             {"inputTokens": 100, "outputTokens": 20, "totalTokens": 190, "cacheReadInputTokens": 70},
             TokenUsage(170, 20, 70),
         ),
-        ({"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}, TokenUsage(100, 20)),
-        (
-            {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 300, "totalTokenCount": 420},
-            TokenUsage(100, 320, reasoning=300),
-        ),
+        (GEMINI | {"totalTokenCount": 120}, TokenUsage(100, 20)),
+        (GEMINI | {"thoughtsTokenCount": 300, "totalTokenCount": 420}, TokenUsage(100, 320, reasoning=300)),
         ({"promptTokenCount": 100, "thoughtsTokenCount": 300}, TokenUsage(100, 300, reasoning=300)),
-        (
-            {
-                "promptTokenCount": 100,
-                "candidatesTokenCount": 20,
-                "toolUsePromptTokenCount": 7,
-                "cachedContentTokenCount": 9,
-            },
-            TokenUsage(107, 20, cached=9),
-        ),
+        (GEMINI | {"toolUsePromptTokenCount": 7, "cachedContentTokenCount": 9}, TokenUsage(107, 20, cached=9)),
         ({"prompt_tokens": "100", "completion_tokens": "20"}, TokenUsage(100, 20)),
         ({"prompt_tokens": 100.0, "completion_tokens": 19.5}, TokenUsage(100, 20)),
         ({"prompt_tokens": 100, "total_tokens": 120}, TokenUsage(100, 20)),
