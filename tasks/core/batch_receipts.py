@@ -70,10 +70,7 @@ _MAX_UNITS_NAMED = 3
 
 
 def format_batch_name(batch: StageBatch, units: Sequence[str], size: int, rows: int) -> str:
-    """Format a batch as text: its stage, the source units of its rows, and their range.
-
-    `size`: rows of a full batch, 0 for one that reads a source; `rows`: total over all batches.
-    """
+    """Format a batch by stage, units and range; `size`: rows of a full batch (0: a source), `rows`: of all batches."""
     named = ",".join(units[:_MAX_UNITS_NAMED]) + (
         f" +{len(units) - _MAX_UNITS_NAMED}" if len(units) > _MAX_UNITS_NAMED else ""
     )

@@ -250,10 +250,7 @@ def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
 
 
 def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompletion | UnreadableCompletion | None:
-    """Return the lines of the form with plain heads, and the text between them; None where there is none.
-
-    Unreadable where a judge retracts its last line.
-    """
+    """Return the lines of the form with plain heads, and the text between; None without any; Unreadable if retracted."""
     lines = text.splitlines()
     taken_off: set[str] = set()
     if "|" in text and _rewrite_tables_as_lines(lines, form):

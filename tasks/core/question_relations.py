@@ -78,9 +78,6 @@ def find_template_problem(template: str) -> str:
 
 
 def extract_subject_name(question: str, relation: QuestionRelation) -> str | None:
-    """Return the subject's name, at `[X]` of the template; None when the question does not match the template.
-
-    Words must match exactly; spacing, and a missing or detached question mark, do not matter.
-    """
+    """Return the subject's name, at `[X]` of the template; None unless all words match (not spacing and ?)."""
     match = relation.question_pattern.fullmatch(question)
     return " ".join(match[1].split()) if match else None

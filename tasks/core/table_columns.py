@@ -116,10 +116,7 @@ def split_column_map(given: Any) -> Any:
 
 
 def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
-    """Return field → column of the pairs that `split_column_map` gives; UsageError for a field that the form lacks.
-
-    An empty column means that the field is not read.
-    """
+    """Return field → column (empty: not read) of `split_column_map`'s pairs; UsageError for an unknown field."""
     known = {name: field.name for field in form for name in field.names}
     found: dict[str, str] = {}
     for field, _, column in (pair.partition("=") for pair in pairs):
@@ -229,8 +226,8 @@ def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, An
             if cell is not None:
                 value = _read_cell(cell, field.kind, own.separator)
         except ValueError as error:
-            part = next(iter(cell), None) if isinstance(cell, Mapping) else None
-            hint = "" if part is None else f"; name a part of it, like {column}.{part}"
+            name = next(iter(cell), None) if isinstance(cell, Mapping) else None
+            hint = "" if name is None else f"; name a part of it, like {column}.{name}"
             return f"the column {column} {error}{hint}"
         value = own.defaults.get(field.name) if value in (None, []) else value
         if field.is_required and value is None:

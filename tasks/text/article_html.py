@@ -114,10 +114,7 @@ def parse_removal_rules(entries: Iterable[str]) -> RemovalRules:
 
 
 def extract_article_text(source: str, removed: RemovalRules) -> ArticleMainText:
-    """Return the main text of a page from the HTML of action=parse; even broken HTML is read.
-
-    Takes time in proportion to the length.
-    """
+    """Return the main text of a page from the HTML of action=parse, even broken, in time proportional to its length."""
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     # the parser refuses an empty document; within a div nothing is empty
     root = html.document_fromstring(b"<div>" + source.encode("utf-8", "replace") + b"</div>", parser=parser)
@@ -221,10 +218,7 @@ class _ArticleTextExtractor:
 
 
 def _find_formula_tex_or_gap(element: html.HtmlElement) -> str | None:
-    """Return a formula's TeX, or a gap when it has none; None when the element is not a formula.
-
-    The Math extension gives the TeX with hidden MathML, as an attribute or within, and with an image.
-    """
+    """Return the TeX of a formula (an attribute, MathML or an image), or a gap without any; None: not a formula."""
     if element.tag != "math" and "mwe-math-element" not in element.get("class", "").split():
         return None
     for one in element.iter("math", "annotation", "img"):

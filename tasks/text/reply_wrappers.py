@@ -208,10 +208,7 @@ def is_explanation_heading(line: str) -> bool:
 
 
 def parse_markdown_tables(lines: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the rows of Markdown tables with their line numbers; a separator line is the row `()`.
-
-    Rows begin and end with a bar. Cells are stripped, and `\\|` within them is a bar.
-    """
+    """Return the rows of Markdown tables (with bars at both ends) with their line numbers; `()` is a separator."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for number, line in enumerate(lines):
         bare = line.strip()
@@ -310,10 +307,7 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
 def find_single_json_object_text(
     text: str, other_format_opening: re.Pattern[str] | None = None
 ) -> tuple[str, set[str]] | None:
-    """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for certain.
-
-    `other_format_opening`: where it precedes the first brace, braces are not JSON.
-    """
+    """Return the text of a reply's only JSON object, and the kinds removed; None if uncertain or of another format."""
     dropped = set()
     folded = text
     try:

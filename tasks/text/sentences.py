@@ -113,10 +113,7 @@ def _pair_brackets_and_quotes(text: str) -> dict[int, int]:
 
 
 def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool:
-    """True when a word that ends in stops ends its sentence, given that the following word may begin another.
-
-    `following`: without opening punctuation.
-    """
+    """True when a word with stops ends its sentence; `following`: the next word, which may begin one, without marks."""
     name = re.split(r"[-–—/]", body.lstrip(_OPENING_PUNCTUATION))[-1]
     opening = _CAPITALIZED_WORD.fullmatch(following)
     is_opening = opening is not None and opening[1] in SENTENCE_OPENING_WORDS

@@ -98,10 +98,7 @@ def make_page_revision_at_call(service: str, title: str, at: str, follow: bool =
 
 
 def make_revision_html_call(service: str, revid: int, title: str) -> Call:
-    """Make the call for the HTML of a revision, as readers see it; `title`: a title that leads to its page.
-
-    A file has its pages by title alone. A wiki finds a revision by its number, so there the title is no part of the call.
-    """
+    """Make the call for a revision's HTML as readers see it; `title`, which leads to its page, counts in files alone."""
     place: dict[str, JsonValue] = {"title": title} if service.startswith(FILE_IDENTITY_PREFIX) else {}
     # the part `form` keeps old records usable, which had a choice of forms
     return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html", **place)

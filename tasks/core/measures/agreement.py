@@ -106,10 +106,7 @@ def compute_cohen_kappa(tables: Float64Values, distance: ClassDistance = "plain"
 
 
 def compute_fleiss_kappa(counts: Float64Values) -> float | None:
-    """Return Fleiss' kappa of label counts (shape: items × classes); None if all labels are of one class.
-
-    Each item has two or more labels; their number may differ between items, since pairs of labels are compared.
-    """
+    """Return Fleiss' kappa of counts (items × classes; two or more labels per item); None if all are of one class."""
     sizes = counts.sum(axis=1)
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
     shares = counts.sum(axis=0) / counts.sum()

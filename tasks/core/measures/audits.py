@@ -148,10 +148,7 @@ def make_audit_sheet(
 
 
 def parse_audit_rows(audit: AuditProtocol, build_id: str, rows: Iterable[SheetRow], file: str) -> list[AuditVerdict]:
-    """Parse the rows of a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
-
-    SourceError names file, place and what was expected.
-    """
+    """Parse the rows of a filled-in sheet, without unchecked ones; SourceError names file, place and what is wrong."""
     verdicts: dict[str, AuditVerdict] = {}
     for row in rows:
         cells = row.cells

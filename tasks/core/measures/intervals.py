@@ -34,10 +34,7 @@ Int64Values = npt.NDArray[np.int64]
 
 
 def compute_wilson_interval(successes: float, n: float) -> Interval:
-    """Return the 95 % Wilson score interval of a share, to four digits; ValueError if n is 0.
-
-    Arguments may be fractional: weighted observations have an effective sample size.
-    """
+    """Return the 95 % Wilson interval of a share, to four digits (weighted: effective sizes); ValueError if n is 0."""
     if not n:
         raise ValueError("no observation, so no interval")
     share, square = successes / n, Z_95**2 / n

@@ -112,10 +112,7 @@ class MeasuredMetric(StrictModel):
 
 
 def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[MeasuredMetric]:
-    """Return for each `MetricScores` a metric over all items, then one per group, sorted; `seed`: seed of the bootstraps.
-
-    A metric depends neither on the others nor on the order of the items.
-    """
+    """Return for each `MetricScores` a metric over all items, then one per group, whatever the order of items."""
     known: list[tuple[Sequence[str], Int64Values]] = []
     """Cluster columns with their numbers, for reuse: most metrics have the same items."""
     metrics = []

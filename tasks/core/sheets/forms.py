@@ -49,10 +49,7 @@ def resolve_sheet_form(path: PurePath, form: str = "") -> SheetForm:
 
 
 def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[str, str]:
-    """Return name → text of the files that carry a sheet: the one asked for, and beside it what the tool has to be set up with.
-
-    `path`: the file; records of Argilla are lines if it ends in `.jsonl`, else one list.
-    """
+    """Return name → text of the files that carry a sheet: the one at `path`, and the tool's set-up beside it."""
     if form == "csv":
         return {path.name: format_formula_safe_csv(sheet.layout.columns, sheet.rows)}
     if form == "label-studio":

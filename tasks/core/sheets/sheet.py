@@ -150,10 +150,7 @@ def format_choice(value: str, meaning: str) -> str:
 
 
 def check_form_tasks(layout: SheetLayout, tasks: Iterable[FormTask], default_who: str, who_option: str) -> ParsedSheet:
-    """Return the decided rows of another tool's tasks, and what is wrong with the others.
-
-    `default_who`: the person where the tool names none; `who_option`: the option that gives it.
-    """
+    """Return the decided rows of tasks, and problems; `default_who`: who answered, if unnamed (`who_option`)."""
     found = ParsedSheet()
     for task in tasks:
         is_same = task.digest == digest_shown_cells(layout, task.cells)

@@ -66,10 +66,7 @@ def format_spending(spent: RunSpending) -> str:
 
 
 def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Sequence[str]) -> str:
-    """Format the cost of a build or an evaluation as text.
-
-    `unknown_cost_calls`: calls whose responses reported no usage; `unpriced_models`: called models without a price.
-    """
+    """Format a cost as text, with the calls that reported no usage and the models without a price."""
     unknown = [f"cost unknown for {format_count_with_noun(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
     unknown += [f"no price set for {', '.join(unpriced_models)}"] if unpriced_models else []
     return ", ".join([f"US$ {cost_usd:.4f}", *unknown] if cost_usd or not unknown else unknown)

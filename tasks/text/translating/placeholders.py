@@ -96,10 +96,7 @@ def restore_placeholders(protected: TextWithPlaceholders, translation: str) -> s
 
 
 def split_at_untranslated_spans(text: str) -> list[tuple[str, bool]]:
-    """Split a text into stretches (stretch, True when it is to be translated) that joined give the text.
-
-    Blanks and marks at the edges of a stretch stay with the numbers, so that only words are translated.
-    """
+    """Split a text into stretches (text, is words); blanks and marks at the edges of words stay with the numbers."""
     stretches: list[tuple[str, bool]] = []
     end = 0
     for match in _UNTRANSLATED_SPAN.finditer(text):

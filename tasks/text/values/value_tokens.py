@@ -102,10 +102,7 @@ def tokenize_values(text: str) -> list[ValueToken]:
 
 
 def iterate_capitalized_words(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
-    """Yield the capitalised words of a sentence: whether it is the first part, the word, and its value.
-
-    Words within a date or number are not included.
-    """
+    """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":
             yield at == 0, source, value
