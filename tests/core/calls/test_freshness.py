@@ -42,14 +42,8 @@ ASKED = datetime(2026, 3, 10, 12, tzinfo=UTC)
 OLD, LATELY, SINCE = "2026-03-01T00:00:00Z", "2026-03-10T00:00:00Z", "2026-03-11T00:00:00Z"
 ULM: dict[str, Any] = {"label": "Ulm", "description": "city", "title": "Ulm", "modified": OLD}
 EDGES = [{"pid": "P17", "qid": "Q183", "label": "Germany"}]
-FACT = {
-    "pid": "P17",
-    "property": "country",
-    "qid": "Q183",
-    "value": "Germany",
-    "precision": None,
-    "unit": None,
-    "statement": "s",
+FACT = dict.fromkeys(("precision", "unit")) | {
+    **{"pid": "P17", "property": "country", "qid": "Q183", "value": "Germany", "statement": "s"},
 }
 PAGE: dict[str, Any] = {"title": "Ulm", "pageid": 7, "missing": False, "redirected_from": None}
 REVISION = {**PAGE, "revid": 70, "timestamp": "2025-01-01T00:00:00Z"}
@@ -258,24 +252,17 @@ def test_what_nothing_is_known_of_is_undecidable(call: Call) -> None:
     assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
 
 
-def test_a_name_that_nobody_bore_is_asked_for_when_somebody_does() -> None:
-    call = make_find_items_call("w", "Ulm")
-    assert judge_embedded_world_freshness(call.operation, call.parts, [], THEN, THEN).is_unchanged is True
-    assert (
-        judge_embedded_world_freshness(call.operation, call.parts, [], THEN, THEN | {"name en Ulm": "a"}).is_unchanged
-        is False
-    )
-
-
-def test_a_page_that_was_missing_is_missing_until_there_is_one() -> None:
-    call = make_page_revision_at_call("w", "Ulm (city)", "2026-01-01T00:00:00Z")
-    assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is True
-    assert (
-        judge_embedded_world_freshness(
-            call.operation, call.parts, {}, THEN, THEN | {"page Ulm (city)": "a"}
-        ).is_unchanged
-        is False
-    )
+@pytest.mark.parametrize(
+    ("call", "thing"),
+    [
+        (make_find_items_call("w", "Ulm"), "name en Ulm"),
+        (make_page_revision_at_call("w", "Ulm (city)", "2026-01-01T00:00:00Z"), "page Ulm (city)"),
+    ],
+)
+def test_a_name_or_page_that_was_not_there_is_asked_for_when_it_is(call: Call, thing: str) -> None:
+    for now, is_unchanged in ((THEN, True), (THEN | {thing: "a"}, False)):
+        found = judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, now)
+        assert found.is_unchanged is is_unchanged
 
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
