@@ -405,7 +405,7 @@ def _build_request_body(model: ModelSettings, draw: SampleRequest) -> dict[str, 
         "model": parts["model"],
         "messages": wire["messages"] if model.system == "own" else merge_system_and_repeated_roles(wire["messages"]),
         "temperature": parts["temperature"] if model.temperature == "asked" else model.temperature,
-        model.token_limit: parts["max_tokens"] + model.thinking_tokens,  # type: ignore[operator]
+        model.token_limit: parts["max_tokens"] + model.thinking_tokens,
         "stream": bool(model.stream),
     }
     if model.stream is True:
@@ -473,4 +473,4 @@ def _format_refused_reply(reply: CallResponse) -> str:
 
 
 def _get_sample_count(call: Call) -> int:
-    return int(call.parts["samples"])  # type: ignore[arg-type]
+    return int(call.parts["samples"])

@@ -132,7 +132,7 @@ def _read_inconsistent_sample_share(_: QuestionWithLevels, texts: Sequence[str])
     """Return the share of No among the readable samples; Unreadable when there are none."""
     read = {text: read_consistency_verdict(text) for text in set(texts)}
     verdicts = [read[text] for text in texts]
-    score = score_description_error(verdicts).score
+    score = score_description_error(verdicts)
     if score is None:
         return next(verdict for verdict in verdicts if isinstance(verdict, UnreadableCompletion))
     return score
