@@ -201,3 +201,8 @@ class DroppedPath(Row):
     """Drop reason, as a code."""
     detail: str
     """Details of the reason."""
+
+
+def make_dropped_path(row_id: str, place: str, ids: list[str], reason: PathDropReason, detail: str) -> DroppedPath:
+    """Make the row of a dropped path; `place`: stage and number of the path within the question."""
+    return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

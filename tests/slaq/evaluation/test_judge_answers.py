@@ -15,8 +15,7 @@ from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.evaluation.steps import make_judging_step
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
-from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
-from factmill.tasks.slaq.evaluation.questions import SlaqEvaluationInputs, SlaqEvaluationParams
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION, SlaqEvaluationInputs, SlaqEvaluationParams
 
 LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 GOLDS = ["Agrippa", "49 metres", "1985", "Nîmes", "Three"]
