@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import get_args
 
 import pytest
@@ -50,6 +51,18 @@ def weigh_all(perplexities: Sequence[float | None]) -> dict[int, float | None]:
     return dict(enumerate(perplexities))
 
 
+def choose(
+    specificity: Sequence[float],
+    perplexities: Mapping[int, float | None] = MappingProxyType({}),
+    refused: Sequence[int] = (),
+    alpha: float = 0.5,
+    scale: CoherenceScale = "softmax",
+) -> int | list[int]:
+    """Choose among the first of A, B and C."""
+    pieces = [A, B, C][: len(specificity)]
+    return choose_piece_or_missing_perplexities(pieces, specificity, perplexities, refused, alpha, scale)
+
+
 def test_scores_follow_equation_1() -> None:
     # N = 2 pairs, so 4 graphs; P1 is in all, P2 in two, P3 in one; perplexities 2, 4 and 5, α = 0.25
     # specificity: log(4/4) = 0, log(4/2) = 0.693147, log(4/1) = 1.386294
@@ -73,18 +86,15 @@ def test_scores_follow_equation_1() -> None:
 def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
     assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
-    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
-    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "range") == 1
+    assert [choose(specificity, perplexities, scale=scale) for scale in ("softmax", "range")] == [0, 1]
 
 
 def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
     specificity = [0.0, 0.5, 1.0]
     for scale in SCALES:
-        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 1, scale) == 2
-        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
-        assert (
-            choose_piece_or_missing_perplexities([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
-        )
+        assert choose(specificity, alpha=1, scale=scale) == 2
+        assert choose(specificity, alpha=0, scale=scale) == [0, 1, 2]
+        assert choose(specificity, weigh_all([2.0, 4.0, 5.0]), alpha=0, scale=scale) == 0
     told = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
     assert [(each.score, each.coherence, each.is_weighed) for each in told] == [
         (1.0, None, False),
@@ -94,15 +104,10 @@ def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence
 
 
 def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
-        "equals are weighed, the rest is not"
-    )
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
-    assert (
-        choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
-    )
+    assert choose([2.0, 1.0, 0.0]) == 0
+    assert choose([2.0, 2.0, 0.0]) == [0, 1], "equals are weighed, the rest is not"
+    weighed: dict[int, float | None] = {0: 9.0, 1: 8.0}
+    assert [choose([2.0, 2.0, 0.0], weighed, refused) for refused in ((), [1], [0, 1])] == [1, 0, 2]
 
 
 PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.floats(1, 500)
