@@ -127,7 +127,7 @@ def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[
         id=fact.id,
         person=person,
         relation=fact.relation,
-        relation_label=load_build_pair_relations(work.source_files(RELATION_FILE)).get_label(fact.relation),
+        relation_label=load_build_pair_relations(work.source_files(RELATION_FILE)).labels[fact.relation],
         other=other,
         paragraph=None,
         given=list(pair),

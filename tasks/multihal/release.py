@@ -61,6 +61,9 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
         "questions_with_paths": found,
         "questions_with_labelled_paths": labelled.table(QuestionWithPaths),
     }
+    source_of_question = dict(
+        zip(*(paths[name].to_pylist() for name in ("question_id", "source_dataset")), strict=True)
+    )
     facts = {
         **{name: _count_rows_by_foundation(table) for name, table in questions.items()},
         "questions_disputed": _count_rows_by_foundation(
@@ -70,7 +73,7 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
         "paths_labelled": _count_paths_by_source(questions["questions_with_labelled_paths"]),
         "paths_selected": _count_paths_by_source(selected.table(QuestionWithSelectedPaths)),
         "paths_scored_high": _count_rows_by_foundation(paths),
-        "questions_published": _count_rows_by_foundation(_take_first_of_each_value(paths, "question_id")),
+        "questions_published": count_values_sorted_by_value(source_of_question.values()),
         "rows": _count_rows_by_foundation(rows),
         "domains": count_questions_and_paths_by_domain(
             zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
@@ -107,12 +110,6 @@ def _count_paths_by_source(questions: pa.Table) -> dict[str, int]:
     for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):
         counts[source] += len(paths)
     return dict(sorted(counts.items()))
-
-
-def _take_first_of_each_value(rows: pa.Table, column: str) -> pa.Table:
-    """Return the first row with each value of a column."""
-    places = {value: place for place, value in reversed(list(enumerate(rows[column].to_pylist())))}
-    return rows.take(pa.array(sorted(places.values()), pa.int64()))
 
 
 def compare_multihal_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:

@@ -141,10 +141,8 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
         "category",
         kind="stacked",
     )
-    views = {
-        half: count_by_power_of_ten(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
-        for half in _HALVES
-    }
+    both_views = list(zip(columns["half"], columns["Pageviews"], strict=True))
+    views = {half: count_by_power_of_ten(count for of, count in both_views if of == half) for half in _HALVES}
     bins = count_by_power_of_ten(columns["Pageviews"])
     yield make_grouped_bar_figure(
         "page_views",

@@ -98,12 +98,11 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Link questions with Falcon."""
+    """Link questions with Falcon, or by the labels of a graph."""
 
-    def run(*rows: TypedQuestion) -> Left:
-        return run_step(
-            link_entities, rows, web.services(), tmp_path / "run", monkeypatch, multihal_inputs(linker="falcon")
-        )
+    def run(*rows: TypedQuestion, graph: WikidataGraph | None = None) -> Left:
+        inputs = multihal_inputs(linker="labels" if graph else "falcon")
+        return run_step(link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, inputs)
 
     return run
 
@@ -236,13 +235,10 @@ def test_every_miss_is_told_with_its_cause_and_costs_no_more_than_itself(web: We
     titles = [name.removeprefix(RESOURCE) for name in MISSES if name.startswith(RESOURCE)]
     web.falcon = {f"Who is {title}?": found("Q1", resources={title: title}) for title in titles}
     web.falcon |= {"Who?": found("Q1"), "He": found("Q5")}
+    addresses = [name for name in MISSES if "wikipedia" in name]
     left = link(
         *(typed_question(f"{RESOURCE}{title}", f"Who is {title}?", "He") for title in titles),
-        *(
-            typed_question(address, "Who?", "He", context=[f"It says so ({address})."])
-            for address in MISSES
-            if "wikipedia" in address
-        ),
+        *(typed_question(each, "Who?", "He", context=[f"It says so ({each})."]) for each in addresses),
     )
     assert left.rows.keys() == MISSES.keys()
     for name, cause in MISSES.items():
@@ -324,7 +320,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
 
 
 def test_the_labels_of_a_graph_link_without_any_network(
-    web: Web, graph: WikidataGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: Web, graph: WikidataGraph, link: Callable[..., Left]
 ) -> None:
     rows = [
         typed_question("a", "Who of Berlin was it?", "Emile Berliner", optional_output=["berliner", "Spree-Athens"]),
@@ -332,9 +328,7 @@ def test_the_labels_of_a_graph_link_without_any_network(
         typed_question("c", "Who of Berlin was it?", "Nobody"),
         typed_question("d", "How big is Berlin?", "9", answer_type="numerical", looked_for="9"),
     ]
-    left = run_step(
-        link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, multihal_inputs(linker="labels")
-    )
+    left = link(*rows, graph=graph)
     assert items(left, "a", "subject") == [("Q64", "labels"), ("Q821244", "labels")]
     assert [qid for qid, _ in items(left, "a", "object")] == ["Q57084", "Q64"]
     assert [link["rank"] for link in left.rows["a"]["subject_links"]] == [1, 2]

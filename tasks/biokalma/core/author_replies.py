@@ -162,13 +162,16 @@ def extract_added_sentence(
     `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
     before, after = _normalise_spaces_and_unicode(old_paragraph), _normalise_spaces_and_unicode(new_paragraph)
-    added = after.removeprefix(before).lstrip()
+    rest = after.removeprefix(before)
+    added = rest.lstrip()
     is_same = after.startswith(before)
-    if is_same and not any(character.isalnum() for character in added):
+    if is_same and not any(map(str.isalnum, added)):
         return UnreadableCompletion(
             "nothing_added: nothing stands behind the given paragraph, expected one more sentence"
         )
-    if not is_same or not _continues_with_new_sentence(before, after):
+    # a new sentence, not the rest of a word or clause
+    is_apart = rest[:1] == " " or not before[-1:].isalnum()
+    if not is_same or (before and not (is_apart and (added[0].isalnum() or added[0] in "\"'“‘«([¿¡"))):
         pairs = enumerate(zip(before, after, strict=False))
         same = next((at for at, (one, other) in pairs if one != other), min(len(before), len(after)))
         start = max(0, same - 20)
@@ -203,13 +206,6 @@ def _normalise_spaces_and_unicode(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text.split()))
 
 
-def _continues_with_new_sentence(before: str, after: str) -> bool:
-    """True when the text after the paragraph so far begins a sentence, not the rest of a word or clause."""
-    rest = after[len(before) :]
-    first = rest.lstrip()[0]
-    return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
-
-
 def _split_sentences_masking_names(text: str, names: Sequence[str]) -> list[str]:
     """Return the sentences of a text, with stops inside names replaced by underscores."""
     for inside in filter(None, map(_normalise_spaces_and_unicode, names)):
@@ -237,7 +233,6 @@ def read_question(text: str) -> str | UnreadableCompletion:
 
 
 def _read_text_after_label(text: str, label: str) -> str | UnreadableCompletion:
-    """Return the text after a label at the beginning of a line."""
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
         return UnreadableCompletion(f'{len(found)} lines of the form "{label}: …", expected one')

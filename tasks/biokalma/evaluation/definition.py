@@ -158,11 +158,6 @@ def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
     return fill_prompt_template(prompt, 1, question=row.question, boundary=boundary, answer=framed, **knowledge)
 
 
-def make_biokalma_oracle(_: pa.Table) -> Callable[[BiokalmaQuestion], str]:
-    """Return the oracle, question → answer."""
-    return lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings)
-
-
 def make_biokalma_guesser(rows: pa.Table) -> Callable[[BiokalmaQuestion], str]:
     """Return the guesser, question → answer, for these rows of the measured build."""
     guesser = FrequencyGuesser(rows_from_arrow(BiokalmaRow, rows))
@@ -345,7 +340,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     question_model=BiokalmaQuestion,
     prediction_model=BiokalmaPrediction,
     completion_format=CITED_TEXT_FORMAT,
-    make_oracle=make_biokalma_oracle,
+    make_oracle=lambda _: lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings),
     make_guesser=make_biokalma_guesser,
     score_predictions=score_biokalma_predictions,
     compute_metrics=lambda answers, inputs: compute_biokalma_scores_and_metrics(answers, inputs.params),

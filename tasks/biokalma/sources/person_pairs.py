@@ -162,7 +162,7 @@ def parse_person_pair_rows(
             id=row_id,
             person=person,
             relation=relation,
-            relation_label=relations.get_label(relation),
+            relation_label=relations.labels[relation],
             other=other,
             paragraph=paragraph,
             given=[],

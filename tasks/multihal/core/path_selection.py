@@ -15,7 +15,7 @@ from typing import Literal
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
-from factmill.tasks.multihal.core.rows import WikidataPath
+from factmill.tasks.multihal.core.rows import SelectionMethod, WikidataPath
 from factmill.tasks.text.translating.placeholders import format_value_with_plural_unit
 from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, format_wikidata_literal
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
@@ -29,9 +29,6 @@ DEFAULT_MIN_SCORE = 4
 
 NO_PATH_PICK = "none"
 """The judge's pick when no path helps."""
-
-SelectionMethod = Literal["all", "judge", "chance"]
-"""`all`: there were ten or fewer; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
 SELECTION_REPLY_FORM = CompletionFormat(kind="lines", line_head="Path", needs_clear_end=True)
 """`Path: …` lines."""

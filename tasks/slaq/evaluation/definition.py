@@ -14,7 +14,7 @@ from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, Evaluatio
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssets
 from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
 from factmill.tasks.evaluation.definition import (
     EXACT_JUDGE,
@@ -25,7 +25,7 @@ from factmill.tasks.evaluation.definition import (
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
-from factmill.tasks.options import CliOption, RunOptions
+from factmill.tasks.options import CliOption
 from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.core.article_matching import CheckWordLists, make_check_word_lists
 from factmill.tasks.slaq.core.evaluation.answers import (
@@ -145,13 +145,6 @@ SLAQ_JUDGING: JudgingSpec[SlaqPrediction, Verdicts, ScoredSlaqPrediction] = Judg
 """How answers are judged (Table A.4)."""
 
 
-def resolve_slaq_evaluation_inputs(
-    params: SlaqEvaluationParams, run: RunOptions
-) -> ResolvedInputs[SlaqEvaluationInputs]:
-    """Resolve the inputs of an evaluation; raise UsageError for an invalid parameter."""
-    return resolve_evaluation_inputs(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs)
-
-
 def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for an answer."""
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
@@ -170,7 +163,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
         "factmill evaluate slaq --answers answers.jsonl",
     ),
     params=SlaqEvaluationParams,
-    resolve_inputs=resolve_slaq_evaluation_inputs,
+    resolve_inputs=lambda params, run: resolve_evaluation_inputs(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs),
     recipe="factmill.tasks.slaq.evaluation.definition:SLAQ_EVALUATION",
     tables={
         "slaq_answers": ScoredSlaqPrediction,
