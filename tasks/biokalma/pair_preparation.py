@@ -214,11 +214,8 @@ def _resolve_pair_and_add_candidates(
         if not found:
             return Reject(row.id, "name_not_found", f"no item of the class has the name {name!r}")
     if not joined:
-        return Reject(
-            row.id,
-            "not_joined",
-            f"{row.relation} joins none of {_join_limited_names(people)} to any of {_join_limited_names(others)}",
-        )
+        both = f"none of {_join_limited_names(people)} to any of {_join_limited_names(others)}"
+        return Reject(row.id, "not_joined", f"{row.relation} joins {both}")
     if len(joined) > 1:
         pairs_text = _join_limited_names([f"{a} and {b}" for a, b in joined])
         return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {pairs_text}")

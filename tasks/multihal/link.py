@@ -114,13 +114,14 @@ def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> 
             for link in links
         )
 
-    return [
-        failed.get(row.id)
-        or row.replace(subject_links=follow(row.subject_links), object_links=follow(row.object_links))
-        if isinstance(row, EntityLinkedQuestion)
-        else row
-        for row in outcomes
-    ]
+    settled: list[RowOutcome] = []
+    for row in outcomes:
+        if isinstance(row, EntityLinkedQuestion):
+            links = {"subject_links": follow(row.subject_links), "object_links": follow(row.object_links)}
+            settled.append(failed.get(row.id) or row.replace(**links))
+        else:
+            settled.append(row)
+    return settled
 
 
 def _make_links(mentions: Iterable[tuple[str, EntityMention]]) -> Iterator[EntityLink]:

@@ -194,13 +194,8 @@ def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure
     sources = count_values_commonest_first(rows["source_dataset"].to_pylist())
     yield make_bar_figure("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
-    yield make_grouped_bar_figure(
-        "domains",
-        "Questions and paths by domain",
-        "in the build",
-        {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")},
-        "domain",
-    )
+    bars = {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")}
+    yield make_grouped_bar_figure("domains", "Questions and paths by domain", "in the build", bars, "domain")
     types = dict(sorted(build.facts.get("answer_types", {}).items(), key=lambda each: (-each[1], each[0])))
     yield make_bar_figure("answer_types", "Paths by type of answer", "paths", types, "type")
     scores = count_numbers_filling_gaps(rows["judged_score"].to_pylist())

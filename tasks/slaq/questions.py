@@ -25,7 +25,6 @@ from factmill.tasks.slaq.core.pair_replies import (
     FACT_TYPE_FORM,
     PAIRS_FORM,
     PAIRS_PER_TOPIC,
-    FactType,
     GeneratedPairs,
     read_fact_type,
     read_generated_pairs,
@@ -171,14 +170,14 @@ def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
         for row in rows
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
-    answers: dict[str, list[ParsedCompletion[FactType]]] = {row.id: [] for row in rows}
+    answers: dict[str, list[ParsedCompletion[str]]] = {row.id: [] for row in rows}
     for row, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0])):
         answers[row.id].append(answer)
     licence = work.inputs(SlaqInputs).licence
     return work.finish((_make_slaq_row(row, answers[row.id], licence) for row in rows), SlaqRow)
 
 
-def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[FactType]], licence: str) -> RowOutcome:
+def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:
     if failed := next((answer.parsed for answer in answers if isinstance(answer.parsed, Reject)), None):
         return failed
     types = [answer.parsed for answer in answers]

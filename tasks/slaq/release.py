@@ -133,26 +133,18 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     both = Counter(zip(columns["half"], columns["Category"], strict=True))
     categories = count_values_commonest_first(columns["Category"])
-    yield make_grouped_bar_figure(
-        "categories",
-        "Topics by category and half",
-        "topics",
-        {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES},
-        "category",
-        kind="stacked",
-    )
+    bars = {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES}
+    title = "Topics by category and half"
+    yield make_grouped_bar_figure("categories", title, "topics", bars, "category", kind="stacked")
     both_views = list(zip(columns["half"], columns["Pageviews"], strict=True))
     views = {half: count_by_power_of_ten(count for of, count in both_views if of == half) for half in _HALVES}
     bins = count_by_power_of_ten(columns["Pageviews"])
-    yield make_grouped_bar_figure(
-        "page_views",
-        "Topics by page views",
-        "topics",
-        {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES},
-        "page views",
+    bars = {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES}
+    note = (
         "Each category is split into halves, so a topic in the most viewed half of one category may have fewer views than a "
-        "topic in the least viewed half of another.",
-        kind="stacked",
+        "topic in the least viewed half of another."
     )
+    title = "Topics by page views"
+    yield make_grouped_bar_figure("page_views", title, "topics", bars, "page views", note, kind="stacked")
     types = count_values_commonest_first(each for row in columns["fact_types"] for each in row)
     yield make_bar_figure("fact_types", "Short answers by type of fact", "short answers", types, "type")

@@ -324,15 +324,6 @@ def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coher
     assert math.fsum(shares.values()) == pytest.approx(1)
 
 
-def test_equal_perplexities_leave_the_choice_to_ids(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {"Ada": extend}
-    for alike in (5.0, IMPOSSIBLE):
-        left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, alike)), alpha=0)
-        candidates = left.rows["Ada"]["rounds"][1]["candidates"]
-        assert values(candidates) == ["London", "Copley Medal", "1815-12-10", "Dover", "44 BC"]
-        assert [each["coherence"] for each in candidates] == [pytest.approx(1 / 5)] * 5
-
-
 def test_a_pair_of_which_no_text_can_be_weighed_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
     left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, UNWEIGHABLE)))
     assert left.rejects == {"Ada": ("perplexity_failed", "unweighable: too_long: 2000 tokens; at most 1024 are read")}

@@ -63,10 +63,6 @@ def one_by_one(both: TwoWikidatas) -> SimpleNamespace:
     return SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
 
 
-def reasons(left: Left) -> dict[str, str]:
-    return {row_id: reason for row_id, (reason, _) in left.rejects.items()}
-
-
 def found(left: Left) -> dict[str, tuple[str, str]]:
     """Return row id → items of person and other."""
     return {row_id: (row["person_qid"], row["other_qid"]) for row_id, row in left.rows.items()}
@@ -166,7 +162,7 @@ def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
         person_pair("himself", "Mark Twain", "Samuel Clemens"),
         person_pair("by one name", "Mark Twain", "Mark Twain", "P737"),
     )
-    assert reasons(left) == dict.fromkeys(("himself", "by one name"), "not_joined")
+    assert left.reasons == dict.fromkeys(("himself", "by one name"), "not_joined")
     assert candidates(left, "himself", "person") == {"Q31": ("alias", True, [])}
 
 
@@ -207,7 +203,7 @@ def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..
     assert left.rejects["Larry Page"][0] == "name_not_found"
     assert candidates(left, "Waymo", "other") == {"Q62": ("label", True, ["Q64"]), "Q63": ("label", False, [])}
 
-    assert reasons(resolve(ORGANISATIONS, *rows, of="Q71")) == dict.fromkeys(names, "name_not_found")
+    assert resolve(ORGANISATIONS, *rows, of="Q71").reasons == dict.fromkeys(names, "name_not_found")
 
 
 def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
@@ -247,7 +243,7 @@ def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
 
     both.too_much = "wd:Q73 "
     left = run()
-    assert reasons(left) == dict.fromkeys(names, "wikidata_failed"), "whether Google is a company hangs on it for all"
+    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "whether Google is a company hangs on it for all"
     assert left.receipt.unsettled == len(rows)
 
     both.too_much = ""
@@ -328,7 +324,7 @@ def test_pairs_are_drawn_from_the_facts_of_a_wikidata(draw: Callable[..., Left])
         assert (reason, detail.startswith(start), detail.endswith(end)) == (expected, True, True)
 
     left = draw(PEOPLE, "P26")
-    assert reasons(left) == {
+    assert left.reasons == {
         "P26-Q31-Q31": "self_relation",
         "P26-Q45-Q11": "item_without_label",
         "P26-Q46-Q11": "incomplete_name",
@@ -361,7 +357,7 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
 
     both.too_much = "wd:Q12 "
     left = run("P40", one_by_one(both))
-    assert reasons(left) == {
+    assert left.reasons == {
         **dict.fromkeys(("P40-Q11-Q12", "P40-Q12-Q13"), "wikidata_failed"),
         **dict.fromkeys(("P40-Q43-Q41", "P40-Q48-Q13"), "not_of_class"),
         "P40-Q47-Q13": "incomplete_name",
@@ -388,7 +384,7 @@ def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: 
 
     left = run("Q5")
     assert (left.rows.keys(), left.receipt.rows_in) == ({"own_0", "own_2"}, 3)
-    assert reasons(left) == {"own_1": "incomplete_name"}
+    assert left.reasons == {"own_1": "incomplete_name"}
     assert run("Q43229").rows.keys() == {"own_0", "own_1", "own_2"}
     assert run("Q5", **{"own.jsonl": 2}).receipt.rows_in == 2
     assert run("Q5", **{"own.jsonl": 0}).receipt.rows_in == 0

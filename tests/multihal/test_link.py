@@ -116,12 +116,8 @@ def test_question_and_answer_are_linked_by_falcon_dbpedia_and_the_articles_of_th
 ) -> None:
     web.falcon = {"Who?": found("Q1", "Q2", resources={"Emil_Berliner": "Emil"}), "He": found("Q5")}
     left = link(typed_question("a", "Who?", "He", context=["see https://en.wikipedia.org/wiki/Berlin."]))
-    assert items(left, "a", "subject") == [
-        ("Q1", "falcon"),
-        ("Q2", "falcon"),
-        ("Q57084", "dbpedia"),
-        ("Q64", "wikipedia"),
-    ]
+    others = [("Q57084", "dbpedia"), ("Q64", "wikipedia")]
+    assert items(left, "a", "subject") == [("Q1", "falcon"), ("Q2", "falcon"), *others]
     assert items(left, "a", "object") == [("Q5", "falcon")]
     assert left.rows["a"]["missed"] == []
 
@@ -151,9 +147,7 @@ def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
         typed_question("neither", "Where?", "He"),
     ]
     left = link(*rows)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
-        ("subject", "object"), "linker_failed"
-    )
+    assert left.reasons == dict.fromkeys(("subject", "object"), "linker_failed")
     assert left.rejects["subject"][1].startswith(f"Falcon: 'Who?': {cause}")
     assert left.rejects["object"][1].startswith(f"Falcon: 'There': {cause}")
     assert (left.rows.keys(), left.receipt.unsettled) == ({"neither"}, 2)
@@ -168,7 +162,7 @@ def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
 def test_a_text_that_two_questions_share_is_asked_once_and_fails_both(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found("Q1"), "Where?": found("Q2"), "He": DOWN}
     left = link(typed_question("a", "Who?", "He"), typed_question("b", "Where?", "He"))
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys("ab", "linker_failed")
+    assert left.reasons == dict.fromkeys("ab", "linker_failed")
     assert web.texts_linked() == ["He", "He", "Where?", "Who?"], "tried twice, for both"
 
 
@@ -262,7 +256,7 @@ def test_items_that_cannot_be_looked_at_are_left_for_a_later_run(web: Web, link:
     web.wikidata = lambda _: DOWN
     rows = [typed_question("a", "Who?", "He"), typed_question("b", "Nothing?", "He")]
     left = link(*rows)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "a": "wikidata_failed",
         "b": "no_item_in_question",
     }
@@ -300,20 +294,16 @@ def test_a_falcon_that_is_not_there_stops_the_step(web: Web, link: Callable[...,
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
     """Berlin, its namesake with fewer edges, and the man who bears its name."""
     folder = tmp_path_factory.mktemp("graphs")
-    (folder / "small.nt").write_text(
-        spell_out(
-            """
-            wd:Q64 rdfs:label "Berlin"@en
-            wd:Q64 skos:altLabel "Spree-Athens"@en
-            wd:Q821244 rdfs:label "Berlin"@en
-            wd:Q57084 rdfs:label "Emile Berliner"@en
-            wd:Q64 wdt:P17 wd:Q183
-            wd:Q64 wdt:P47 wd:Q1208
-            wd:Q821244 wdt:P17 wd:Q30
-            """
-        ),
-        "utf-8",
-    )
+    triples = """
+        wd:Q64 rdfs:label "Berlin"@en
+        wd:Q64 skos:altLabel "Spree-Athens"@en
+        wd:Q821244 rdfs:label "Berlin"@en
+        wd:Q57084 rdfs:label "Emile Berliner"@en
+        wd:Q64 wdt:P17 wd:Q183
+        wd:Q64 wdt:P47 wd:Q1208
+        wd:Q821244 wdt:P17 wd:Q30
+    """
+    (folder / "small.nt").write_text(spell_out(triples), "utf-8")
     load_graph([folder / "small.nt"], "small", folder / "graphs")
     with open_graph("small", folder / "graphs") as opened:
         yield opened
@@ -332,7 +322,7 @@ def test_the_labels_of_a_graph_link_without_any_network(
     assert items(left, "a", "subject") == [("Q64", "labels"), ("Q821244", "labels")]
     assert [qid for qid, _ in items(left, "a", "object")] == ["Q57084", "Q64"]
     assert [link["rank"] for link in left.rows["a"]["subject_links"]] == [1, 2]
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "b": "no_item_in_question",
         "c": "no_item_in_answer",
     }

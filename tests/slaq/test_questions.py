@@ -4,18 +4,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.models.scripted_chat import Message, ScriptedChat
+from support.models.scripted_chat import Message, ScriptedChat, make_chat_services
 from support.rows.slaq_topics import GOOD, LONG_ANSWER, LONG_QUESTION, PAIRS, WELL, checked, chosen, questioned
 from support.steps.inputs import slaq_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.review import AUTO_POLICY_REVIEWER
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import SourceError
 from factmill.tasks.slaq.questions import (
     SECOND_MODEL_FLAG,
@@ -25,7 +22,6 @@ from factmill.tasks.slaq.questions import (
     write_questions,
 )
 
-LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 ONE_LINE = (
     ", ".join(f"ShortQ{n} : {pair['question']}, ShortA{n} : {pair['answer']}" for n, pair in enumerate(PAIRS, 1))
     + f", LongQ : {LONG_QUESTION}, LongA : {LONG_ANSWER}"
@@ -69,12 +65,9 @@ def talker() -> Iterator[Talker]:
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
-    model = ModelSettings(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
     def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
-        services = SimpleNamespace(
-            model=lambda _role: (ChatClient(talker.chat.url, model, lambda: "key", "factmill tests"), model)
-        )
+        services = make_chat_services(talker.chat.url)
         inputs = slaq_inputs(reviewing={"policy": review, "decisions": decisions}, **params)
         return run_step(step, rows, services, tmp_path / step.name, monkeypatch, inputs)
 
@@ -272,7 +265,7 @@ def test_a_judge_that_cannot_be_read_or_is_down_costs_the_row(run: Run, talker: 
     rows = [questioned(number, title=title) for number, title in enumerate(("Good", "Mute", "Late", "Down"), 1)]
     left = run(check_questions, *rows)
     assert list(left.rows) == ["Bridges-1", "Bridges-3"]
-    assert {row: reason for row, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "Bridges-2": "reply_not_in_format",
         "Bridges-4": "model_failed",
     }

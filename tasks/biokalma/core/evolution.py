@@ -149,13 +149,8 @@ def list_scored_candidates(
         )
         for at, piece in enumerate(pieces)
     ]
-    rest = sorted(
-        set(range(len(pieces))) - set(tried),
-        key=lambda at: (
-            -(candidates[at].specificity if (score := candidates[at].score) is None else score),
-            _piece_sort_key(pieces[at]),
-        ),
-    )
+    ranks = [each.specificity if each.score is None else each.score for each in candidates]
+    rest = sorted({*range(len(pieces))}.difference(tried), key=lambda at: (-ranks[at], _piece_sort_key(pieces[at])))
     return [candidates[at] for at in (*tried, *rest)]
 
 

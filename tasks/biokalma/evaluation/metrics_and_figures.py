@@ -149,11 +149,10 @@ def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
     for name in RATING_CRITERIA:
+        columns = (answers[column].to_pylist() for column in ("unrated", "unscored", "detail"))
         reasons_and_details = [
             next((each.split(": ", 2)[1:] for each in unrated if each.startswith(f"{name}: ")), [unscored, detail])
-            for unrated, unscored, detail in zip(
-                *(answers[column].to_pylist() for column in ("unrated", "unscored", "detail")), strict=True
-            )
+            for unrated, unscored, detail in zip(*columns, strict=True)
         ]
         reasons, details = zip(*reasons_and_details, strict=True)
         changed = answers
@@ -235,15 +234,12 @@ def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
             drawn.append(_draw_bars(found, f"{name}_{setting}", title, setting, bars, note, ends))
     removed, right = "pieces of the minimum set that the graphs lack", "right graphs (%)"
     drawn += [
-        _draw_lines_over_settings(
-            found, "removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"
-        ),
-        _draw_lines_over_settings(
-            found, "marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"
-        ),
-        _draw_lines_over_settings(
-            found, "ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"
-        ),
+        _draw_lines_over_settings(found, *each)
+        for each in (
+            ("removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"),
+            ("marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
+            ("ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"),
+        )
     ]
     return [figure for figure in drawn if figure.series]
 

@@ -124,14 +124,9 @@ def make_scored_slaq_prediction(
     if judged is None:
         wrong = [0] * len(row.golds) if row.unscored in REASONS_COUNTED_WRONG else []
         return row.extend_to(ScoredSlaqPrediction, verdicts=wrong, judge=judge, judge_call="")
-    return row.narrow_to(
-        ScoredSlaqPrediction,
-        verdicts=list(judged.verdict or ()),
-        unscored=judged.unscored,
-        detail=judged.detail,
-        judge=judge,
-        judge_call=judged.call,
-    )
+    why = {"unscored": judged.unscored, "detail": judged.detail}
+    verdicts = list(judged.verdict or ())
+    return row.narrow_to(ScoredSlaqPrediction, verdicts=verdicts, judge=judge, judge_call=judged.call, **why)
 
 
 SLAQ_JUDGING: JudgingSpec[SlaqPrediction, Verdicts, ScoredSlaqPrediction] = JudgingSpec(

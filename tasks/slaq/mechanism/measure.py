@@ -6,7 +6,6 @@ paper's folds and permutations, which separate them, are given as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,9 @@ def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> I
     ]
     kinds = [np.array([row["kind"] == ALIGNED for row in known], bool) for known in scored]
     units = [[[row[unit] for row in known] for known in scored] for unit in ("item", "id")]
-    by_topic, by_fact = ([*map(partial(compute_permutation_p, seed=seed), values, kinds, each)] for each in units)
+    by_topic, by_fact = (
+        [compute_permutation_p(*each, seed) for each in zip(values, kinds, of_unit, strict=True)] for of_unit in units
+    )
     adjusted, adjusted_by_fact = map(adjust_p_values_benjamini_hochberg, (by_topic, by_fact))
     for at, feature in enumerate(SIMILARITY_MEASURES):
         if by_topic[at] is None:

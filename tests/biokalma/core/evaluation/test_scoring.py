@@ -62,14 +62,8 @@ def score(
     answer: str, scorer: CitationScorer = "fixed", given: list[PersonKnowledgePiece] = ADA, **changed: Any
 ) -> CitationCounts:
     told = {"minimum": MINIMUM, "removed": []} | changed
-    _, counts = score_citations(
-        read_sentences_and_citations(answer, given),
-        given,
-        told["minimum"],
-        told["removed"],
-        is_aligned_lexically,
-        scorer,
-    )
+    cited, minimum, removed = read_sentences_and_citations(answer, given), told["minimum"], told["removed"]
+    _, counts = score_citations(cited, given, minimum, removed, is_aligned_lexically, scorer)
     return counts
 
 
