@@ -161,11 +161,8 @@ LABELS = {"Q41421": "Michael Jordan", "P2048": "height", "Q11573": "metre"}
 
 
 def test_the_unit_of_a_value_is_in_the_plural() -> None:
-    assert list_path_labels(path_of("Q41421", "P2048", "1.98", unit="Q11573"), LABELS) == [
-        "Michael Jordan",
-        "height",
-        "1.98 metres",
-    ]
+    path = path_of("Q41421", "P2048", "1.98", unit="Q11573")
+    assert list_path_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
 
 
 def test_an_id_for_a_label_is_in_no_words() -> None:
