@@ -4,11 +4,14 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 Message = dict[str, Any]
 Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]
@@ -76,3 +79,10 @@ def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "
     path = folder / "chatty.toml"
     path.write_text(text, "utf-8")
     return path
+
+
+def make_chat_services(url: str) -> Any:
+    """Return services whose model of any role is `tester` on a server; each time by another client, as each build has."""
+    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+    model = ModelSettings(kind="openai", name="tester", url=url, limits=limits)
+    return SimpleNamespace(model=lambda _role: (ChatClient(url, model, lambda: "key", "factmill tests"), model))
