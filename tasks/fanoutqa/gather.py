@@ -26,10 +26,10 @@ from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemDescription
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
-from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
-from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import (
@@ -170,12 +170,8 @@ def _select_owner_listed_sets(work: BatchWork, kind: SetKind, known: _SetKindLoo
         if subject != value:
             values[subject].append(value)
     inputs = work.inputs(FanOutInputs)
-    least, most = inputs.least_members, inputs.params.sets_a_kind
-    owners = [
-        owner
-        for owner in _sort_distinct_by_digest(kind, values)
-        if least <= len(values[owner]) <= 2 * MAX_LISTED_MEMBERS
-    ]
+    sizes = range(inputs.least_members, 2 * MAX_LISTED_MEMBERS + 1)
+    owners = [owner for owner in _sort_distinct_by_digest(kind, values) if len(values[owner]) in sizes]
     found: list[_CandidateMemberSet] = []
     for chunk in _iterate_slices(owners, _OWNER_BATCH_SIZE):
         sets = [_CandidateMemberSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
@@ -187,9 +183,9 @@ def _select_owner_listed_sets(work: BatchWork, kind: SetKind, known: _SetKindLoo
         for each in sets:
             each.members = [qid for qid in each.members if qid in of_class]
         found += [each for each in sets if each.members or each.id in known.failures_by_set]
-        if len(found) >= most:
+        if len(found) >= inputs.params.sets_a_kind:
             break
-    return found[:most]
+    return found[: inputs.params.sets_a_kind]
 
 
 def _group_class_items_into_named_sets(
@@ -197,16 +193,13 @@ def _group_class_items_into_named_sets(
 ) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
     facts = look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)
-    if kind.relation == INSTANCE_OF:
-        qids = _sort_distinct_by_digest(kind, [subject for subject, value in facts if value in kind.member_classes])
-    else:
-        qids = _sort_distinct_by_digest(kind, [subject for subject, _ in facts])
+    is_class = kind.relation == INSTANCE_OF
+    subjects = (subject for subject, value in facts if not is_class or value in kind.member_classes)
     wanted = CANDIDATES_PER_NAMED_SET * work.inputs(FanOutInputs).params.sets_a_kind
     found: list[str] = []
-    for chunk in _iterate_slices(qids, wanted):
-        of_class = set(chunk)
-        if kind.relation != INSTANCE_OF:
-            of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
+    for chunk in _iterate_slices(_sort_distinct_by_digest(kind, subjects), wanted):
+        asked = [(kind.unit, qid) for qid in chunk]
+        of_class = _filter_by_class(work, asked, frozenset() if is_class else kind.member_classes, known)
         found += [qid for qid in chunk if qid in of_class]
         if len(found) >= wanted:
             break
@@ -352,39 +345,28 @@ def _load_evidence_and_try_questions(
     read = _load_set_evidence(work, kind, each, known)
     if failed := known.failures_by_set.get(each.id):
         content = canonical_json({"set": each.id})
-        yield QuestionAttempt(
-            digest_json(content)[:16],
-            content,
-            each.id,
-            tuple(each.items),
-            QuestionRefusal(failed.reason, failed.detail, failed.retryable),
-        )
+        refusal = QuestionRefusal(failed.reason, failed.detail, failed.retryable)
+        yield QuestionAttempt(digest_json(content)[:16], content, each.id, tuple(each.items), refusal)
         return
-    others = {
-        qid: item.label
-        for qid in _list_member_class_items(kind, drawn)
-        if (item := known.items.get(qid)) and item.label
-    }
     own = set(each.items)
+    of_member_class = (
+        qid
+        for other in drawn
+        for qid in (*other.members, *([other.owner] if kind.owner_classes & kind.member_classes else ()))
+        if qid and qid not in own
+    )
+    items = (known.items.get(qid) for qid in dict.fromkeys(of_member_class))
     phrases = load_build_property_phrases(work.source_files(PROPERTY_FILE))
     inputs = work.inputs(FanOutInputs)
     of = MemberSet(
         kind=kind,
         owner=_make_member(inputs.wiki, kind, each.owner, known, read, phrases) if each.owner else None,
         members=tuple(_make_member(inputs.wiki, kind, qid, known, read, phrases) for qid in each.members),
-        other_names=tuple(label for qid, label in others.items() if qid not in own),
+        other_names=tuple(item.label for item in items if item and item.label),
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
     )
     yield from try_questions_on_member_set(of, phrases)
-
-
-def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateMemberSet]) -> Iterator[str]:
-    """Yield the items known to be of the members' class."""
-    for each in drawn:
-        yield from each.members
-        if each.owner and kind.owner_classes & kind.member_classes:
-            yield each.owner
 
 
 def _make_member(
@@ -411,22 +393,14 @@ def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
     outcome = tried.outcome
     if not isinstance(outcome, UnwordedQuestion):
         return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
-    question = outcome.question
-    return SourcedFanOutQuestion(
-        id=tried.id,
+    return SourcedFanOutQuestion.from_tree(
+        outcome.question,
         source="generated",
         source_name=f"wikidata {tried.short_name}",
         source_row=1,
         licence=licence,
-        question="",
-        answer=dump_json(question.answer),
-        decomposition=dump_json(format_released_decomposition(question.decomposition)),
-        necessary_evidence=None,
-        categories=list(question.categories),
-        published_split=None,
         wording=outcome.wording.to_json(),
         statements=list(outcome.statements),
-        author=None,
     )
 
 
@@ -467,25 +441,28 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(SourcedFanOutQuestion)
     prompt = load_prompt(WORD_QUESTION_PROMPT)
     asked = [
-        (row.id, row, _fill_word_question_prompt(prompt, QuestionPieces.from_json(row.wording)))
+        (
+            row.id,
+            row,
+            fill_prompt_template(
+                prompt,
+                group=wording.group,
+                names="; ".join(wording.names),
+                choice=wording.format_choice(),
+                asked=wording.asked,
+            ),
+        )
         for row in rows
         if row.wording
+        for wording in [QuestionPieces.from_json(row.wording)]
     ]
-    worded = {
-        row.id: answer
+    worded: dict[str, RowOutcome] = {
+        row.id: answer.parsed
+        if isinstance(answer.parsed, Reject)
+        else row.replace(question=answer.parsed, author=answer.model)
         for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
-    return work.finish((_apply_worded_question(row, worded) for row in rows), SourcedFanOutQuestion)
-
-
-def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionPieces) -> FilledPrompt:
-    return fill_prompt_template(
-        prompt,
-        group=wording.group,
-        names="; ".join(wording.names),
-        choice=wording.format_choice(),
-        asked=wording.asked,
-    )
+    return work.finish((worded.get(row.id, row) for row in rows), SourcedFanOutQuestion)
 
 
 def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
@@ -495,12 +472,3 @@ def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> s
         return question
     added = find_wording_addition(question, wording)
     return UnreadableCompletion(f"the question {added}") if added else question
-
-
-def _apply_worded_question(row: SourcedFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
-    answer = worded.get(row.id)
-    if answer is None:
-        return row
-    return (
-        answer.parsed if isinstance(answer.parsed, Reject) else row.replace(question=answer.parsed, author=answer.model)
-    )

@@ -20,9 +20,6 @@ from factmill.tasks.fanoutqa.core.forms.released import check_released_question,
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
-    dump_json,
-    format_released_decomposition,
-    format_released_evidence,
 )
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
@@ -93,7 +90,15 @@ def read_question_file(
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
-        return _make_gathered_question(source, number, examined.question, examined.form == "released")
+        part: Split = "dev" if examined.question.decomposition else "test"
+        return SourcedFanOutQuestion.from_tree(
+            examined.question,
+            source=examined.form,
+            source_name=source.name,
+            source_row=number,
+            licence=source.licence,
+            published_split=part if examined.form == "released" else None,
+        )
 
     return parse_source_rows(source, source.name.removesuffix(source.path.suffix), rows, judge)
 
@@ -143,29 +148,6 @@ def _drop_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _drop_nulls(each) for key, each in value.items() if each is not None}
     return [_drop_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _make_gathered_question(
-    source: SourceFile, number: int, question: FanOutQuestion, is_released: bool
-) -> SourcedFanOutQuestion:
-    part: Split = "dev" if question.decomposition else "test"
-    evidence = [format_released_evidence(each) for each in question.necessary_evidence]
-    return SourcedFanOutQuestion(
-        id=question.id,
-        source="released" if is_released else "authored",
-        source_name=source.name,
-        source_row=number,
-        licence=source.licence,
-        question=question.question,
-        answer=None if question.answer is None else dump_json(question.answer),
-        decomposition=dump_json(format_released_decomposition(question.decomposition)),
-        necessary_evidence=dump_json(evidence) if evidence else None,
-        categories=list(question.categories),
-        published_split=part if is_released else None,
-        wording=None,
-        statements=[],
-        author=None,
-    )
 
 
 @cache
