@@ -57,13 +57,18 @@ def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, FlaggedQuestion)
 
 
+def find_near_duplicates(vectors: VectorArray) -> list[tuple[int, int, float]]:
+    """Return (index, index, cosine) of questions with a cosine of at least MIN_DUPLICATE_COSINE."""
+    # find_duplicate_pairs compares with ">", the paper with "at least"
+    pairs = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True))
+
+
 def _find_duplicate_pairs(
     rows: Sequence[FlaggedQuestion], vectors: VectorArray
 ) -> Iterator[tuple[int, int, float, str]]:
     """Yield pairs of duplicates: the index of both questions, their similarity, and the same in words."""
-    # find_duplicate_pairs compares with ">", the paper with "at least"
-    pairs = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
-    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
+    for one, other, cosine in find_near_duplicates(vectors):
         yield one, other, cosine, f"cosine {cosine:.3f}"
     for one, other, share in find_questions_sharing_facts([row.tree() for row in rows]):
         if "generated" in (rows[one].source, rows[other].source):

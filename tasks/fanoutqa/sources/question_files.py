@@ -15,7 +15,12 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, format_table_form
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
-from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, make_violation
+from factmill.tasks.fanoutqa.core.forms.checks import (
+    FormViolation,
+    format_value_summary,
+    make_mismatch_violation,
+    make_violation,
+)
 from factmill.tasks.fanoutqa.core.forms.released import check_released_question, parse_released_question
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
@@ -59,9 +64,7 @@ class ParsedQuestionOrViolations:
 def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) -> ParsedQuestionOrViolations:
     """Detect the form of a row, check it and parse it; `least_articles` applies to authored questions alone."""
     if not isinstance(found, Mapping):
-        return ParsedQuestionOrViolations(
-            None, None, (make_violation("", "no_object", f"expected an object, found {format_value_summary(found)}"),)
-        )
+        return ParsedQuestionOrViolations(None, None, (make_mismatch_violation("", "no_object", "an object", found),))
     if "decomposition" in found or "necessary_evidence" in found:
         broken = check_released_question(found)
         return ParsedQuestionOrViolations("released", None if broken else parse_released_question(found), tuple(broken))
@@ -134,13 +137,12 @@ def check_table_support(columns: Mapping[str, str], place: str) -> None:
 def _iterate_table_questions(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, question in the authored or released form) for each row; a text that says what is wrong with it."""
     for row in iterate_own_table(source, own, QUESTION_TABLE_FORM):
-        if isinstance(row.fields, str):
-            yield row.number, row.fields
-            continue
-        found = {name: value for name, value in row.fields.items() if value is not None}
-        if "strategy" in found:
-            # Parquet has each key in every object, without a value where the question had no such key
-            found = _drop_nulls(found | ({} if found["categories"] else {"categories": None}))
+        found: Any = row.fields
+        if not isinstance(found, str):
+            found = {name: value for name, value in found.items() if value is not None}
+            if "strategy" in found:
+                # Parquet has each key in every object, without a value where the question had no such key
+                found = _drop_nulls(found | ({} if found["categories"] else {"categories": None}))
         yield row.number, found
 
 
