@@ -109,7 +109,7 @@ def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.
     return answers.append_column("lemmatizer", pa.array([lemmatize.name] * answers.num_rows))
 
 
-BLEURT_LIKE_METRIC = "bleurt_like"
+BLEURT_LIKE = "bleurt_like"
 BLEURT_LIKE_DIGITS = 2
 """Decimals of a score: processors differ in the last bits of the encoder's numbers."""
 SIMILARITY_LABELS = (frozenset({"score", "similarity", "bleurt", "entailment", "label_0"}),)
