@@ -129,17 +129,18 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
         entity = row.stated_subject or extract_subject_name(row.question, relations[row.relation])
+        reason = ""
         if row.stated_subject and row.stated_subject not in row.question:
-            detail = f"{row.question!r} does not contain its subject {row.stated_subject!r}"
-            outcomes.append(Reject(row.id, "subject_not_in_question", detail))
+            reason, detail = "subject_not_in_question", f"does not contain its subject {row.stated_subject!r}"
         elif entity is None:
-            outcomes.append(
-                Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
-            )
+            reason, detail = "no_template_match", f"does not fit the template of {row.relation}"
         elif drops and contains_answer(row.question, row.answer):
-            outcomes.append(Reject(row.id, "answer_in_question", f"{row.question!r} contains {row.answer!r}"))
-        else:
-            outcomes.append(row.extend_to(EntityQuestion, question_entity=entity))
+            reason, detail = "answer_in_question", f"contains {row.answer!r}"
+        outcomes.append(
+            Reject(row.id, reason, f"{row.question!r} {detail}")
+            if reason
+            else row.extend_to(EntityQuestion, question_entity=entity)
+        )
     return work.finish(outcomes, EntityQuestion)
 
 
