@@ -130,13 +130,13 @@ def format_reference_drift(drift: ReferenceDrift) -> Iterator[str]:
         answers += f"; {'missing now' if after.missing else 'was missing'}: {', '.join(missing)}"
     if answers:
         yield f"    {answers}"
-    yield f"    {_format_pinned_reference(before)} → {_format_pinned_reference(after)}"
-
-
-def _format_pinned_reference(reference: EvidenceReference) -> str:
-    if reference.problem is not None:
-        return f"{reference.title_asked}: {reference.problem}"
-    return f"{reference.title}, revision {reference.revid} of {reference.timestamp or 'an unknown date'}"
+    pins = (
+        f"{each.title_asked}: {each.problem}"
+        if each.problem is not None
+        else f"{each.title}, revision {each.revid} of {each.timestamp or 'an unknown date'}"
+        for each in (before, after)
+    )
+    yield f"    {' → '.join(pins)}"
 
 
 def format_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:

@@ -135,7 +135,7 @@ def find_similar_questions(reports: Sequence[QuestionFileReport], world: str) ->
     from factmill.tasks.models.embedders import open_shared_embedder
 
     progress.set_progress_style()
-    placed = [
+    placed: list[dict[str, Any]] = [
         {"file": str(report.file), "row": each.row, "id": each.question.id, "question": each.question.question}
         for report in reports
         for each in report.valid

@@ -83,7 +83,7 @@ class SourcedFanOutQuestion(Row):
     @classmethod
     def from_tree(cls, tree: FanOutQuestion, **columns: Any) -> Self:
         """Return the row of a question; `columns`: those that its tree does not give, by default null or empty."""
-        unset = {"published_split": None, "wording": None, "statements": [], "author": None}
+        unset: dict[str, Any] = {"published_split": None, "wording": None, "statements": [], "author": None}
         return cls.model_validate(
             {"id": tree.id, "categories": list(tree.categories), **_format_tree_columns(tree), **unset, **columns}
         )

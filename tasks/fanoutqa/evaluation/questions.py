@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -163,19 +164,17 @@ def fill_fanoutqa_question_prompt(asked: FanOutEvaluationQuestion, _: object = N
 
 def make_fanoutqa_dialogue(asked: FanOutEvaluationQuestion, params: FanOutEvaluationParams) -> FanOutDialogue:
     """Return the dialogue that asks a question in its setting."""
-
-    def fill(prompt: str, **fields: str) -> FilledPrompt:
-        return fill_prompt_template(load_prompt(prompt), question=asked.question, **fields)
-
+    fill = partial(fill_prompt_template, question=asked.question)
     context = (params.context_tokens or DEFAULT_CONTEXT_TOKENS) * ROOM_CHARACTERS_PER_TOKEN
     bounds = DialogueLimits(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
     if asked.setting == EVIDENCE_PROVIDED:
-        return answer_from_evidence(asked, bounds, lambda shown: fill(EVIDENCE_PROMPT, articles=shown))
+        prompt = load_prompt(EVIDENCE_PROMPT)
+        return answer_from_evidence(asked, bounds, lambda shown: fill(prompt, articles=shown))
     if asked.setting == OPEN_BOOK:
-        by_tools = None if params.tools == "never" else fill(TOOL_SEARCH_PROMPT)
-        in_text = None if params.tools == "always" else fill(TEXT_SEARCH_PROMPT)
+        by_tools = None if params.tools == "never" else fill(load_prompt(TOOL_SEARCH_PROMPT))
+        in_text = None if params.tools == "always" else fill(load_prompt(TEXT_SEARCH_PROMPT))
         return answer_with_searches(asked, bounds, by_tools, in_text)
-    return answer_in_closed_book(fill(CLOSED_BOOK_PROMPT))
+    return answer_in_closed_book(fill(load_prompt(CLOSED_BOOK_PROMPT)))
 
 
 def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:

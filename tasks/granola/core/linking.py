@@ -63,7 +63,9 @@ def find_relation_matches(
             for answer in answers
             if values[qid] & beyond[answer] or any(answer in beyond[value] for value in values[qid])
         )
-    knows = {qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]}
+    knows: dict[str, tuple[str, ...]] = {
+        qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
+    }
     return RelationMatches(pairs, knows)
 
 

@@ -41,7 +41,8 @@ def measure_granola(
     bins = bin_by_quantile(popularity, popularity_bins)
     names["popularity"] = np.array([bins[item] for item in names["item"]], object)
     cells = classify_accuracy_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
-    names["agreement"] = np.where(to_numpy(answers["matched_level"].is_null()), None, cells)
+    cells[to_numpy(answers["matched_level"].is_null())] = None
+    names["agreement"] = cells
     varied = list(list_metrics_for_varied_parameters(answers, tau, decay))
     metrics: list[MeasuredMetric] = []
     for setting in dict.fromkeys(names["setting"]):

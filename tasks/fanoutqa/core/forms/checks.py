@@ -219,8 +219,8 @@ def check_dependencies(
     needs: dict[str, list[str]] = {each: [] for each in paths}
     for path, sub in dependent:
         needed = sub.get("depends_on")
-        is_list = isinstance(needed, list) and all(map(is_nonblank_utf8_text, needed))
-        if not is_list or not (needed or may_be_empty):
+        is_complete = bool(needed) or may_be_empty
+        if not isinstance(needed, list) or not all(map(is_nonblank_utf8_text, needed)) or not is_complete:
             yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
         elif unknown := [each for each in needed if each not in paths]:
             known = ", ".join(map(format_value_summary, paths)) or "none has an id"

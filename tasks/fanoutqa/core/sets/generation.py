@@ -289,8 +289,10 @@ def _compose_listed_question(
 ) -> UnwordedQuestion | QuestionRefusal:
     by_list = plan.by if plan.by != plan.asked else None
     known = verify_all_member_values(member_set.members, by_list or plan.asked, owner if by_list else None)
-    choice = known if isinstance(known, QuestionRefusal) else _choose_answer_members(member_set, plan, known)
-    if isinstance(known, QuestionRefusal) or isinstance(choice, QuestionRefusal):
+    if isinstance(known, QuestionRefusal):
+        return known
+    choice = _choose_answer_members(member_set, plan, known)
+    if isinstance(choice, QuestionRefusal):
         return choice
     asked: MemberValues | QuestionRefusal = known
     if by_list:
