@@ -271,7 +271,6 @@ def _look_up_articles_and_trim_sets(
 
 
 def _pin_item_articles(known: _SetKindLookups, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]]) -> None:
-    """Pin the articles of the sets' items to the epoch."""
     titles = [
         (_format_call_place(each.id, qid), item.title)
         for each, qids in asked

@@ -190,7 +190,6 @@ def _list_numbers_of_another_key(answer: AnswerValue, question: FanOutQuestion) 
 
 
 def _is_primitive_with_digit(answer: AnswerValue) -> bool:
-    """True for a primitive that holds a number."""
     return not isinstance(answer, bool | list | dict) and bool(_DIGIT.search(str(answer)))
 
 

@@ -64,11 +64,10 @@ class WordingVerdict:
 def read_objectivity_verdict(text: str) -> bool | UnreadableCompletion:
     """Return True if the last letter by itself is Y, False if it is N; Unreadable if there is none."""
     letters = [found["letter"].upper() for line in text.splitlines() if (found := _match_verdict_line(line))]
-    if not letters:
-        return UnreadableCompletion(
-            f"the reply ends with {_shorten_reply_to_its_end(text.strip())!r}, expected the letter Y or N on a line of its own"
-        )
-    return letters[-1] == "Y"
+    if letters:
+        return letters[-1] == "Y"
+    end = _shorten_reply_to_its_end(text.strip())
+    return UnreadableCompletion(f"the reply ends with {end!r}, expected the letter Y or N on a line of its own")
 
 
 def _match_verdict_line(line: str) -> re.Match[str] | None:
@@ -79,10 +78,8 @@ def _match_verdict_line(line: str) -> re.Match[str] | None:
 def read_objectivity_reason(text: str) -> str:
     """Return the last sentence of the reasoning in a reply; empty if it has only the letter."""
     reasoning = [line for line in text.splitlines() if line.strip() and not _match_verdict_line(line)]
-    if not reasoning:
-        return ""
-    sentences = list(split_sentences(_BULLET.sub("", " ".join(reasoning[-1].split()))))
-    return sentences[-1].strip() if sentences else ""
+    last_line = _BULLET.sub("", " ".join(reasoning[-1].split())) if reasoning else ""
+    return next(reversed(list(split_sentences(last_line))), "").strip()
 
 
 def read_wording_verdict(text: str, question: str) -> WordingVerdict | UnreadableCompletion:

@@ -57,7 +57,6 @@ from factmill.tasks.fanoutqa.evaluation.questions import (
     list_fanoutqa_setting_questions,
     make_fanoutqa_dialogue,
     make_fanoutqa_guesser,
-    make_fanoutqa_oracle,
 )
 from factmill.tasks.fanoutqa.evaluation.search import look_up_articles
 from factmill.tasks.models.cross_encoder import get_cross_encoder_identity
@@ -213,7 +212,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     inputs_model=FanOutEvaluationInputs,
     question_model=FanOutEvaluationQuestion,
     prediction_model=FanOutPrediction,
-    make_oracle=make_fanoutqa_oracle,
+    make_oracle=lambda _: lambda asked: format_gold_answer(json.loads(asked.gold)),
     make_guesser=make_fanoutqa_guesser,
     judging_spec=FANOUTQA_JUDGING,
     score_predictions=score_judged_predictions,

@@ -87,7 +87,6 @@ def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
 
 
 def _make_metric_score_rows(answers: pa.Table, name: str) -> pa.Table:
-    """Return the rows of `Score` of one metric."""
     if name != JUDGED:
         return make_score_rows(answers, name, column_to_floats(answers[name]))
     own = pc.equal(answers["unscored"], "")

@@ -209,11 +209,6 @@ FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = J
 """Prompt, form, reader and program for grading answers (Appendix F.3)."""
 
 
-def make_fanoutqa_oracle(_: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:
-    """Return the built-in oracle: a function that answers a question with its gold answer."""
-    return lambda asked: format_gold_answer(json.loads(asked.gold))
-
-
 def make_fanoutqa_guesser(rows: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:
     """Return the built-in guesser: it gives the commonest gold answer of the same kind among other questions.
 

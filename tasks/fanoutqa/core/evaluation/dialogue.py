@@ -225,7 +225,7 @@ def _search_until_answered(
     read_searches_or_answer: Callable[[ModelPrediction], ModelPrediction | list[_SearchRequest]],
     format_results: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
 ) -> FanOutDialogue:
-    """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
+    """Let a model search until it answers; `read_searches_or_answer` reads its reply, `format_results` gives messages."""
     log, ask = _DialogueState(), first
     while True:
         given = yield from _yield_prompt(ask)

@@ -118,7 +118,6 @@ def _check_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator
 
 
 def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
-    """Yield violations in a question's support, which is an article or a strategy."""
     if "evidence" in found:
         if level == 0:
             yield make_violation(path, "evidence_at_top")
