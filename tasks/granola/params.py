@@ -141,7 +141,7 @@ def resolve_table_relations(
     tables = pin_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
     if None in tables.counts:
-        stated |= set(filter(None, (find_relation_pid_of_file(Path(Path(file.name).name)) for file in tables.files)))
+        stated |= set(filter(None, (find_relation_pid_of_file(Path(file.name)) for file in tables.files)))
     found = {pid for each in stated if (pid := find_relation(each, known))}
     relations = [pid for pid in known if pid in found and (not requested or pid in requested)]
     if not relations:
