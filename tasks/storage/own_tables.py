@@ -75,8 +75,8 @@ def make_own_source(params: TableSourceParams, from_files: bool) -> OwnSource:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is about files of your own; name them with --source, or leave it out"
         )
-    own = params if isinstance(params, OwnSourceParams) else OwnSourceParams()
-    return OwnSource(separator=own.list_separator or "", name=own.source_name or "", licence=own.source_licence or "")
+    separator = params.list_separator if isinstance(params, OwnSourceParams) else None
+    return OwnSource(separator=separator or "", name=params.source_name or "", licence=params.source_licence or "")
 
 
 def state_source(source: SourceFile, own: OwnSource) -> SourceFile:
