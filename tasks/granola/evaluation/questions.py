@@ -27,7 +27,7 @@ from factmill.tasks.granola.core.evaluation.rows import (
     make_aggregation_prompt,
     make_setting_answer_prompt,
 )
-from factmill.tasks.granola.core.evaluation.scoring import choose_majority_answer, find_most_common_answers
+from factmill.tasks.granola.core.evaluation.scoring import choose_majority_answer, guess_from_other_facts, list_fact_ids
 from factmill.tasks.options import CliOption
 
 
@@ -68,10 +68,12 @@ def list_granola_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInpu
 
 
 def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
-    drawn = sample_question_clusters(rows["id"].to_pylist(), inputs.params)
-    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
-    compared = draw_audit_sample_ids(drawn, inputs.params.similarity, inputs.params.seed)
-    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
+    facts = pa.array(_list_facts(rows), pa.string())
+    drawn = sample_question_clusters(facts.to_pylist(), inputs.params)
+    is_drawn = pc.is_in(facts, pa.array(sorted(drawn), pa.string()))
+    chosen = rows.filter(is_drawn)
+    compared = draw_audit_sample_ids(chosen["id"].to_pylist(), inputs.params.similarity, inputs.params.seed)
+    named = {**dict.fromkeys(("question_id", "item"), chosen["id"]), "cluster": facts.filter(is_drawn)}
     columns = {
         "setting": pa.repeat(setting, chosen.num_rows),
         "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
@@ -111,5 +113,11 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
 
 def make_granola_guesser(rows: pa.Table) -> Callable[[GranolaQuestion], str]:
     """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
-    commonest = find_most_common_answers(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
-    return lambda asked: commonest[asked.relation]
+    guesses = guess_from_other_facts(
+        rows["relation"].to_pylist(), _list_facts(rows), rows["granola_answers"].to_pylist()
+    )
+    return lambda asked: guesses[asked.cluster]
+
+
+def _list_facts(rows: pa.Table) -> list[str]:
+    return list_fact_ids(*(rows[name].to_pylist() for name in ("id", "relation", "question_entity_qid")))
