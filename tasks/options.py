@@ -94,6 +94,19 @@ def _validate_label(given: str | None) -> str | None:
 _MAX_LABEL_CHARACTERS = 100
 
 
+def _validate_licence(given: str | None) -> str | None:
+    licence = given and given.strip()
+    if not licence or not licence.startswith(LICENCE_ADDRESS_STARTS):
+        return _validate_label(licence)
+    if len(licence) > _MAX_LABEL_CHARACTERS or not licence.isprintable() or " " in licence:
+        raise ValueError(f"{given!r}: expected an address of at most {_MAX_LABEL_CHARACTERS} characters without spaces")
+    return licence
+
+
+LICENCE_ADDRESS_STARTS = ("https://", "http://")
+"""Beginnings of a licence that is named by its address."""
+
+
 class TableSourceParams(BenchmarkParams):
     """Parameters of a benchmark that reads tables of the user's own: CSV, TSV, JSON, JSON Lines, Parquet."""
 
@@ -107,8 +120,8 @@ class TableSourceParams(BenchmarkParams):
     data/test-00000-of-00001.parquet."""
     source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
     """Name of an own source, for its rows and the card of a release."""
-    source_licence: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="ID")] = None
-    """Licence of an own source, by its SPDX id: CC-BY-4.0. Default: known files have theirs, others none stated, and a release
+    source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
+    """Licence of an own source, by its SPDX id (CC-BY-4.0), its address, or LicenseRef-NAME. Default: known files have theirs, others none stated, and a release
     of those needs --allow-licence."""
 
 
