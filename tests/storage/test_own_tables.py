@@ -146,7 +146,9 @@ def test_what_separates_cells_is_seen_in_the_file(tmp_path: Path, name: str, con
 
 def test_cells_that_no_mark_separates_for_certain_are_named_with_what_to_do(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "question;answers\nWho?;Ada;Bo\n")
-    with pytest.raises(SourceError, match=r"separated by semicolons, but its first rows .* name the columns with --map"):
+    with pytest.raises(
+        SourceError, match=r"separated by semicolons, but its first rows .* name the columns with --map"
+    ):
         pin(path)
 
 
