@@ -34,7 +34,7 @@ from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget, check_models_have_prices
 from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost
 from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, TableSourceParams, resolve_warehouse_path
 from factmill.tasks.processes import get_temporary_folder
 from factmill.tasks.progress import print_and_log, print_progress_line
 from factmill.tasks.settings import ensure_writable_home, factmill_home, load_world
@@ -44,6 +44,7 @@ from factmill.tasks.storage.builds import (
     format_use_restriction,
     load_table_digests,
 )
+from factmill.tasks.storage.own_tables import find_licence_problem
 from factmill.tasks.storage.recording.call_records import uses_expired_replies
 from factmill.tasks.storage.warehouse import check_warehouse_writable, open_warehouse
 
@@ -61,7 +62,7 @@ def make_or_reuse_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in (*inputs.notes, *_list_prompt_notes(benchmark, run)):
+    for note in (*_list_licence_notes(params), *inputs.notes, *_list_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
@@ -99,6 +100,12 @@ def make_or_reuse_build(
 
     with nullcontext(recipe) if recipe else recipe_with_prefect_server(benchmark, run, find_made) as make:
         return make(params, run)
+
+
+def _list_licence_notes(params: BenchmarkParams) -> list[str]:
+    """Return a note on a stated licence of a user's source that is no SPDX id; empty without one."""
+    licence = params.source_licence if isinstance(params, TableSourceParams) else None
+    return [problem] if licence and (problem := find_licence_problem(licence)) else []
 
 
 def _list_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:

@@ -80,19 +80,6 @@ class BenchmarkParams(StrictModel):
     model_config = ConfigDict(json_schema_extra=_add_bounds_to_help, field_title_generator=_format_field_title)
 
 
-class TableSourceParams(BenchmarkParams):
-    """Parameters of a benchmark that reads tables of the user's own: CSV, TSV, JSON, JSON Lines, Parquet."""
-
-    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable)."""
-    map: Annotated[tuple[str, ...], BeforeValidator(split_column_map), CliOption(metavar="FIELD=COLUMN,…")] = ()
-    """Columns of an own table for the fields of the benchmark: question=q,answers=gold. Fields that are left out are read from
-    the columns of their own names; FIELD= leaves one unread."""
-    source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Read only the files of this split, by their names, of a folder with several: test for test.csv,
-    data/test-00000-of-00001.parquet."""
-
-
 def _validate_label(given: str | None) -> str | None:
     label = given and given.strip()
     if label is not None and (
@@ -107,16 +94,42 @@ def _validate_label(given: str | None) -> str | None:
 _MAX_LABEL_CHARACTERS = 100
 
 
+def _validate_licence(given: str | None) -> str | None:
+    licence = given and given.strip()
+    if not licence or not licence.startswith(LICENCE_ADDRESS_STARTS):
+        return _validate_label(licence)
+    if len(licence) > _MAX_LABEL_CHARACTERS or not licence.isprintable() or " " in licence:
+        raise ValueError(f"{given!r}: expected an address of at most {_MAX_LABEL_CHARACTERS} characters without spaces")
+    return licence
+
+
+LICENCE_ADDRESS_STARTS = ("https://", "http://")
+"""Beginnings of a licence that is named by its address."""
+
+
+class TableSourceParams(BenchmarkParams):
+    """Parameters of a benchmark that reads tables of the user's own: CSV, TSV, JSON, JSON Lines, Parquet."""
+
+    source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
+    """File or folder to read (repeatable)."""
+    map: Annotated[tuple[str, ...], BeforeValidator(split_column_map), CliOption(metavar="FIELD=COLUMN,…")] = ()
+    """Columns of an own table for the fields of the benchmark: question=q,answers=gold. Fields that are left out are read from
+    the columns of their own names; FIELD= leaves one unread."""
+    source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
+    """Read only the files of this split, by their names, of a folder with several: test for test.csv,
+    data/test-00000-of-00001.parquet."""
+    source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
+    """Name of an own source, for its rows and the card of a release."""
+    source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
+    """Licence of an own source, by its SPDX id (CC-BY-4.0), its address, or LicenseRef-NAME. Default: known files have theirs, others none stated, and a release
+    of those needs --allow-licence."""
+
+
 class OwnSourceParams(TableSourceParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
     """Text between the parts of a cell that holds a list. Default: such a cell holds a JSON array, or one part."""
-    source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
-    """Name of an own source, for its rows and the card of a release."""
-    source_licence: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="ID")] = None
-    """Licence of an own source, by its SPDX id: CC-BY-4.0. Default: known files have theirs, others none stated, and a release
-    of those needs --allow-licence."""
 
 
 OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)

@@ -98,9 +98,10 @@ def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
     one, other = (trial.folder / f"{name}-{seed}-{which}.duckdb" for which in ("pilot", "fresh"))
     for warehouse in (one, other):
         shutil.copy(trial.factmill.home / "factmill.duckdb", warehouse)
-    given = ("--world", trial.write_world(), "--model", "mine", "--seed", str(seed), "--json")
+    build = ("--build", f"latest:{name}")
+    given = ("--world", trial.write_world(), "--model", "mine", "--seed", str(seed), *build, "--json")
     questions = trial.folder / "questions.jsonl"
-    trial.run("evaluate", name, "--model", "mine", "--world", given[1], "--questions", questions)
+    trial.run("evaluate", name, "--model", "mine", "--world", given[1], *build, "--questions", questions)
     asked = len(questions.read_text("utf-8").splitlines())
     limit = ("--limit", str(round(DRAWN * asked))) if seed else ()
     wanted = str(max(1, round(trial.share * asked * (DRAWN if seed else 1))))

@@ -43,8 +43,8 @@ from factmill.flows.prefect_server import make_prefect_environment, standing_or_
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 
 RUNS: dict[str, tuple[str, ...]] = {
-    "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40"),
-    "slaq": ("evaluate", "slaq", "--setting", "short", "--limit", "8"),
+    "granola": ("evaluate", "granola", "--setting", "greedy", "--limit", "40", "--build", "latest:granola"),
+    "slaq": ("evaluate", "slaq", "--setting", "short", "--limit", "8", "--build", "latest:slaq"),
     "build granola": ("build", "granola", "--limit", "8", "--samples", "3"),
     "build slaq": ("build", "slaq", "--categories", "Astronomy", "--per-half", "2", "--candidates", "16"),
 }

@@ -50,7 +50,7 @@ class ServedDay:
         copy_prepared(self.home)
         self.standing: Standing = stack.enter_context(standing_server(folder, None))
         self._config = folder / "serve.toml"
-        world = write_chat_world(folder, self.chat.url, ["author"])
+        world = write_chat_world(folder, self.chat.url, ["author"], world="chatty")
         self._config.write_text(_SERVE.format(world=world, every=every_s), "utf-8")
         self._stack = stack
         self.events: list[tuple[datetime, str]] = []

@@ -127,6 +127,10 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
             raise UnknownBuild(f"no row {row_id!r} in {looked}; ids stand in the column id of factmill.load(BENCHMARK)")
         known = get_benchmark_or_evaluation(found[0].benchmark)
         trace = trace_row_by_id_prefix(db, known, found[0].build_id, row_id)
+    if not benchmark and (not build or build == LATEST):
+        resolve_build(
+            warehouse, f"{LATEST_PREFIX}{known.name}"
+        )  # notes which builds were passed over, as the command does
     return RowExplanation(trace["id"], trace["build"], trace, format_trace(known, trace))
 
 

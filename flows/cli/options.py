@@ -50,12 +50,33 @@ BuildArgument = Annotated[
 ]
 BuildOption = Annotated[
     str | None,
-    typer.Option("--build", help="Build: its id or the start of its id. Default: the latest.", metavar="BUILD"),
+    typer.Option(
+        "--build",
+        help="Build: its id, the start of its id, or latest:BENCHMARK. Default: the latest.",
+        metavar="BUILD",
+    ),
 ]
-BenchmarkArgument = Annotated[str, typer.Argument(metavar="BENCHMARK", help="Name of the benchmark, such as granola.")]
+BenchmarkArgument = Annotated[
+    str, typer.Argument(metavar="BENCHMARK", help="Name of the benchmark, such as granola, or latest:granola.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 CONTEXT_FIELD = ("context", typer.Context)
 """Field of an options record that holds the command's context, so that usage errors name the command."""
+
+
+def split_benchmark_and_build(named: str, build_name: str | None) -> tuple[str, str | None]:
+    """Return the benchmark and the build (None: the latest) of an argument that names either, `granola` or
+    `latest:granola`, and of --build; UsageError if they name two builds."""
+    from factmill.tasks.storage.builds import LATEST_PREFIX
+
+    if not named.startswith(LATEST_PREFIX):
+        return named, None if build_name == "latest" else build_name
+    benchmark = named.removeprefix(LATEST_PREFIX)
+    if build_name not in (None, named, "latest"):
+        raise UsageError(
+            f"{named} and --build {build_name} both name a build; give {benchmark} and --build {build_name}"
+        )
+    return benchmark, named
 
 
 def check_age_option(given: str | None) -> str | None:

@@ -20,6 +20,7 @@ from factmill.flows.cli.options import (
     print_json,
     print_result,
     raising_usage_errors,
+    split_benchmark_and_build,
 )
 from factmill.flows.commands.human_review import format_audit_figures, measure_audit
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
@@ -166,6 +167,7 @@ def show(
                 "--build, --part, --rejects and --columns need a benchmark; for example: factmill show granola --columns"
             )
         return builds(warehouse, as_json)
+    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
     known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if columns:

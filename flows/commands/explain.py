@@ -1,12 +1,20 @@
 """`factmill explain`: show the provenance of a row, step by step, or everything that a build depends on."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
-from factmill.flows.cli.options import BenchmarkArgument, BuildOption, JsonOption, WarehouseOption, print_result
+from factmill.flows.cli.options import (
+    BenchmarkArgument,
+    BuildOption,
+    JsonOption,
+    WarehouseOption,
+    print_result,
+    split_benchmark_and_build,
+)
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
 from factmill.tasks import progress
 from factmill.tasks.core.digests import digest_json
@@ -15,8 +23,8 @@ from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
 from factmill.tasks.errors import UnknownBuild
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_settings_variables_reply, load_row_traces
-from factmill.tasks.storage.builds import BuildRecord, resolve_build, resolve_build_id_and_reject_count
-from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
+from factmill.tasks.storage.builds import LATEST_PREFIX, BuildRecord, resolve_build, resolve_build_id_and_reject_count
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column, query_rows
 from factmill.tasks.text.durations import format_age_in_words
 
 
@@ -36,9 +44,12 @@ def explain(
     \b
     Examples:
       factmill explain granola P19-3f2a
-      factmill explain granola
+      factmill explain latest:granola
     """
     progress.set_progress_style()
+    if row is not None and row.startswith(LATEST_PREFIX):
+        benchmark, row = row, benchmark
+    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
     known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if row is None:
@@ -53,10 +64,16 @@ def explain(
 def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
     """Return the trace of a row as lines of text: the row, and each call that it rests on."""
     lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
+    if trace["other_builds"]:
+        others = ", ".join(trace["other_builds"][:_MAX_LISTED_BUILDS])
+        more = len(trace["other_builds"]) - _MAX_LISTED_BUILDS
+        lines.append(f"  also in     {others}{f' and {more} more' if more > 0 else ''}: name a build to see its row")
     lines.append("  calls:" if trace["calls"] else "  calls: none")
-    return [*lines, *(line for call in trace["calls"] for line in _format_call(call))]
+    return [*lines, *(line for call in trace["calls"] for line in _format_call(call, trace["own_prompts"]))]
 
 
+_MAX_LISTED_BUILDS = 5
+"""Maximum number of other builds named for a row."""
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
@@ -73,7 +90,33 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
+    own = _load_own_prompts(db, build_id)
+    asked = {call["parts"].get("prompt") for call in trace["calls"]}
+    trace["own_prompts"] = {name: text for name, text in own.items() if name in asked}
+    trace["other_builds"] = [
+        each
+        for (each,) in db.execute(
+            f"SELECT DISTINCT build_id FROM (SELECT build_id FROM {benchmark.main_table} WHERE id = $1 UNION ALL SELECT build_id "
+            "FROM rejects WHERE id = $1) JOIN builds USING (build_id) WHERE build_id <> $2 AND benchmark = $3 ORDER BY 1",
+            [row_id, build_id, benchmark.name],
+        ).fetchall()
+    ]
     return trace
+
+
+def _load_own_prompts(db: Connection, build_id: str) -> dict[str, str]:
+    """Return id → file and digest, as text, of the prompts of the user's own that a build used."""
+    found = query_rows(db, "SELECT origin, lock FROM builds WHERE build_id = ?", build_id)
+    if not found:
+        return {}
+    origin, lock = (
+        parse_json_column(found[0][name], f"builds.{name} of {build_id}", dict) for name in ("origin", "lock")
+    )
+    files: dict[str, str] = origin.get("prompt_files", {})
+    return {
+        name: ", ".join([*([files[name]] if name in files else []), f"SHA-256 {lock['prompts'][name]}"])
+        for name in origin.get("prompts") or {}
+    }
 
 
 def _format_manifest(build: BuildRecord) -> list[str]:
@@ -116,11 +159,12 @@ def _format_manifest(build: BuildRecord) -> list[str]:
     return [f"{build.build_id}, lock {digest_json(lock)}, has these inputs:", *lines]
 
 
-def _format_call(call: dict[str, Any]) -> list[str]:
+def _format_call(call: dict[str, Any], own_prompts: Mapping[str, str]) -> list[str]:
     what, asked, answer = get_call_settings_variables_reply(call)
     lines = [
         f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {format_age_in_words(call['age_s'])} ago (call {call['key'][:12]})",
         f"      asked   {json.dumps(what, ensure_ascii=False)}",
+        *([f"      with    own prompt {own_prompts[what['prompt']]}"] if what.get("prompt") in own_prompts else []),
         *(f"              {name}: {value}" for name, value in asked.items()),
         f"      replied {answer[:400]}",
     ]

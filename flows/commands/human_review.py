@@ -18,6 +18,7 @@ from factmill.flows.cli.options import (
     WarehouseOption,
     check_warehouse_exists,
     print_result,
+    split_benchmark_and_build,
 )
 from factmill.flows.commands.explain import trace_row_by_id_prefix
 from factmill.flows.labelling.label_draws import (
@@ -371,6 +372,7 @@ def audit(
         raise UsageError(
             f"expected one of --to FILE, --from FILE and --serve: factmill audit {benchmark} --serve --reviewer NAME"
         )
+    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
     told, parsed = list[str](), ParsedSheet()

@@ -55,6 +55,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.lookups.classes import look_up_claims, look_up_class_membership
 from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name, look_up_labels
+from factmill.tasks.storage.source_files import MALFORMED_ROW
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
@@ -79,7 +80,7 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
     """Read paragraphs about two people from a file, with the relation between the two (Appendix A.1)."""
     work = open_batch(batch)
     inputs = work.inputs(BiokalmaInputs)
-    limit = inputs.limits[batch.unit]
+    left = inputs.limits[batch.unit]
     (source,) = work.source_files(batch.unit)
     outcomes: list[RowOutcome] = []
     for read in parse_person_pair_rows(
@@ -88,8 +89,12 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
         own=inputs.own_source,
         own_relations=work.source_files(RELATION_FILE),
     ):
-        if limit is not None and work.rows_in >= limit:
+        if left == 0:
             break
+        # a row that cannot be read is none of the limit
+        is_malformed = isinstance(read.outcome, Reject) and read.outcome.reason == MALFORMED_ROW
+        if left is not None and not is_malformed:
+            left -= 1
         work.add_input_row(read.row_id, read.raw_json)
         outcomes.append(read.outcome)
     return work.finish(outcomes, PersonPair)

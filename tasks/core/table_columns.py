@@ -176,8 +176,11 @@ def resolve_table_columns(
 def _format_columns(columns: Sequence[str]) -> str:
     listed = ", ".join(columns)[:_MAX_LISTED_CHARACTERS] or "none"
     if len(columns) == 1 and (mark := next((each for each in ";\t|" if each in columns[0]), "")):
-        shown = {"\t": "tabs"}.get(mark, mark)
-        return f"the file has one column, {listed!r}: its cells seem to be separated by {shown}; save it with commas, or name a file with tabs .tsv"
+        shown = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}[mark]
+        return (
+            f"the file has one column, {listed!r}: its cells seem to be separated by {shown}, but its first rows have different numbers of "
+            "them; save it with commas, with quotation marks around cells that hold one, and name the columns with --map"
+        )
     return f"the file has the columns {listed}"
 
 

@@ -429,7 +429,7 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
     try:
         write_run_description(folder, lock, make_build_origin(benchmark, inputs, options), options)
         run = open_run(str(folder))
-        progress.log_to_current_run(format_manifest_summary(run.manifest))
+        progress.log_to_current_run("\n".join([format_manifest_summary(run.manifest), *inputs.notes]))
         run.services.budget.start_run(options.budget_limits)
         build = Build(benchmark, run, options, revalidate_replies(run))
         with using_own_prompts(run.own_prompts):

@@ -66,7 +66,7 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """The build to measure on: its id, the start of its id, or latest (the newest complete build of the default source, else the newest build). Default: the build that the file of --answers names, else latest."""
+    """The build to measure on: its id, the start of its id, latest:BENCHMARK (the newest complete build of the default source, else the newest build), or latest: with --world or --prompts the newest build made with them, else the same as latest:BENCHMARK. Default: the build that the file of --answers names, else latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build; its files must match SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME

@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from factmill.tasks.core.digests import digest_text
 from factmill.tasks.core.evaluation.answers import EXPECTED_ANSWER_OBJECT, AnswersFile, parse_answers_file
 from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.incremental import find_differing_service
+from factmill.tasks.engine.naming.identities import service_identities
+from factmill.tasks.engine.naming.manifests import resolve_own_prompts
 from factmill.tasks.errors import BuildFormatTooOld, SourceError, UnknownBuild, UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import (
     LATEST_PREFIX,
     BuildRecord,
@@ -40,11 +45,15 @@ from factmill.tasks.storage.released_folders import (
 )
 from factmill.tasks.storage.source_files import SourceFile, iterate_json, pin_source_file
 from factmill.tasks.storage.table_store import TableStore
+from factmill.tasks.text.sanitize import shorten_middle
 
 if TYPE_CHECKING:
     from factmill.tasks.evaluation.definition import Evaluation, EvaluationParams
 
 LATEST_BUILD_KEYWORD = "latest"
+_DEFAULT_WORLD = RunOptions().world
+_MAX_LISTED_BUILDS = 5
+"""Maximum number of builds named in one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     asked_of = load_answers_file(answers).build if answers else ""
     note = ""
     if params.release is None:
-        record, note = _choose_build_to_measure(benchmark, params, asked_of, resolve_warehouse_path(run))
+        record, note = _choose_build_to_measure(benchmark, params, asked_of, run)
         store = TableStore(resolve_warehouse_path(run), record.build_id)
     else:
         if params.build != LATEST_BUILD_KEYWORD:
@@ -95,7 +104,9 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     if params.release is not None:
         check_release_tables(benchmark, store)
         _check_release_matches_build(record, store, resolve_warehouse_path(run))
-    return MeasuredBuild(record, store, [*filter(None, [note]), *format_release_omissions(benchmark, store)], answers)
+    where = f"the release {params.release} of {record.build_id}" if params.release else _describe_build(record)
+    notes = [f"measured is {where}", *filter(None, [note]), *format_release_omissions(benchmark, store)]
+    return MeasuredBuild(record, store, notes, answers)
 
 
 def check_answers_match_build(answered_build: str, build_id: str, answers_name: str) -> None:
@@ -189,9 +200,10 @@ def load_benchmark_table_with_digest(benchmark: Benchmark, store: TableStore, ta
 
 
 def _choose_build_to_measure(
-    benchmark: Benchmark, params: EvaluationParams, answered_build: str, warehouse: Path
+    benchmark: Benchmark, params: EvaluationParams, answered_build: str, run: RunOptions
 ) -> tuple[BuildRecord, str]:
     """Return the build to measure on, and a note on the choice."""
+    warehouse = resolve_warehouse_path(run)
     if params.build not in (LATEST_BUILD_KEYWORD, f"{LATEST_PREFIX}{benchmark.name}"):
         return resolve_build(warehouse, params.build), ""
     builds = list_builds(warehouse)
@@ -209,7 +221,62 @@ def _choose_build_to_measure(
             f"{warehouse} has no build of {benchmark.name} to measure on; make one with factmill build {benchmark.name}, or give "
             "a release with --release DIR"
         )
+    if params.build == LATEST_BUILD_KEYWORD and (run.world != _DEFAULT_WORLD or run.prompts):
+        return _choose_build_of_world(benchmark, sorted(ranked, key=lambda build: build.published_at)[::-1], run)
     return ranked[0], format_latest_build_choice_note(ranked)
+
+
+def _choose_build_of_world(
+    benchmark: Benchmark, newest_first: Sequence[BuildRecord], run: RunOptions
+) -> tuple[BuildRecord, str]:
+    """Return the newest build that was made in the run's world, and with its own prompts where these replace some of the
+    build's, and a note on newer ones of other worlds; UnknownBuild if there is none.
+
+    A world is that of a build's manifest if it has its name and asks the same services; models may have changed since.
+    """
+    world = load_world(run.world, run.graph)
+    services = service_identities(world, factmill_home())
+    prompts = {name: digest_text(text) for name, text in resolve_own_prompts(benchmark.assets, run).items()}
+
+    def is_of_world(build: BuildRecord) -> bool:
+        is_same = build.lock["world"]["name"] == world.name
+        return is_same and not find_differing_service(build.lock, {"services": services})
+
+    found = [
+        build for build in newest_first if is_of_world(build) and (not prompts or build.own_prompt_digests == prompts)
+    ]
+    if found:
+        others = [_describe_build(build) for build in newest_first if build != found[0]]
+        named = f"; others: {_join_shortened(others)}; name one with --build to measure on it" if others else ""
+        return found[0], f"it is the newest build of the world {world.name}{named}" if others else ""
+    with_prompts = f" with the prompts of {run.prompts or world.prompts}" if prompts else ""
+    options = " ".join(
+        [
+            *([f"--world {run.world}"] if run.world != _DEFAULT_WORLD else []),
+            *([f"--prompts {run.prompts}"] if run.prompts else []),
+        ]
+    )
+    raise UnknownBuild(
+        f"no build of {benchmark.name} was made in the world {world.name}{with_prompts}, so its rows cannot be measured; builds of "
+        f"others: {_join_shortened([_describe_build(build) for build in newest_first])}. Make one: factmill build {benchmark.name} "
+        f"{options}, or name the build to measure on: --build {newest_first[0].build_id}"
+    )
+
+
+def _describe_build(build: BuildRecord) -> str:
+    """Format a build's id, rows, world, and the options that chose its rows."""
+    rows, world = build.report.get("rows", 0), build.lock.get("world", {}).get("name", "")
+    parts = [
+        f"{rows:,} rows",
+        f"world {world}" if world else "",
+        shorten_middle(", ".join(build.narrowing_options), 120),
+    ]
+    return f"{build.build_id} ({', '.join(filter(None, parts))})"
+
+
+def _join_shortened(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _MAX_LISTED_BUILDS} more"] if len(names) > _MAX_LISTED_BUILDS else []
+    return ", ".join([*names[:_MAX_LISTED_BUILDS], *more])
 
 
 def _check_release_matches_build(record: BuildRecord, store: TableStore, warehouse: Path) -> None:

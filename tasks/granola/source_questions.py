@@ -38,10 +38,13 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = open_batch(batch)
     read: list[UnmergedQuestion | Reject] = []
-    limit = work.inputs(GranolaInputs).limits[batch.unit]
+    left = work.inputs(GranolaInputs).limits[batch.unit]
     for file in work.source_files(batch.unit):
-        left = None if limit is None else max(limit - work.rows_in, 0)
-        for raw in load_entity_questions(file)[:left]:
+        for raw in load_entity_questions(file):
+            if left == 0:
+                break
+            if left is not None and not raw.problem:  # a row that cannot be read is none of the limit
+                left -= 1
             row_id = f"{file.name}:{raw.row}"
             work.add_input_row(row_id, canonical_json({"question": raw.question, "answers": raw.answers}))
             if raw.problem:

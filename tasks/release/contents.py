@@ -16,6 +16,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import Licence
 from factmill.tasks.reports.builds.build_page import format_build_notice
+from factmill.tasks.reports.formatting import shorten_line
 from factmill.tasks.storage.builds import BuildRecord
 
 
@@ -158,6 +159,19 @@ class Release:
     def name(self) -> str:
         """Display name of the benchmark."""
         return self.benchmark.title.partition(":")[0]
+
+    @property
+    def own_source_name(self) -> str:
+        """Name of the source of the user's own that the rows are from, or of its files; empty for other sources."""
+        own = self.build.lock["params"].get("own_source") or {}
+        files = [name for found in self.build.lock["sources"]["files"].values() for name, _ in found]
+        return str(own.get("name") or shorten_line(", ".join(files))) if own else ""
+
+    @property
+    def title(self) -> str:
+        """Title of the release: the benchmark, and the source of the user's own."""
+        of = f" of {self.own_source_name}" if self.own_source_name else ""
+        return f"{self.name}{of}, rebuilt by factmill"
 
     @property
     def is_from_embedded_files(self) -> bool:

@@ -17,7 +17,7 @@ from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.errors import BuildFormatTooOld
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
 from factmill.tasks.release.contents import Release, ReleaseDatasetConfig
-from factmill.tasks.release.core.authorship import Author
+from factmill.tasks.release.core.authorship import Author, escape_bibtex
 from factmill.tasks.release.core.licences import KNOWN_LICENCES
 from factmill.tasks.release.hub_metadata import make_card_metadata
 from factmill.tasks.release.licence_tables import list_licence_lines
@@ -215,7 +215,7 @@ def format_release_bibtex(release: Release) -> str:
     """Return the BibTeX entries of the paper, if there is one, and of the release."""
     return format_bibtex(
         release.benchmark.name,
-        f"{release.name}, rebuilt by factmill",
+        escape_bibtex(release.title),
         f"build {release.build.build_id}",
         release.build.published_at.year,
         release.forms.paper,
@@ -240,7 +240,7 @@ def render_citation_cff(release: Release) -> str:
         "cff-version": "1.2.0",
         "message": "Cite this build, and the paper whose benchmark it rebuilds.",
         "type": "dataset",
-        "title": f"{release.name}, rebuilt by factmill ({build.build_id})",
+        "title": f"{release.title} ({build.build_id})",
         "abstract": " ".join(filter(None, [release.notice, f"{about[:1].upper()}{about[1:]}."])),
         "authors": [_make_cff_author(author) for author in release.options.authors] or [{"name": "factmill"}],
         "version": build.build_id,

@@ -31,7 +31,7 @@ def make_card_metadata(release: Release) -> dict[str, Any]:
     """Return the YAML metadata of the card: licences, makers, languages, sources, configs with files, columns and sizes."""
     hub = list(dict.fromkeys(licence.hub_id for licence in release.licences))
     return {
-        "pretty_name": f"{release.name}, rebuilt by factmill",
+        "pretty_name": release.title,
         "license": hub if len(hub) > 1 else hub[0],
         **(_name_other_licence(release) if hub == ["other"] else {}),
         "license_details": format_licences_by_part(release),

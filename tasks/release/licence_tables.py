@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, format_wikipedia_name
-from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, NO_LICENCE_STATED
 from factmill.tasks.release.contents import Release
 from factmill.tasks.release.core.licences import Licence, get_licence, split_licence_expression
 
@@ -77,6 +77,11 @@ def list_licence_lines(release: Release) -> list[LicenceLine]:
             is_own = release.is_from_embedded_files and part == EMBEDDED_WORLD_LICENCE
             note = _EMBEDDED_ROWS_NOTE if is_own else licence.refusal_reason
             lines.append(LicenceLine(line.source, "questions and answers", licence, line.rows, note))
+    own = release.build.lock["params"].get("own_source")
+    if own and release.forms.own_list:
+        note = "the licence of the list; that of the texts is stated apart"
+        licence = get_licence(own["licence"] or NO_LICENCE_STATED)
+        lines.append(LicenceLine(release.own_source_name, release.forms.own_list, licence, release.rows, note))
     if release.forms.has_facts:
         what = "facts and labels" if release.is_from_embedded_world else "facts, labels and descriptions"
         lines.append(LicenceLine("Wikidata", what, get_licence("CC0-1.0"), release.rows, "no attribution required"))

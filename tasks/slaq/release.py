@@ -108,6 +108,7 @@ SLAQ_RELEASE = ReleaseSpec(
     licence_column="licence",
     list_pages=list_slaq_source_pages,
     has_facts=False,
+    own_list="titles of topics, and their categories",
     configs=(
         DatasetConfigSpec(
             name="slaq",

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.licenses._spdx import LICENSES
 
 from factmill.tasks.core.rows import NO_LICENCE_STATED
 from factmill.tasks.core.table_columns import (
@@ -23,9 +25,11 @@ from factmill.tasks.core.table_columns import (
     resolve_table_columns,
 )
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.options import OwnSourceParams, TableSourceParams
+from factmill.tasks.options import LICENCE_ADDRESS_STARTS, OwnSourceParams, TableSourceParams
 from factmill.tasks.storage.source_files import (
+    DELIMITERS,
     SourceFile,
+    choose_csv_delimiter,
     format_source_contents,
     iterate_csv,
     iterate_json,
@@ -34,6 +38,7 @@ from factmill.tasks.storage.source_files import (
     peek_columns,
     pin_source_file,
 )
+from factmill.tasks.text.sanitize import format_did_you_mean
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 OWN_TABLE_UNIT = "own tables"
@@ -75,8 +80,28 @@ def make_own_source(params: TableSourceParams, from_files: bool) -> OwnSource:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is about files of your own; name them with --source, or leave it out"
         )
-    own = params if isinstance(params, OwnSourceParams) else OwnSourceParams()
-    return OwnSource(separator=own.list_separator or "", name=own.source_name or "", licence=own.source_licence or "")
+    separator = params.list_separator if isinstance(params, OwnSourceParams) else None
+    return OwnSource(separator=separator or "", name=params.source_name or "", licence=params.source_licence or "")
+
+
+def find_licence_problem(licence: str) -> str:
+    """Return why a licence that a user states is no SPDX expression, address or LicenseRef, with the nearest id; empty if it
+    is one."""
+    if licence.startswith(LICENCE_ADDRESS_STARTS) or licence == NO_LICENCE_STATED:
+        return ""
+    try:
+        known = canonicalize_license_expression(licence)
+    except InvalidLicenseExpression:
+        current = [str(each["id"]) for each in LICENSES.values() if not each["deprecated"]]
+        return (
+            f"--source-licence {licence}: no SPDX id, address or LicenseRef-NAME, so rows and cards state it as it is"
+            f"{format_did_you_mean(f'{licence}.0-only' if f'{licence}.0-only' in current else licence, current)}"
+        )
+    return (
+        ""
+        if known == licence
+        else f"--source-licence {licence}: SPDX writes {known}, and releases know that spelling alone"
+    )
 
 
 def state_source(source: SourceFile, own: OwnSource) -> SourceFile:
@@ -177,6 +202,7 @@ def pin_own_tables(
         notes.append(
             f"{source.name}: {_format_columns_read(columns)}"
             + (f"; not read: {', '.join(unread)[:300]}" if unread else "")
+            + _format_unusual_delimiter(source)
         )
         first, valid = "", 0
         for row in iterate_own_table(source, own, form):
@@ -205,11 +231,19 @@ def _format_columns_read(columns: Mapping[str, str]) -> str:
     return ", ".join(field if field == column else f"{field} = {column}" for field, column in columns.items())
 
 
+def _format_unusual_delimiter(source: SourceFile) -> str:
+    """Return what separates a CSV file's cells, as the end of a note; empty where it is a comma, or a tab in a .tsv."""
+    suffix = _get_suffix(source)
+    mark = choose_csv_delimiter(source.path, source.name) if suffix in (".csv", ".tsv") else ""
+    is_usual = mark in ("", "\t" if suffix == ".tsv" else ",")
+    return "" if is_usual else f"; its cells are separated by {DELIMITERS[mark]}"
+
+
 def list_table_columns(source: SourceFile) -> list[str]:
     """Return a table's columns: its header, or the keys of all its objects."""
     suffix = _get_suffix(source)
     if suffix == ".tsv":
-        return list(next((row for _, row in iterate_csv(source, (), "\t")), {}))
+        return list(next((row for _, row in iterate_csv(source, ())), {}))
     if suffix in (".csv", ".parquet"):
         return list(peek_columns(source.path))
     rows = (row for _, row in iterate_json(source, "rows") if isinstance(row, Mapping))
@@ -228,7 +262,7 @@ def iterate_own_table(source: SourceFile, own: OwnSource, form: TableForm) -> It
     if suffix == ".parquet":
         rows = iterate_parquet(source, sorted({_get_top_column(source, column) for column in columns}))
     elif suffix in (".csv", ".tsv"):
-        rows = iterate_csv(source, columns, "\t" if suffix == ".tsv" else ",")
+        rows = iterate_csv(source, columns)
     else:
         rows = iterate_json(source, f"rows with {', '.join(columns)}")
     for number, raw in rows:

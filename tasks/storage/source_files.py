@@ -40,6 +40,10 @@ _MAX_LISTED_FILES = 8
 """Maximum number of a folder's files named in a message."""
 DATA_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".bz2", ".xz", ".zst", ".zip")
 """Suffixes of files that may be meant as a source."""
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+"""What may separate the cells of a CSV file → its name."""
+_SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 18, 100
+"""Beginning of a CSV file that shows what separates its cells."""
 _JSON_GAP = re.compile(r"[\s,]*")
 
 
@@ -135,15 +139,44 @@ def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]
         yield from _iterate_json_values(source.path, stream)
 
 
+def choose_csv_delimiter(path: Path, name: str = "") -> str:
+    """Return what separates the cells of a CSV file: a comma (a tab if its name ends in .tsv), unless another mark alone
+    divides the header and all first rows into equally many cells, two or more (as spreadsheets of many countries write).
+
+    `name`: the file's name, where its path has another; OSError if it cannot be read.
+    """
+    usual = "\t" if Path(name or path.name).suffix.lower() == ".tsv" else ","
+    csv.field_size_limit(_MAX_ROW_CHARS)
+    with open_regular_file(path) as stream:
+        start = stream.read(_SAMPLE_BYTES)
+    text = start.decode("utf-8-sig", errors="replace")
+    whole = len(start) < _SAMPLE_BYTES
+    fitting = [mark for mark in DELIMITERS if _is_delimiter(text, mark, whole)]
+    return fitting[0] if len(fitting) == 1 else usual
+
+
+def _is_delimiter(text: str, mark: str, whole: bool) -> bool:
+    """True if a mark divides the header of a file's beginning into named cells, and its other rows into equally many."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row]
+    except csv.Error:
+        return False
+    header, *others = (rows if whole else rows[:-1])[:_SAMPLE_ROWS] or [[]]
+    return len(header) > 1 and all(map(str.strip, header)) and all(len(row) == len(header) for row in others)
+
+
 def iterate_csv(
-    source: SourceFile, columns: Sequence[str], delimiter: str = ","
+    source: SourceFile, columns: Sequence[str], delimiter: str = ""
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (number from 1, column → text) for each row of a CSV file with at least these columns."""
+    """Yield (number from 1, column → text) for each row of a CSV file with at least these columns.
+
+    `delimiter`: what separates cells; empty: that of the file (`choose_csv_delimiter`).
+    """
     csv.field_size_limit(_MAX_ROW_CHARS)
     with _open_verified_text(
         source, f"a CSV file with the columns {', '.join(columns)}" if columns else "a CSV file"
     ) as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        reader = csv.reader(stream, delimiter=delimiter or choose_csv_delimiter(source.path, source.name), strict=True)
         number = 0
         try:
             header = next(reader)
@@ -182,8 +215,7 @@ def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tupl
 
 _READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), lambda source: iterate_json(source, "rows")),
-    ".csv": lambda source: iterate_csv(source, ()),
-    ".tsv": lambda source: iterate_csv(source, (), "\t"),
+    **dict.fromkeys((".csv", ".tsv"), lambda source: iterate_csv(source, ())),
     ".parquet": lambda source: iterate_parquet(source, ()),
 }
 """Suffix → reader that accepts any columns."""
@@ -196,8 +228,8 @@ def peek_columns(path: Path) -> tuple[str, ...]:
         if suffix == ".parquet":
             return tuple(pq.read_schema(path).names)
         with io.TextIOWrapper(open_regular_file(path), encoding="utf-8-sig", newline="") as stream:
-            if suffix == ".csv":
-                return tuple(next(csv.reader(stream), ()))
+            if suffix in (".csv", ".tsv"):
+                return tuple(next(csv.reader(stream, delimiter=choose_csv_delimiter(path)), ()))
             _, first = next(_iterate_json_values(path, stream), (0, None))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -285,7 +285,8 @@ class ScriptedRepliesService:
         missing = Counter(prompt for prompt, reply in zip(prompts, found, strict=True) if reply is None)
         for prompt in sorted(missing.keys() - self._reported_prompts):
             self._reported_prompts.add(prompt)
+            count = prompts.count(prompt)
             progress.print_and_log(
-                f"note: {missing[prompt]:,} of {prompts.count(prompt):,} prompts {prompt} have no scripted reply, so their rows will "
-                f"be rejected (no_scripted_reply); {CONFIGURE_A_MODEL_ADVICE}"
+                f"note: no scripted reply to {missing[prompt]:,} of {count:,} {'request' if count == 1 else 'requests'} with the prompt "
+                f"{prompt}, so their rows will be rejected (no_scripted_reply); {CONFIGURE_A_MODEL_ADVICE}"
             )

@@ -388,3 +388,6 @@ def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: 
     assert run("Q43229").rows.keys() == {"own_0", "own_1", "own_2"}
     assert run("Q5", **{"own.jsonl": 2}).receipt.rows_in == 2
     assert run("Q5", **{"own.jsonl": 0}).receipt.rows_in == 0
+    source.write_text("".join(f"{json.dumps(each)}\n" for each in ({"person": "Ada"}, row, row)), "utf-8")
+    left = run("Q5", **{"own.jsonl": 1})
+    assert (left.rows.keys(), [reason for reason, _ in left.rejects.values()]) == ({"own_1"}, ["malformed_row"])

@@ -91,7 +91,7 @@ def test_columns_are_those_of_the_map_else_of_the_fields_names(
         ({"domain": "d"}, ["Prompt", "target", "d"], "--map domain=d,question=Prompt,answers=target"),
         ({}, ["my question", "answer"], "--map 'question=my question'"),
         ({}, ["x"], r"the file has the columns x\. Fields are question \(required\): text of the question; answers or answer"),
-        ({}, ["question;answers"], "its cells seem to be separated by ;"),
+        ({}, ["question;answers"], "its cells seem to be separated by semicolons, but"),
         ({}, [], "the file has the columns none"),
         ({"question": "Q"}, ["q", "answers"], "--map question=Q: the column Q is missing; the file has the columns q, answers; did you mean q?"),
     ],

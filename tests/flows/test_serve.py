@@ -89,7 +89,7 @@ def factmill(session_home: Path, standing: Standing, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="module")
 def world(model: Model, factmill: Factmill) -> Path:
-    return write_chat_world(factmill.home, f"{model.web.url}/v1", ["author"])
+    return write_chat_world(factmill.home, f"{model.web.url}/v1", ["author"], world="chatty")
 
 
 class Served:

@@ -91,6 +91,12 @@ def test_a_question_that_rows_answer_differently_is_rejected_with_every_answer(r
     assert [row["question"] for row in left.rows.values()] == [BORN("Bo")]
 
 
+def test_a_limit_counts_no_row_that_cannot_be_read(read: Callable[..., Left]) -> None:
+    left = read([{"question": 7}, ask("Ada", "London"), ask("Bo", "Ulm")], limit=1)
+    assert [each["answer"] for each in left.rows.values()] == ["London"]
+    assert [reason for reason, _ in left.rejects.values()] == ["malformed_row"]
+
+
 def test_a_limit_counts_the_rows_of_all_files_of_a_relation(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London"), ask("Bo")], [ask("Cy", "Rome"), ask("Di", "Ulm")], limit=3)
     assert [row["question"] for row in left.rows.values()] == [BORN("Ada"), BORN("Cy")]

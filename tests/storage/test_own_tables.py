@@ -1,6 +1,7 @@
 """Tables of users: which files of a folder are read, and what is checked before a build starts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import OwnSourceParams
 from factmill.tasks.storage.own_tables import (
     OwnTables,
+    find_licence_problem,
     find_table_files,
     iterate_own_table,
     make_own_source,
@@ -125,6 +127,32 @@ def test_parquet_is_read_with_lists_and_parts_of_objects_also_through_a_link_wit
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", "\ufeffquestion;answers\r\nHow high is it?;1141,2\r\n", "semicolons"),
+        ("t.csv", 'question;answers;note, short\nWho?;1141,2;a,b,c\n"One; two?";1141,2;\n', "semicolons"),
+        ("t.csv", "question\tanswers\nHow high is it?\t1141,2\n", "tabs"),
+        ("t.csv", "question|answers\nHow high is it?|1141,2\n", "vertical bars"),
+        ("t.tsv", "question;answers\nHow high is it?;1141,2\n", "semicolons"),
+        ("t.tsv", "question\tanswers\nHow high; how wide?\t1141,2\n", ""),
+        ("t.csv", 'question,answers\nHow high; how wide?,"1141,2"\n', ""),
+    ],
+)
+def test_what_separates_cells_is_seen_in_the_file(tmp_path: Path, name: str, content: str, said: str) -> None:
+    tables = pin(write(tmp_path / name, content))
+    assert {each.fields["answers"][0] for each in iterate_own_table(tables.files[0], tables.own, FORM)} == {"1141,2"}  # type: ignore[index]
+    assert (f"its cells are separated by {said}" in tables.notes[0]) if said else "separated" not in tables.notes[0]
+
+
+def test_cells_that_no_mark_separates_for_certain_are_named_with_what_to_do(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "question;answers\nWho?;Ada;Bo\n")
+    with pytest.raises(
+        SourceError, match=r"separated by semicolons, but its first rows .* name the columns with --map"
+    ):
+        pin(path)
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"question,answers\nWho,\xff\n", "not UTF-8 at byte"),
@@ -186,6 +214,27 @@ def test_the_known_licence_of_a_published_file_is_not_restated() -> None:
 def test_options_about_files_need_files(option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"--{option.replace('_', '-')} is about files of your own"):
         make_own_source(OwnSourceParams(**{option: value}), from_files=False)
+
+
+@pytest.mark.parametrize(
+    ("licence", "said"),
+    [
+        *((each, "") for each in ("CC-BY-4.0", "MIT OR Apache-2.0", "LicenseRef-town", "https://town.example/terms", NO_LICENCE_STATED)),
+        ("CC BY 4.0", "no SPDX id, .* did you mean CC-BY-4.0"),
+        ("GPL-3", "did you mean GPL-3.0-"),
+        ("my own terms", "no SPDX id, address or LicenseRef-NAME"),
+        ("cc-by-4.0", "SPDX writes CC-BY-4.0"),
+    ],
+)  # fmt: skip
+def test_a_stated_licence_is_compared_with_the_ids_of_spdx(licence: str, said: str) -> None:
+    problem = find_licence_problem(OwnSourceParams(source_licence=licence).source_licence or "")
+    assert re.search(said, problem) if said else problem == ""
+
+
+def test_an_address_may_be_a_licence_and_no_other_text_with_slashes() -> None:
+    for wrong in ("a/b", "https://town.example/my terms"):
+        with pytest.raises(ValueError, match="at most 100 characters"):
+            OwnSourceParams(source_licence=wrong)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "two\nlines", "x" * 101])

@@ -159,7 +159,9 @@ def test_missing_replies_are_counted_once_and_say_to_name_a_model(
     service, found = ScriptedRepliesService(), dict[str, CallResponse]()
     for turn in ((ask(), ask(answer="Bob"), ask(answer="Cy")), (ask(answer="Di"),)):
         service.send(turn, lambda call, reply: found.__setitem__(str(call.parts["variables"]), reply))
-    assert len(said) == 1 and said[0].startswith(f"note: 2 of 3 prompts {PROMPT} have no scripted reply")
+    assert len(said) == 1 and said[0].startswith(
+        f"note: no scripted reply to 2 of 3 requests with the prompt {PROMPT}, so"
+    )
     assert "[models.author]" in said[0] and "--world FILE" in said[0]
     failed = [reply for reply in found.values() if reply.status == "failed"]
     assert len(failed) == 3 and not any(reply.transient for reply in failed)

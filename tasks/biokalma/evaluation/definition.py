@@ -37,6 +37,7 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     RETRIEVED_SETTING,
     FrequencyGuesser,
     SettingGraphSelector,
+    find_clusters_of_same_people,
     make_oracle_answer,
     make_row_questions,
 )
@@ -117,13 +118,14 @@ class BiokalmaEvaluationInputs(EvaluationInputs):
 def list_biokalma_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:
     """Yield both questions of every row in every setting; those of `retrieved` have no graphs yet."""
     measured = SettingGraphSelector(rows_from_arrow(BiokalmaRow, rows))
-    drawn = sample_question_clusters([row.id for row in measured.rows], inputs.params)
+    clusters = find_clusters_of_same_people(measured.rows)
+    drawn = sample_question_clusters([*clusters.values()], inputs.params)
     for setting in inputs.settings:
         for row in measured.rows:
-            if row.id in drawn:
-                yield from make_row_questions(
-                    row, setting, measured.list_shown_graphs(row, setting), inputs.params.form or QUESTION_FORMS
-                )
+            if (cluster := clusters[row.id]) in drawn:
+                graphs = measured.list_shown_graphs(row, setting)
+                for question in make_row_questions(row, setting, graphs, inputs.params.form or QUESTION_FORMS):
+                    yield question.model_copy(update={"cluster": cluster})
 
 
 def list_questions_without_retrieval(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:

@@ -162,6 +162,8 @@ class ReleaseSpec:
     """Table whose rows `list_pages` takes; empty: the main table."""
     has_facts: bool = True
     """Rows contain facts, labels or descriptions of Wikidata."""
+    own_list: str = ""
+    """What a table of the user's own gives to rows whose texts are another source's (`topics`); empty: it gives the texts."""
     never_held_out_split: str = ""
     """Split of the default config whose answers are never held out; empty: all of them."""
     languages: tuple[str, ...] = ("en",)

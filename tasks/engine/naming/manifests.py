@@ -13,7 +13,7 @@ from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import BenchmarkParams, RunOptions, resolve_warehouse_path
-from factmill.tasks.own_prompts import load_own_prompts
+from factmill.tasks.own_prompts import OwnPrompt, load_own_prompts
 from factmill.tasks.settings import World, factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 
@@ -87,9 +87,13 @@ def resolve_own_prompts(assets: BenchmarkAssets, run: RunOptions) -> dict[str, s
     if run.pinned_build is not None:
         recorded: dict[str, str] = resolve_build(resolve_warehouse_path(run), run.pinned_build).own_prompts
         return recorded
+    return {name: own.text for name, own in _load_replacing_prompts(assets, run).items()}
+
+
+def _load_replacing_prompts(assets: BenchmarkAssets, run: RunOptions) -> dict[str, OwnPrompt]:
     folder = run.prompts or load_world(run.world, run.graph).prompts
     found = load_own_prompts(Path(folder)) if folder else {}
-    return {name: own.text for name, own in found.items() if name in assets.prompts and not own.is_packaged_text}
+    return {name: own for name, own in found.items() if name in assets.prompts and not own.is_packaged_text}
 
 
 def digest_assets(assets: BenchmarkAssets, own_prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -111,12 +115,14 @@ def make_build_origin(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs],
     It has the texts of own prompts, of which the manifest has the digests.
     """
     own_prompts = resolve_own_prompts(benchmark.assets, run)
+    files = {} if run.pinned_build is not None else _load_replacing_prompts(benchmark.assets, run)
     return {
         "version": get_factmill_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),
         "world": run.resolve_world_path(),
         "graph": run.graph,
         **({"prompts": own_prompts} if own_prompts else {}),
+        **({"prompt_files": {name: str(own.path) for name, own in files.items()}} if files else {}),
         "files": {
             unit: [[str(file.path.resolve()), file.name, file.sha256, file.licence] for file in found]
             for unit, found in inputs.files.items()

@@ -27,8 +27,9 @@ from factmill.tasks.granola.core.evaluation.rows import (
 )
 from factmill.tasks.granola.core.evaluation.scoring import (
     choose_majority_answer,
-    find_most_common_answers,
     format_samples,
+    guess_from_other_facts,
+    list_fact_ids,
 )
 from factmill.tasks.options import CliOption
 
@@ -67,11 +68,13 @@ class GranolaEvaluationInputs(EvaluationInputs):
 def list_granola_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
     """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaQuestion`."""
     params, schema = inputs.params, arrow_schema(GranolaQuestion)
-    drawn = sample_question_clusters(rows["id"].to_pylist(), params)
-    compared = draw_audit_sample_ids(drawn, params.similarity, params.seed)
-    chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
+    facts = pa.array(_list_facts(rows), pa.string())
+    is_drawn = pc.is_in(facts, pa.array(sorted(sample_question_clusters(facts.to_pylist(), params)), pa.string()))
+    chosen = rows.filter(is_drawn)
+    compared = draw_audit_sample_ids(chosen["id"].to_pylist(), params.similarity, params.seed)
     columns = {
-        **dict.fromkeys(("question_id", "item", "cluster"), chosen["id"]),
+        **dict.fromkeys(("question_id", "item"), chosen["id"]),
+        "cluster": facts.filter(is_drawn),
         **{name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")},
         "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
     }
@@ -117,5 +120,11 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
 
 def make_granola_guesser(rows: pa.Table) -> Callable[[GranolaQuestion], str]:
     """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
-    commonest = find_most_common_answers(rows["relation"].to_pylist(), rows["granola_answers"].to_pylist())
-    return lambda asked: commonest[asked.relation]
+    guesses = guess_from_other_facts(
+        rows["relation"].to_pylist(), _list_facts(rows), rows["granola_answers"].to_pylist()
+    )
+    return lambda asked: guesses[asked.cluster]
+
+
+def _list_facts(rows: pa.Table) -> list[str]:
+    return list_fact_ids(*(rows[name].to_pylist() for name in ("id", "relation", "question_entity_qid")))

@@ -26,9 +26,13 @@ class Author:
     @property
     def bibtex(self) -> str:
         """The name for BibTeX, which would take apart a name without braces."""
-        name = f"{self.family}, {self.given}" if self.family else self.name
-        escaped = re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[{}\\]", "", name))
+        escaped = escape_bibtex(f"{self.family}, {self.given}" if self.family else self.name)
         return escaped if self.family else f"{{{escaped}}}"
+
+
+def escape_bibtex(text: str) -> str:
+    """Return a text as part of a BibTeX field, without braces and backslashes."""
+    return re.sub(r"([&%$#_])", r"\\\1", re.sub(r"[{}\\]", "", text))
 
 
 def parse_author(text: str) -> Author:

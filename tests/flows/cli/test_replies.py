@@ -74,7 +74,7 @@ def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command:
     assert ran.json == {"missing": {PROMPT: [missing]}, "unused": {}}, ran.err
     form = command("--missing").out
     assert yaml.safe_load(form) == {PROMPT: [{**missing, "reply": None}]}
-    assert "note: 1 of" in ran.err and "have no scripted reply" in ran.err
+    assert "note: no scripted reply to 1 of" in ran.err
 
     ran = command("--add", command.fill(form))
     assert (ran.code, ran.err.endswith(" [embedded-world]\n")) == (1, True)
@@ -130,6 +130,6 @@ def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
     source.write_text('[{"question": "Where was Albert Einstein born?", "answers": ["Ulm"]}]', "utf-8")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "own.duckdb")
     assert ran.code == 1
-    first = ran.err.index("1 of 1 prompts granola/granular_answers have no scripted reply")
+    first = ran.err.index("no scripted reply to 1 of 1 request with the prompt granola/granular_answers")
     assert first < ran.err.index("generate_granular_answers: 0 rows, 1 rejected")
     assert "lost 1 to no_scripted_reply" in ran.err and "name a model under [models.author]" in ran.err

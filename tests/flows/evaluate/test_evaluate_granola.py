@@ -38,7 +38,9 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
     compared = measure("--model", "oracle", "--similarity", "5")
     assert list_overall(compared)["greedy", "semantic_similarity"]["n"] == 5
     assert list_overall(compared)["greedy", "accuracy"] == list_overall(oracle)["greedy", "accuracy"]
-    assert 0 < list_overall(guesser)["greedy", "informativeness"]["value"] < 1
+    # of a dozen questions, the commonest answer to the others may fit none; it is an answer all the same
+    assert list_overall(guesser)["greedy", "informativeness"]["value"] < 1
+    assert list_overall(guesser)["greedy", "share_no_answer"]["value"] == 0
     verified = measure.factmill("verify", guesser["evaluation_id"], "--warehouse", measure.warehouse, "--json")
     assert verified.json["agrees"], verified.err
 

@@ -137,6 +137,50 @@ def test_slaq_reads_a_table_of_topics(build: Build, tmp_path: Path) -> None:
     assert drawn.code == 2 and "a table names its topics" in drawn.err
 
 
+def test_a_list_of_topics_has_its_name_and_licence_on_the_card_and_the_texts_keep_theirs(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    told = ("slaq", "--source", "topics.csv", "--map", "category=field")
+    plain = build(*told)
+    named = build(*told, "--source-name", "Town & list", "--source-licence", "CC BY 4.0")
+    assert "note: --source-licence CC BY 4.0: no SPDX id" in named.err and "did you mean CC-BY-4.0?" in named.err
+    stated = build(*told, "--source-name", "Town & list", "--source-licence", "CC-BY-4.0")
+    assert "SPDX" not in stated.err
+    assert len({each.json["build_id"] for each in (plain, named, stated)}) == 3
+    assert len({each.json["tables"]["slaq"]["sha256"] for each in (plain, named, stated)}) == 1
+    place = ("--to", tmp_path / "release", "--author", "Lovelace, Ada", "--warehouse", tmp_path / "w.duckdb")
+    released = factmill("release", stated.json["build_id"], *place)
+    assert released.code == 0, released.err
+    with (tmp_path / "release" / "LICENSES.csv").open(encoding="utf-8", newline="") as file:
+        lines = {(each["source"], each["what"]): each["licence"] for each in csv.DictReader(file)}
+    assert lines["Town & list", "titles of topics, and their categories"] == "CC-BY-4.0"
+    assert lines["factmill's embedded world", "texts of pages, and facts from them"] == "Apache-2.0"
+    card = (tmp_path / "release" / "README.md").read_text("utf-8")
+    assert "pretty_name: SLAQ of Town & list, rebuilt by factmill" in card
+    assert "# SLAQ of Town & list, rebuilt by factmill" in card
+    assert r"title = {SLAQ of Town \& list, rebuilt by factmill}" in card
+    citation = (tmp_path / "release" / "CITATION.cff").read_text("utf-8")
+    assert "title: SLAQ of Town & list, rebuilt by factmill" in citation and "family-names: Lovelace" in citation
+
+
+def test_questions_on_one_fact_are_one_cluster_and_lend_the_guesser_nothing(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    rows = [
+        "Where was Carl Sagan born?,Brooklyn,Carl Sagan",
+        "In which town did Carl Sagan come into the world?,Brooklyn,Carl Sagan",
+        "Where was Daniel Craig born?,Chester,Daniel Craig",
+    ]
+    (tmp_path / "q.csv").write_text("\n".join(("question,answer,subject", *rows)))
+    ran = build("granola", "--source", "q.csv", "--relations", "P19")
+    assert len(rows_of(ran, "granola_eq")) == 3
+    options = ("--model", "guesser", "--setting", "greedy", "--reports", tmp_path, "--warehouse", tmp_path / "w.duckdb")
+    told = factmill("evaluate", "granola", *options, "--json")
+    assert told.code == 0, told.err
+    (accuracy,) = [each for each in told.json["metrics"] if each["id"] == "greedy/accuracy"]
+    assert (accuracy["n"], accuracy["clusters"], accuracy["value"]) == (3, 2, 0.0)
+
+
 def test_slaq_takes_the_views_of_a_table_in_place_of_the_service_s(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:

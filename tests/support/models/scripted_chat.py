@@ -64,12 +64,17 @@ class ScriptedChat:
         return {"json": {**reply, "choices": [choice]}, "until": self.free}
 
 
-def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "tester") -> Path:
-    """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
+def write_chat_world(
+    folder: Path, url: str, roles: Iterable[str], name: str = "tester", world: str = "embedded"
+) -> Path:
+    """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY.
+
+    `world`: its name; builds of a world of another name are not those that an evaluation takes unasked.
+    """
     text = (
         (ASSETS_ROOT / "data" / "worlds" / "embedded.toml")
         .read_text("utf-8")
-        .replace('"embedded"\nuser', '"chatty"\nuser')
+        .replace('"embedded"\nuser', f'"{world}"\nuser')
     )
     for role in roles:
         text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (

@@ -105,6 +105,12 @@ def get_piece_identity(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
     return piece.qid, piece.pid, piece.value_qid or piece.value
 
 
+def find_clusters_of_same_people(rows: Iterable[BiokalmaRow]) -> dict[str, str]:
+    """Return row id → its cluster: rows about the same two people, named by the first of their ids."""
+    first: dict[frozenset[str], str] = {}
+    return {row.id: first.setdefault(frozenset(row.people), row.id) for row in sorted(rows, key=lambda row: row.id)}
+
+
 def make_row_questions(
     row: BiokalmaRow, setting: str, graphs: Sequence[ItemGraph], forms: Iterable[BiokalmaQuestionForm]
 ) -> Iterator[BiokalmaQuestion]:

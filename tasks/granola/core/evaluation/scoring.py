@@ -8,7 +8,7 @@ item out.
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
 from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
 from factmill.tasks.text.text_normalization import normalize_answer, normalized_words
 
@@ -165,12 +166,27 @@ class MetricScoreColumn:
     """Grouping columns: relation, popularity, agreement."""
 
 
-def find_most_common_answers(relations: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return relation → the answer (of any level) that most of its questions have; ties go to the first by text."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for relation, levels in zip(relations, answers, strict=True):
-        counts[relation].update(set(levels))
-    return {relation: min(found, key=lambda text: (-found[text], text)) for relation, found in counts.items()}
+def guess_from_other_facts(
+    relations: Sequence[str], facts: Sequence[str], answers: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """Return fact → the answer (of any level) that most other facts of its relation have, ties by text; empty where there is
+    none.
+
+    One entry per question: its relation, its fact (`list_fact_ids`), and its answers. Several questions on a fact count once.
+    """
+    levels: dict[tuple[str, str], set[str]] = {}
+    for relation, fact, texts in zip(relations, facts, answers, strict=True):
+        levels.setdefault((relation, fact), set()).update(texts)
+    guesser = CommonestAnswerGuesser((relation, text) for (relation, _), there in levels.items() for text in there)
+    return {fact: guesser.guess(relation, *there) for (relation, fact), there in levels.items()}
+
+
+def list_fact_ids(ids: Sequence[str], relations: Sequence[str], subjects: Sequence[str]) -> list[str]:
+    """Return the fact that each question asks for, its subject's relation, named by the first of the ids of its questions."""
+    first: dict[tuple[str, str], str] = {}
+    for row_id, *fact in sorted(zip(ids, relations, subjects, strict=True)):
+        first.setdefault((fact[0], fact[1]), row_id)
+    return [first[fact] for fact in zip(relations, subjects, strict=True)]
 
 
 def add_level_and_idk_scores(answers: pa.Table, tau: float) -> pa.Table:

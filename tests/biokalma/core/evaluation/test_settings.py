@@ -12,6 +12,7 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     choose_item_by_named_neighbours,
     choose_longest_names,
     choose_removed_pieces,
+    find_clusters_of_same_people,
     list_name_spans,
     make_oracle_answer,
     make_row_questions,
@@ -175,3 +176,9 @@ def test_of_several_bearers_the_one_counts_whose_neighbours_are_named(
 ) -> None:
     name = QuestionNameCandidates("Percy Shelley", tuple(candidates))
     assert choose_item_by_named_neighbours("What joined Percy Shelley and Mary Shelley?", name, facts) == meant
+
+
+def test_rows_about_the_same_two_people_are_one_cluster() -> None:
+    one, two, other = make_row(1), make_row(1), make_row(2)
+    turned = two.model_copy(update={"id": "r0", "people": two.people[::-1]})
+    assert find_clusters_of_same_people([one, turned, other]) == {"r0": "r0", "r1": "r0", "r2": "r2"}

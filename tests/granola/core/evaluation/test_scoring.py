@@ -7,7 +7,8 @@ from support.rows.granola_answers import LEVELS, ROWS, answered, score
 from factmill.tasks.granola.core.evaluation.rows import ScoredGranolaPrediction
 from factmill.tasks.granola.core.evaluation.scoring import (
     compute_cosines,
-    find_most_common_answers,
+    guess_from_other_facts,
+    list_fact_ids,
     list_metrics_for_varied_parameters,
 )
 
@@ -57,7 +58,19 @@ def test_cosines_are_of_pairs_and_missing_where_there_is_none() -> None:
     assert np.isnan(compute_cosines([None], [], np.zeros((0, 2), np.float32))).all()
 
 
-def test_a_guess_is_the_commonest_answer_of_any_level_to_the_relation() -> None:
-    relations = ["P19", "P19", "P19", "P20", "P20"]
-    answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Germany", "Germany"]]
-    assert find_most_common_answers(relations, answers) == {"P19": "Italy", "P20": "Bonn"}
+def test_a_guess_is_the_commonest_answer_of_any_level_to_the_other_facts_of_the_relation() -> None:
+    relations = ["P19", "P19", "P19", "P20", "P20", "P50"]
+    answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Bonn"], ["Ada"]]
+    assert guess_from_other_facts(relations, list("abcdef"), answers) == {
+        "a": "Italy", "b": "Italy", "c": "Italy", "d": "Bonn", "e": "Rome", "f": "",
+    }  # fmt: skip
+
+
+def test_another_question_on_the_same_fact_lends_no_guess() -> None:
+    answers = [["Brooklyn"], ["Brooklyn", "New York"], ["Chester"]]
+    assert guess_from_other_facts(["P19"] * 3, ["a", "a", "b"], answers) == {"a": "Chester", "b": "Brooklyn"}
+
+
+def test_questions_on_the_same_relation_of_the_same_subject_are_on_one_fact() -> None:
+    relations, subjects = ["P19", "P20", "P19", "P19"], ["Q1", "Q1", "Q1", "Q2"]
+    assert list_fact_ids(["z", "y", "x", "w"], relations, subjects) == ["x", "y", "x", "w"]
