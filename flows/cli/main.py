@@ -69,15 +69,14 @@ COMMAND_GROUPS = {
         "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
         "upgrade": ("gc", "Convert a warehouse of an earlier factmill version."),
         "worker": ("worker", "Serve local models and graphs to a Dask cluster."),
-        "prepare": ("builds", "Create Prefect's database and the embedded world in advance."),
     },
     "Local data": {
-        "graph": ("graphs", "Load, list and remove local graphs: Wikidata dumps."),
-        "models": ("models", "Convert, list and remove local models (CTranslate2)."),
+        "graph": ("graphs", "List local graphs (Wikidata dumps), load and remove them."),
+        "models": ("models", "List local models (CTranslate2), convert and remove them."),
         "paths": ("paths", "Find paths of one or two hops from items to items or values."),
-        "world": ("world", "Serve the embedded world and manage its scripted replies."),
-        "prompts": ("prompts", "List, show and copy prompts, to replace them with your own."),
-        "fanoutqa": ("fanoutqa", "Validate question files, and find answers that have changed."),
+        "world": ("world", "Serve the embedded world, or manage its scripted replies."),
+        "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
+        "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),
         "new": ("new", "Create a package for a new benchmark, ready to build and test."),
     },
 }
@@ -90,9 +89,17 @@ _HIDDEN_COMMANDS = {"builds": ("builds", "List the builds of the warehouse, olde
 _NEW_SPELLINGS = {
     "forecast": "build BENCHMARK --forecast",
     "compact": "gc --compact",
-    "drift": "fanoutqa drift",
+    "drift": "fanoutqa validate --drift",
+    "fanoutqa drift": "fanoutqa validate --drift",
     "validate": "fanoutqa validate",
-    "graph check": "graph list --check NAME",
+    "graph check": "graph --check --name NAME",
+    "graph list": "graph",
+    "models list": "models",
+    "prepare": "doctor --prepare",
+    "prompts copy": "prompts ID --copy-to FOLDER",
+    "prompts list": "prompts",
+    "prompts show": "prompts ID",
+    "world serve": "world",
     "jobs cancel": "jobs --cancel JOB",
     "jobs forget": "jobs --forget JOB",
     "label export": "label EVALUATION --to FILE",
@@ -165,7 +172,7 @@ def _format_usage_error(error: TyperException, context: Any) -> str:
         return f"{message} Expected one of: {', '.join(context.command.list_commands(context))}."
     if error.message.startswith("No such option") and context is not None:
         option = str(getattr(error, "option_name", ""))
-        if is_group and context.parent is not None:
+        if is_group and context.parent is not None and not command.invoke_without_command:
             names = context.command.list_commands(context)
             return (
                 f"{option} is given before a subcommand; expected one of {', '.join(names)} first: "

@@ -58,6 +58,21 @@ CONTEXT_FIELD = ("context", typer.Context)
 """Field of an options record that holds the command's context, so that usage errors name the command."""
 
 
+def list_given_options(context: typer.Context) -> list[str]:
+    """Return the options that the command line gives, as the help names them."""
+    sources = {each.opts[-1]: context.get_parameter_source(each.name or "") for each in context.command.params}
+    return [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
+def has_subcommand(context: typer.Context) -> bool:
+    """Return whether a subcommand follows (for the callback of a group); UsageError for options given before it."""
+    if context.invoked_subcommand and (given := list_given_options(context)):
+        raise UsageError(
+            f"{given[0]} stands before the subcommand; expected it after: {context.command_path} {context.invoked_subcommand} {given[0]}"
+        )
+    return context.invoked_subcommand is not None
+
+
 def check_age_option(given: str | None) -> str | None:
     """Return the age given to an option (the option's callback); BadParameter if it is no age."""
     try:

@@ -1,4 +1,4 @@
-"""`factmill show` (and its alias `builds`), `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
+"""`factmill show` (and its alias `builds`), `verify`, `export`: list, show, rebuild and export the warehouse's builds."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -118,17 +118,6 @@ def export(
         f"left out because they hold answers of the test split: {', '.join(held_out)} (--with-answers writes them)"
     )
     print_result(as_json, result, paths, record.caution and f"note: {record.caution}", without if held_out else "")
-
-
-def prepare() -> None:
-    """Create Prefect's database and the embedded world in advance.
-
-    Every build needs them; the first build creates them otherwise, and takes longer.
-
-    Example: factmill prepare
-    """
-    progress.set_progress_style()
-    build_runner.prepare_prefect_and_embedded_world()
 
 
 def show(

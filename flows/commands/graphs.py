@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from factmill.flows.cli.options import JsonOption, print_result
+from factmill.flows.cli.options import JsonOption, has_subcommand, print_result
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.errors import UsageError
 from factmill.tasks.graph import folders, load
@@ -19,7 +19,7 @@ from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import MalformedLine, open_graph
 from factmill.tasks.settings import factmill_home, graphs_folder
 
-graph_app = typer.Typer(help="Load, list and remove local graphs: Wikidata dumps.", no_args_is_help=True)
+graph_app = typer.Typer()
 GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
 
 
@@ -73,38 +73,41 @@ def load_graph(
     print_result(as_json, result, (f"{key:16} {value}" for key, value in shown.items()))
 
 
-@graph_app.command("list")
+@graph_app.callback(invoke_without_command=True)
 def list_graphs(
-    name: Annotated[str | None, typer.Argument(help="Name of a graph. Default: all.", metavar="[NAME]")] = None,
+    context: typer.Context,
+    name: str | None = typer.Option(None, help="List only this graph.", metavar="NAME"),
     check: bool = typer.Option(
-        False, "--check", help="Read all files of the graph and compare their digests with those of the load."
+        False, "--check", help="Read all files of each graph and compare their digests with those of the load."
     ),
     malformed: int = typer.Option(
         0,
         min=0,
         max=MAX_SETTING_NUMBER,
         help="With --check: maximum number of malformed input lines to list.",
+        metavar="N",
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """List the local graphs, including unfinished and damaged ones.
+    """List local graphs (Wikidata dumps), load and remove them.
 
-    With --check, the exit code is 0 only if all files are unchanged since the load.
+    Without a subcommand, the command lists the graphs, including unfinished and damaged ones. With --check, the exit code is 0
+    only if all files are unchanged since the load.
 
     \b
     Examples:
-      factmill graph list
-      factmill graph list --check truthy --malformed 20
+      factmill graph
+      factmill graph --name truthy --check --malformed 20
     """
+    if has_subcommand(context):
+        return
     if malformed and not check:
-        raise UsageError(
-            "--malformed works only with --check; for example: factmill graph list --check NAME --malformed 20"
-        )
+        raise UsageError("--malformed works only with --check; for example: factmill graph --check --malformed 20")
     found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
     if not check:
         if name is not None and not found:
             raise UsageError(
-                f"no graph {name!r} in {graphs_folder(factmill_home())}; `factmill graph list` lists the graphs"
+                f"no graph {name!r} in {graphs_folder(factmill_home())}; `factmill graph` lists the graphs"
             )
         lines = []
         for graph in found:

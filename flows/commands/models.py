@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from factmill.flows.cli.options import JsonOption, print_result
+from factmill.flows.cli.options import JsonOption, has_subcommand, print_result
 from factmill.tasks import progress
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models import model_folder
 from factmill.tasks.models.model_folder import ModelManifest, get_models_folder
 from factmill.tasks.settings import factmill_home
 
-models_app = typer.Typer(help="Convert, list and remove local models (CTranslate2).", no_args_is_help=True)
+models_app = typer.Typer()
 ModelNameOption = Annotated[
     str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
 ]
@@ -78,9 +78,14 @@ def add_model(
     _convert_and_print(_CONVERTERS[kind], checkpoint, name, replace, as_json, **more)
 
 
-@models_app.command("list")
-def list_models(as_json: JsonOption = False) -> None:
-    """List the local models, including damaged ones."""
+@models_app.callback(invoke_without_command=True)
+def list_models(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List local models (CTranslate2), convert and remove them.
+
+    Without a subcommand, the command lists the models, including damaged ones.
+    """
+    if has_subcommand(context):
+        return
     folder = get_models_folder(factmill_home())
     found = []
     for name in model_folder.list_model_names(folder):

@@ -16,7 +16,7 @@ import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.build_runner import make_or_reuse_build
-from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_escaped_lines, print_result
+from factmill.flows.cli.options import JsonOption, NewWarehouseOption, has_subcommand, print_escaped_lines, print_result
 from factmill.flows.commands.digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
@@ -43,17 +43,23 @@ from factmill.tasks.world.scripted_replies import (
 )
 from factmill.tasks.world.serving import serve_world_until_interrupted
 
-world_app = typer.Typer(help="Serve the embedded world and manage its scripted replies.", no_args_is_help=True)
+world_app = typer.Typer()
 
 
-@world_app.command("serve")
-def world_serve(
+@world_app.callback(invoke_without_command=True)
+def serve_world(
+    context: typer.Context,
     port: int = typer.Option(
-        8123, min=0, max=65534, help="Port of the app; SPARQL uses the next port. 0: any free port."
+        8123, min=0, max=65534, help="Port of the server; SPARQL uses the next port. 0: any free port.", metavar="PORT"
     ),
 ) -> None:
-    """Serve the embedded world (SPARQL, MediaWiki, Pageviews, Falcon) on this machine until Ctrl-C."""
-    serve_world_until_interrupted(factmill_home(), port)
+    """Serve the embedded world, or manage its scripted replies.
+
+    Without a subcommand, the command serves SPARQL, MediaWiki, Pageviews and Falcon on this machine until Ctrl-C, and prints
+    their addresses.
+    """
+    if not has_subcommand(context):
+        serve_world_until_interrupted(factmill_home(), port)
 
 
 @world_app.command("replies")

@@ -28,7 +28,7 @@ SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
 """Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
 PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
-ENDLESS = ("serve", "worker", "world serve")
+ENDLESS = ("serve", "worker", "world")
 """Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
 

@@ -100,7 +100,7 @@ def test_a_world_s_file_names_the_folder_and_the_option_goes_before_it(
     assert make(factmill, warehouse, "--prompts", tmp_path / "mine")["build_id"] == by_world["build_id"]
     other = copy_prompt(tmp_path / "other", LEVELS)
     assert make(factmill, warehouse, "--world", world, "--prompts", other)["own_prompts"] == {}
-    listed = factmill("prompts", "list", "--world", world, "--json").json
+    listed = factmill("prompts", "--world", world, "--json").json
     assert [each["id"] for each in listed if each["is_own"]] == [LEVELS]
     found = {each["what"]: each for each in factmill("doctor", "--world", world, "--json").json["findings"]}
     assert found["own prompts"]["ok"] and LEVELS in found["own prompts"]["found"]

@@ -268,12 +268,12 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
 
 
 def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built: Any) -> None:
-    ran = factmill("fanoutqa", "drift", "--epoch", LATER, "--build", built["build_id"], "--json")
+    ran = factmill("fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", built["build_id"], "--json")
     assert ran.code == 0, ran.err
     found = {(each["question_id"], each["path"]) for each in ran.json["drift"]}
     assert found == find_changes(built)
     assert len(found) >= 6
-    again = factmill("fanoutqa", "drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
+    again = factmill("fanoutqa", "validate", "--drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
     assert again.json["drift"] == []
 
 
