@@ -127,7 +127,7 @@ check: $(VENV)/.dev
 
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
-	  $(BIN)/python -m factmill.flows.commands.digests <$$home/reports && rm -rf $$home
+	  $(BIN)/python -m factmill.flows.published_digests <$$home/reports && rm -rf $$home
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

@@ -109,7 +109,7 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
     `row_id`: its id, or the beginning of one. `benchmark`: where rows of several benchmarks begin so. UnknownBuild if there is
     no such row, UsageError if there are several.
     """
-    from factmill.flows.commands.explain import format_trace, trace_row_by_id_prefix
+    from factmill.flows.commands.provenance import format_trace, trace_row_by_id_prefix
 
     if not row_id:
         raise UsageError("row_id is empty; expected the id of a row, or the beginning of one: factmill.load(…)['id']")

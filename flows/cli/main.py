@@ -1,4 +1,4 @@
-"""The command `factmill`: its subcommands and exit codes; each subcommand has a module in flows/commands.
+"""The command `factmill`: its subcommands and exit codes; the modules of flows/commands define them.
 
 Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
 Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
@@ -44,8 +44,8 @@ COMMAND_GROUPS = {
     "Build and inspect": {
         "build": ("build", "Build a benchmark into the warehouse."),
         "show": ("builds", "Show rows of a benchmark's latest build, or list the builds."),
-        "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
-        "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
+        "explain": ("provenance", "Show where a row comes from: source, items, calls, verdicts."),
+        "diff": ("provenance", "Compare two builds row by row, with the cause of each change."),
         "verify": ("builds", "Rebuild a build from recorded calls and compare all bytes."),
         "doctor": ("doctor", "Check configuration, services and models, with advice."),
     },
@@ -65,14 +65,14 @@ COMMAND_GROUPS = {
     },
     "Operate": {
         "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),
-        "jobs": ("jobs", "List, cancel and forget batch jobs at model servers."),
-        "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
-        "upgrade": ("gc", "Convert a warehouse of an earlier factmill version."),
-        "worker": ("worker", "Serve local models and graphs to a Dask cluster."),
+        "jobs": ("housekeeping", "List, cancel and forget batch jobs at model servers."),
+        "gc": ("housekeeping", "Remove old builds, unused calls and data of stopped runs."),
+        "upgrade": ("housekeeping", "Convert a warehouse of an earlier factmill version."),
+        "worker": ("serve", "Serve local models and graphs to a Dask cluster."),
     },
     "Local data": {
-        "graph": ("graphs", "List local graphs (Wikidata dumps), load and remove them."),
-        "models": ("models", "List local models (CTranslate2), convert and remove them."),
+        "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
+        "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
         "paths": ("paths", "Find paths of one or two hops from items to items or values."),
         "world": ("world", "Serve the embedded world, or manage its scripted replies."),
         "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),

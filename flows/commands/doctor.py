@@ -18,8 +18,8 @@ import typer
 from factmill.flows.benchmarks import BENCHMARKS, BROKEN_BENCHMARKS, PACKAGES
 from factmill.flows.build_runner import prepare_prefect_and_embedded_world
 from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_result
-from factmill.flows.commands.digests import load_published_digests
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
+from factmill.flows.published_digests import load_published_digests
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.clients.chat import ChatClient
@@ -210,7 +210,7 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
 
 
 def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
-    from factmill.flows.commands.graphs import list_graph_states
+    from factmill.flows.commands.local_data import list_graph_states
 
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph

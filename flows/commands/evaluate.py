@@ -23,7 +23,7 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
+from factmill.flows.commands.build import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress

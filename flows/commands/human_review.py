@@ -19,7 +19,7 @@ from factmill.flows.cli.options import (
     check_warehouse_exists,
     print_result,
 )
-from factmill.flows.commands.explain import trace_row_by_id_prefix
+from factmill.flows.commands.provenance import trace_row_by_id_prefix
 from factmill.flows.labelling.label_draws import (
     LabelDraw,
     draw_label_items,

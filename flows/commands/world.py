@@ -17,8 +17,8 @@ import typer
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import JsonOption, NewWarehouseOption, has_subcommand, print_escaped_lines, print_result
-from factmill.flows.commands.digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
 from factmill.flows.prefect_server import shared_server
+from factmill.flows.published_digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE

@@ -7,7 +7,7 @@ import pytest
 from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
 
-from factmill.flows.commands.digests import (
+from factmill.flows.published_digests import (
     collect_table_digests,
     digest_scripted_reply_keys,
     list_unversioned_table_changes,

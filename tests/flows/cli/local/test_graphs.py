@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from support.commands.command import Factmill, Ran
 
-from factmill.flows.commands import graphs
+from factmill.flows.commands import local_data
 from factmill.tasks.graph import load
 from factmill.tasks.graph.loading.staging import LoadProgress
 
@@ -140,7 +140,7 @@ NEWS = LoadProgress(
 
 
 def test_progress_is_told_in_a_line() -> None:
-    assert graphs.format_progress(NEWS) == (
+    assert local_data.format_progress(NEWS) == (
         "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, reading ends in 1 h 02 min"
     )
 
@@ -148,9 +148,9 @@ def test_progress_is_told_in_a_line() -> None:
 def test_news_are_printed_now_and_then_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(graphs, "PROGRESS_LINE_EVERY_S", 0.01)
-    monkeypatch.setattr(graphs, "_console", Console(stderr=True, force_terminal=False))
-    with graphs._live_progress("loading [mine]") as show:
+    monkeypatch.setattr(local_data, "PROGRESS_LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(local_data, "_console", Console(stderr=True, force_terminal=False))
+    with local_data._live_progress("loading [mine]") as show:
         show("sorting tables, 5 lines")
         while "sorting" not in (err := capfd.readouterr().err):
             time.sleep(0.01)

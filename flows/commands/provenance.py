@@ -1,14 +1,26 @@
-"""`factmill diff`: print what changed from one build or release to another."""
+"""`factmill explain` and `factmill diff`: where a row or a build comes from, and what changed from one build or release to
+another, with the causes."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import typer
 
-from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_text_file
+from factmill.flows.cli.options import (
+    BenchmarkArgument,
+    BuildOption,
+    JsonOption,
+    WarehouseOption,
+    print_result,
+    write_text_file,
+)
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
+from factmill.tasks import progress
+from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changes import (
@@ -21,11 +33,150 @@ from factmill.tasks.diff.core.changes import (
     format_change_in_lines,
     format_value_in_line,
 )
-from factmill.tasks.errors import UsageError
+from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
+from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.storage.builds import resolve_build
+from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_settings_variables_reply, load_row_traces
+from factmill.tasks.storage.builds import BuildRecord, resolve_build, resolve_build_id_and_reject_count
 from factmill.tasks.storage.released_folders import is_release
+from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
+from factmill.tasks.text.durations import format_age_in_words
 from factmill.tasks.text.sanitize import escape_control_characters, format_did_you_mean
+
+
+def explain(
+    benchmark: BenchmarkArgument,
+    row: str | None = typer.Argument(
+        None, help="Row: its id or the start of its id. Default: list the inputs of the build.", metavar="[ROW]"
+    ),
+    build_name: BuildOption = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a row comes from: source, items, calls, verdicts.
+
+    ROW may be a rejected row. Without ROW, list every input of the build with its digest or version.
+
+    \b
+    Examples:
+      factmill explain granola P19-3f2a
+      factmill explain granola
+    """
+    progress.set_progress_style()
+    known = get_benchmark_or_evaluation(benchmark)
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if row is None:
+        build = resolve_build(path, build_name or f"latest:{benchmark}")
+        return print_result(as_json, {"build_id": build.build_id, "lock": build.lock}, _format_manifest(build))
+    build_id, _ = resolve_build_id_and_reject_count(path, build_name or f"latest:{benchmark}")
+    with open_warehouse(path) as db:
+        trace = trace_row_by_id_prefix(db, known, build_id, row)
+    return print_result(as_json, trace, format_trace(known, trace))
+
+
+def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
+    """Return the trace of a row as lines of text: the row, and each call that it rests on."""
+    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
+    lines.append("  calls:" if trace["calls"] else "  calls: none")
+    return [*lines, *(line for call in trace["calls"] for line in _format_call(call))]
+
+
+_ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
+
+
+def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
+    """Return the trace of a row: the row or its reject, its rows in companion tables, and the calls that it rests on.
+
+    `build_id`: a build, or a run that published nothing, which has only rejects.
+
+    `row_id` may be the beginning of an id if only one fits; UnknownBuild if none or several do.
+    """
+    is_build = bool(query_rows(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
+    row_id = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
+    (trace,) = load_row_traces(db, benchmark, build_id, [row_id])
+    for call in trace["calls"]:
+        call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
+        call["asked_at"] = call["asked_at"].isoformat()
+    return trace
+
+
+def _format_manifest(build: BuildRecord) -> list[str]:
+    """Return all inputs of a build as lines of text: kind of input, name, digest or version."""
+    lock = build.lock
+    world, code = lock["world"], lock["code"]
+    files = [pair for found in lock["sources"]["files"].values() for pair in found]
+    pairs = [
+        *(("source", name, digest) for name, digest in files),
+        *([("source", "wikidata", lock["sources"]["wikidata"])] if lock["sources"]["wikidata"] else []),
+        ("world", world["name"], f"{world['digest']} (settings), epoch {world['epoch']}"),
+        *(("service", name, identity) for name, identity in lock["services"].items()),
+        *(("model", role, name) for role, name in lock["models"].items()),
+        *(
+            (singular, name, f"{digest}{' (own)' if kind == 'prompts' and name in build.own_prompts else ''}")
+            for kind, singular in _ASSET_KINDS.items()
+            for name, digest in lock[kind].items()
+        ),
+        *(
+            ("parameter", name, json.dumps(value, ensure_ascii=False))
+            for name, value in (lock["params"]["params"] | lock["params"]).items()
+            if name != "params" and value not in (None, [], {})
+        ),
+    ]
+    if isinstance(code, str):
+        pairs.append(("code", "all modules that the recipe imports, as text", code))
+    else:
+        for room, number in code["rooms"].items():
+            is_todays = room in PACKAGE_VERSIONS and PACKAGE_VERSIONS[room].number == number
+            since = PACKAGE_VERSIONS[room].since if is_todays else "not the current version"
+            pairs.append(("version", room, f"{number}: {since}"))
+        pairs += [("library", name, number) for name, number in code["libraries"].items()]
+        pairs += [
+            ("code", f"{module}:{name}", digest)
+            for module, names in code["definitions"].items()
+            for name, digest in names.items()
+        ]
+    width = max(len(name) for _, name, _ in pairs)
+    lines = [f"  {kind:9} {name:{width}}  {value}" for kind, name, value in pairs]
+    return [f"{build.build_id}, lock {digest_json(lock)}, has these inputs:", *lines]
+
+
+def _format_call(call: dict[str, Any]) -> list[str]:
+    what, asked, answer = get_call_settings_variables_reply(call)
+    lines = [
+        f"    {call['stage']}: {call['operation']} of {call['service']} at {call['asked_at']}, {format_age_in_words(call['age_s'])} ago (call {call['key'][:12]})",
+        f"      asked   {json.dumps(what, ensure_ascii=False)}",
+        *(f"              {name}: {value}" for name, value in asked.items()),
+        f"      replied {answer[:400]}",
+    ]
+    if call["unchanged"]:
+        checks = ", ".join(call["checks"]) or "none"
+        lines.append(f"      reused  as unchanged: {call['unchanged']} (checked by call {checks})")
+    return [*lines, *([f"              read after removing {call['taken_off']}"] if call["taken_off"] else [])]
+
+
+def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: str, row_id: str) -> str:
+    found = db.execute(
+        f"SELECT DISTINCT id FROM (SELECT id FROM {table} WHERE build_id = $1 UNION ALL SELECT id FROM rejects WHERE build_id = $1) "
+        "WHERE id = $2 OR starts_with(id, $2) ORDER BY id = $2 DESC, id LIMIT 3",
+        [build_id, row_id],
+    ).fetchall()
+    if len(found) == 1 or (found and found[0][0] == row_id):
+        return str(found[0][0])
+    merged = db.execute(
+        "SELECT id, into_id FROM merged_rows WHERE build_id = $1 AND starts_with(id, $2) ORDER BY id LIMIT 1",
+        [build_id, row_id],
+    ).fetchone()
+    if not found and merged:
+        raise UnknownBuild(
+            f"{merged[0]} was merged into {merged[1]}; see: factmill explain {benchmark.name} {merged[1]}"
+        )
+    several = (
+        f"several row ids begin with {row_id!r}: {', '.join(row[0] for row in found)} …"
+        if found
+        else f"no row {row_id!r}"
+    )
+    raise UnknownBuild(f"{several} in {build_id}; `factmill show {benchmark.name}` lists row ids in its first column")
 
 
 def diff(

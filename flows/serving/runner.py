@@ -40,7 +40,11 @@ from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.states import Cancelled, Failed
 
-from factmill.flows.commands.serving.schedule_slots import (
+from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
+from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
+from factmill.flows.rebuild import rebuild
+from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
+from factmill.flows.serving.schedule_slots import (
     SERVER_SCHEDULE_ADAPTER,
     STOPPED_STATE_NAME,
     find_deployment,
@@ -51,10 +55,6 @@ from factmill.flows.commands.serving.schedule_slots import (
     start_catch_up_run,
     start_one_run_and_cancel_missed_runs,
 )
-from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
-from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
-from factmill.flows.rebuild import rebuild
-from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
     make_flow_run_name,

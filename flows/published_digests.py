@@ -2,7 +2,7 @@
 
 They cover the published tables, the keys of all scripted replies that the builds look up, and the embedded world.
 
-    factmill build all --json | python -m factmill.flows.commands.digests       # rewrite on purpose: `make digests`
+    factmill build all --json | python -m factmill.flows.published_digests       # rewrite on purpose: `make digests`
 
 Parquet bytes depend on the library that writes them, so the file also holds pyarrow's version. The ids of the builds
 and the digests of the rooms identify the inputs and the code that made the tables.
