@@ -50,7 +50,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Release rows under this licence, which factmill otherwise refuses, because you have permission to redistribute them (repeatable).",
+        help="Release rows under this licence too, which factmill otherwise refuses; give it only if you may redistribute them (repeatable).",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(
@@ -75,7 +75,7 @@ def release(
     The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same build
     always gives the same bytes. The folder appears only after all files are written.
 
-    --author and --doi go into the card, the citation and Croissant; without authors, factmill is cited.
+    --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 
     \b
     Examples:

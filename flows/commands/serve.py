@@ -30,12 +30,12 @@ ServeConfigOption = Annotated[
 _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
 
     The command serves until Ctrl-C. It creates one deployment per benchmark, BENCHMARK-WORLD, which users start in the UI with
-    their own parameters, and the deployment rebuild-WORLD, which follows the schedule and builds all benchmarks one after
-    another. Two runs never work on the same build at once. Each start and end of a run prints one line.
+    their own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks one after another. Two
+    runs never work on the same build at once. Each start and end of a run prints one line.
 
-    If neither --max-age nor the world's file sets an age, a scheduled rebuild requests replies of live services again when they
-    are older than half the schedule's period. When serve starts again, interrupted rebuilds continue, and one run replaces all
-    missed slots.
+    Replies of live services are requested again when they are older than half the time between two rebuilds, unless --max-age
+    or the world's file sets another age. When serve starts again, interrupted rebuilds continue, and one run makes up for all
+    scheduled times that were missed.
 
     \b
     Examples:
