@@ -17,7 +17,6 @@ from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
 from factmill.tasks.evaluation.metrics_html import render_metrics_html
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import format_row_balance
-from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.table_store import TableStore
@@ -55,15 +54,9 @@ class BuildResult:
     @cached_property
     def report_path(self) -> Path:
         """The page of the build (`factmill report`), written into `reports` of factmill's home when this is first read."""
-        from factmill.flows.cli.options import write_text_file
-        from factmill.flows.commands.report import load_page_for_build
-        from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS
+        from factmill.flows.commands.report import write_build_page
 
-        warehouse = Path(self.report.warehouse)
-        page = load_page_for_build(warehouse, resolve_build(warehouse, self.id))
-        return write_text_file(
-            BUILD_RENDERERS[".html"](page), factmill_home() / "reports" / f"{self.id}.html", "report_path"
-        )
+        return write_build_page(Path(self.report.warehouse), self.id, "report_path")[1]
 
     def table(self, name: str = "") -> PublishedTable:
         """Return a table of the build; by default its main table."""

@@ -4,7 +4,7 @@ Values reach the model as typed. A value that it rejects is a usage error with t
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import make_dataclass
 from pathlib import Path
@@ -112,6 +112,15 @@ def write_text_file(text: str, path: Path, option: str = "") -> Path:
         advice = f"; give another path with {option}" if option else ""
         raise OutputError(f"{path}: cannot be written: {error.strerror}{advice}") from error
     return path
+
+
+def write_report_files(
+    report: Any, renderers: Mapping[str, Callable[[Any], str]], folder: Path, name: str
+) -> list[Path]:
+    """Write a report, card or page in each form of `renderers` (ending → renderer) into a folder, and return its files."""
+    return [
+        write_text_file(render(report), folder / f"{name}{ending}", "--reports") for ending, render in renderers.items()
+    ]
 
 
 def make_option_dataclass_fields(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:

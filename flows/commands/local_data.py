@@ -325,8 +325,12 @@ def add_model(
             f"{' and '.join(_DEFAULT_QUANTIZATION)}"
         )
     progress.set_progress_style()
+    started = time.perf_counter()
+    convert = resolve_name(f"factmill.tasks.models.converting.{_CONVERTERS[kind]}")
     more = {"quantization": quantization or _DEFAULT_QUANTIZATION[kind]} if kind in _DEFAULT_QUANTIZATION else {}
-    _convert_and_print(_CONVERTERS[kind], checkpoint, name, replace, as_json, **more)
+    manifest = convert(checkpoint, get_models_folder(factmill_home()), name, "replace" if replace else "refuse", **more)
+    added = {**_make_model_json(manifest), "seconds": round(time.perf_counter() - started, 2)}
+    print_result(as_json, added, [f"{_format_model_line(added)}  in {added['seconds']} s"])
 
 
 @models_app.callback(invoke_without_command=True)
@@ -361,20 +365,6 @@ def remove_model(name: str = typer.Argument(..., help="Name of the model.", meta
     typer.echo(f"removed the model {name}")
 
 
-def _convert_and_print(
-    converter: str, checkpoint: Path, name: str | None, replace: bool, as_json: bool, **more: Any
-) -> None:
-    """Convert a checkpoint; print the model's description and the seconds it took.
-
-    `converter`: `module:function` of the converter, in tasks/models/converting; `more`: further arguments of the converter.
-    """
-    started = time.perf_counter()
-    convert = resolve_name(f"factmill.tasks.models.converting.{converter}")
-    manifest = convert(checkpoint, get_models_folder(factmill_home()), name, "replace" if replace else "refuse", **more)
-    added = {**_make_model_json(manifest), "seconds": round(time.perf_counter() - started, 2)}
-    print_result(as_json, added, [f"{_format_model_line(added)}  in {added['seconds']} s"])
-
-
 def _format_model_line(model: dict[str, Any]) -> str:
     if model["state"] == "damaged":
         return f"{model['name']:24} damaged: {model['advice']}"
@@ -382,14 +372,5 @@ def _format_model_line(model: dict[str, Any]) -> str:
 
 
 def _make_model_json(manifest: ModelManifest) -> dict[str, Any]:
-    return {
-        "name": manifest.name,
-        "kind": manifest.kind,
-        "state": "whole",
-        "digest": manifest.digest,
-        "size_bytes": manifest.size_bytes,
-        "settings": manifest.settings,
-        "made_with": manifest.made_with,
-        "source": manifest.source,
-        "advice": None,
-    }
+    told = {name: getattr(manifest, name) for name in ("digest", "size_bytes", "settings", "made_with", "source")}
+    return {"name": manifest.name, "kind": manifest.kind, "state": "whole", **told, "advice": None}

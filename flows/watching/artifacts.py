@@ -25,7 +25,7 @@ from factmill.tasks.evaluation.definition import Evaluation, ReportedAnswer, sor
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details, resolve_build
+from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details
 
 ARTIFACT_SAMPLE_ROWS = 20
 _MAX_REJECT_CHARACTERS = 300
@@ -219,16 +219,11 @@ def write_page_and_create_artifacts(report: BuildReport) -> None:
     if not report.rows or report.benchmark not in BENCHMARKS:
         return
     # the drawing code takes a second to import, and no run needs it earlier
-    from factmill.flows.cli.options import write_text_file
-    from factmill.flows.commands.report import load_page_for_build
-    from factmill.tasks.reports.builds.build_page import render_build_html
+    from factmill.flows.commands.report import write_build_page
 
-    path = factmill_home() / "reports" / f"{report.build_id}.html"
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
     try:
-        warehouse = Path(report.warehouse)
-        page = load_page_for_build(warehouse, resolve_build(warehouse, report.build_id))
-        write_text_file(render_build_html(page), path, "--to")
+        page, path = write_build_page(Path(report.warehouse), report.build_id)
     except FactmillError as error:
         progress.log_to_current_run(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
         return
