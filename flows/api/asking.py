@@ -66,7 +66,6 @@ def _check_asked(asked: Sequence[Asked]) -> None:
 
 
 async def _ask_function(ask: AskFunction, asked: Sequence[Asked], concurrency: int) -> list[dict[str, Any]]:
-    """Ask an async function, `concurrency` questions at a time."""
     answers: list[dict[str, Any]] = [{}] * len(asked)
     left = iter(enumerate(asked))
 
@@ -145,7 +144,6 @@ def _open_session(
 
 
 def _find_benchmark(store: TableStore, build: str) -> str:
-    """Return the benchmark that questions of a build are of."""
     if store.path.is_dir():
         if is_release(store.path):
             return load_verified_release(store.path).record.benchmark

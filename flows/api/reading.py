@@ -99,7 +99,6 @@ class RowExplanation:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """Return the lines as HTML, for notebooks."""
         return render_html_lines(self.lines)
 
 
@@ -193,7 +192,6 @@ class ComparisonResult:
         )
 
     def _repr_html_(self) -> str:
-        """Return the differences as HTML, for notebooks."""
         rows = (
             (
                 *(each.setting, each.metric, each.n, format_number(each.value_first), format_number(each.value_second)),

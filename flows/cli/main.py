@@ -238,7 +238,6 @@ app = typer.Typer(
 
 
 def _print_version_and_exit(is_asked: bool) -> None:
-    """Print the version in one line and end the command (the callback of --version)."""
     if is_asked:
         typer.echo(format_version())
         raise typer.Exit

@@ -170,7 +170,6 @@ def _make_and_store_forecast(
 def _run_pilot_for_forecast_basis(
     benchmark: Benchmark, params: BenchmarkParams, run: RunOptions
 ) -> tuple[ForecastBasis, str]:
-    """Run a pilot build and return the basis of a forecast, with its description."""
     warehouse, begun = resolve_warehouse_path(run), datetime.now(UTC)
     report = make_or_reuse_build(benchmark, params, run, force=True)
     asked = load_build_call_usage(warehouse, report.build_id, begun)
@@ -202,7 +201,6 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
 
 
 def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
-    """Return a forecast as lines of text."""
     total, low, high = forecast_record["total"], forecast_record["low"], forecast_record["high"]
     lines = [f"{forecast_record['benchmark']} in the world {forecast_record['world']}: {forecast_record['basis']}"]
     lines.append(
@@ -309,7 +307,6 @@ _add_build_command(
 
 
 def _format_build_report(report: BuildReport) -> list[str]:
-    """Return a build's report as lines of text."""
     how = "built again with the same bytes: confirmed" if report.confirmed else "published"
     how = "already built from the same inputs" if report.up_to_date else how
     lines = [f"{report.build_id}: {'no row is published' if report.nothing_published else how} in {report.warehouse}"]

@@ -156,7 +156,6 @@ def _format_reclaimed(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> 
 
 
 def _get_age_option(freed: ReclaimedSpace) -> str:
-    """Return the option that sets the age from which this kind is removed."""
     return "--builds-older-than" if freed.kind == "builds" else "--older-than"
 
 
@@ -326,7 +325,6 @@ def jobs(
 
 
 def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> None:
-    """Cancel a job at its server, or all running ones for None."""
     if job is not None:
         chosen = [_resolve_job(warehouses, job)]
     else:
@@ -347,7 +345,6 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
 
 
 def _forget_job(warehouses: Sequence[Path], job: str, as_json: bool) -> None:
-    """Delete the record of a job, so that the same build sends what is left of it again."""
     known = _resolve_job(warehouses, job)
     if not job_files.delete_job_file_if_unlocked(known.job):
         raise UsageError(f"{known.name}: a running process waits for this job; stop that process first (Ctrl-C)")
@@ -429,7 +426,6 @@ def _make_job_json(known: _WarehouseJob, looked: InspectedJob, asked: bool) -> d
 
 
 def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield lines of text about jobs."""
     wide = max((len(each["job"]) for each in found), default=0)
     for each in found:
         done = "" if each["done"] is None else f"{each['done']:,} of "

@@ -162,7 +162,6 @@ def _check_export_or_import_options(
 
 
 def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, form: str, as_json: bool) -> None:
-    """Write drawn answers to a file of a form and print how many of each stratum."""
     if to.exists():
         raise OutputError(f"{to}: the file exists and may hold labels; name another file, or remove this one")
     files = write_sheet_files(make_label_sheet(drawn.scheme, drawn.items), to, form)
@@ -193,7 +192,6 @@ def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, f
 
 
 def _label_on_page(warehouse: Path, drawn: LabelDraw, labeller: str, port: int, as_json: bool) -> None:
-    """Serve drawn answers on a page, and import the labels when it is finished."""
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
     title, sheet = f"Label answers of {drawn.record.build_id}", make_label_sheet(drawn.scheme, drawn.items)
@@ -286,7 +284,13 @@ def review(
     _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if taken_from is not None:
-        _import_review_decisions(path, taken_from, form, reviewer, as_json)
+        sheet, _ = load_filled_sheet(taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+        items = [parse_review_row(row, taken_from.name) for row in sheet.rows]
+        taken, count = save_decisions(path, items), len(items) + len(sheet.problems)
+        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_list_troubles(sheet)}
+        line = f"{taken_from}: {taken} decisions imported, {count - taken} items are still open"
+        print_result(as_json, shown, [line, *format_sheet_problems(sheet.problems, taken_from.name)])
+        _exit_where_rows_are_wrong(sheet.problems)
         return
     check_warehouse_exists(warehouse)
     build = resolve_build(path, str(build_name))
@@ -303,18 +307,6 @@ def review(
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     told = {"file": str(made.journal), "decisions": taken, "open": made.open}
     print_result(as_json, told, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
-
-
-def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: str, as_json: bool) -> None:
-    """Store the decisions of a file and print how many, and the problems; exit code 1 if some are invalid."""
-    sheet, _ = load_filled_sheet(file, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
-    items = [parse_review_row(row, file.name) for row in sheet.rows]
-    taken = save_decisions(warehouse, items)
-    undecided = len(items) - taken + len(sheet.problems)
-    told = {"file": str(file), "items": len(items) + len(sheet.problems), "decisions": taken, **_list_troubles(sheet)}
-    lines = [f"{file}: {taken} decisions imported, {undecided} items are still open"]
-    print_result(as_json, told, [*lines, *format_sheet_problems(sheet.problems, file.name)])
-    _exit_where_rows_are_wrong(sheet.problems)
 
 
 def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
@@ -403,7 +395,6 @@ def audit(
 def _save_audit_verdicts_and_format(
     warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str
 ) -> str:
-    """Store the verdicts of rows and return a line about them."""
     verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
     with open_warehouse(warehouse) as db:
         save_audit_verdicts(db, build_id, verdicts)

@@ -261,7 +261,6 @@ def _find_verdicts_and_evaluations(
 
 
 def _digest_judge_prompts(evaluation: Evaluation, run: RunOptions) -> dict[str, str]:
-    """Return id → digest of the judge's prompts with the options' own prompts."""
     own = resolve_own_prompts(evaluation.assets, run)
     return _select_judge_prompts(evaluation, digest_assets(evaluation.assets, own))
 

@@ -174,7 +174,6 @@ def make_mechanism_analysis_and_report(
 
 
 def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
-    """Return an analysis as lines of text: facts, similarities, predictions, and the path of the report."""
     found = {(each.setting, each.metric): each for each in metrics}
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]

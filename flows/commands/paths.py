@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -398,7 +399,10 @@ class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
             if not self._writers:
                 self._writers = [self._open(file, table.schema) for file, table in zip(self.files, tables, strict=True)]
             for writer, table in zip(self._writers, tables, strict=True):
-                writer.write(table)
+                if isinstance(writer, TextIOWrapper):
+                    writer.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+                else:
+                    writer.write(table)
         except OSError as error:
             raise OutputError(f"{self.files[0]}: cannot be written: {error.strerror or error}") from error
 
@@ -413,17 +417,7 @@ class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
             case ".csv":
                 return self._stack.enter_context(pa_csv.CSVWriter(str(file), schema))
             case _:
-                return _JsonLinesWriter(self._stack.enter_context(file.open("w", encoding="utf-8")))
-
-
-class _JsonLinesWriter:
-    """Writes table rows as JSON Lines."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, table: pa.Table) -> None:
-        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+                return self._stack.enter_context(file.open("w", encoding="utf-8"))
 
 
 def _join_list_columns(table: pa.Table) -> pa.Table:

@@ -188,7 +188,6 @@ def _make_listing(prompt_id: str, own: Mapping[str, OwnPrompt]) -> PromptListing
 
 
 def _list_users(prompt_id: str) -> Iterator[str]:
-    """Yield the names of the benchmarks, evaluations and analyses that use a prompt."""
     for record in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values()):
         if prompt_id in record.assets.prompts:
             yield record.name

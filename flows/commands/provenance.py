@@ -102,7 +102,6 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
 
 
 def _format_manifest(build: BuildRecord) -> list[str]:
-    """Return all inputs of a build as lines of text: kind of input, name, digest or version."""
     lock = build.lock
     world, code = lock["world"], lock["code"]
     files = [pair for found in lock["sources"]["files"].values() for pair in found]
@@ -218,6 +217,7 @@ def diff(
       factmill diff old/granola/ granola-eq/
       factmill diff multihal-5a multihal-b1 --to changes.html --to CHANGELOG.md --exit-code
     """
+    from factmill.flows.commands.release import compare_releases
     from factmill.flows.commands.report import check_report_suffixes
     from factmill.tasks.reports.diff_page import CHANGES_RENDERERS, make_diff_json
 
@@ -228,9 +228,13 @@ def diff(
         raise UsageError(
             f"--cause {unknown[0]}: unknown cause{format_did_you_mean(unknown[0], known)}; expected one of {', '.join(known)}"
         )
-    found = _compare_builds_or_releases(
-        resolve_warehouse_path(RunOptions(warehouse=warehouse)), before, after, with_answers
-    )
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
+        found = compare_releases(path, before, after, with_answers)
+    else:
+        old, new = (resolve_build(path, name) for name in (before, after))
+        check_same_benchmark(old, new)
+        found = compare_builds(path, get_benchmark_or_evaluation(old.benchmark), old, new, with_answers)
     kept = [row for row in found.rows if not causes or any(each.kind in causes for each in row.causes)]
     shown = replace(found, rows=kept)
     written = [write_text_file(CHANGES_RENDERERS[file.suffix](shown), file, "--to") for file in files]
@@ -244,17 +248,6 @@ def diff(
 _MAX_VALUE_CHARACTERS = 70
 """Maximum characters of a value."""
 _MAX_CAUSE_CHARACTERS = 160
-
-
-def _compare_builds_or_releases(warehouse: Path, before: str, after: str, with_answers: bool) -> BuildDiff:
-    """Return the diff of builds (id, beginning of an id, or latest:BENCHMARK), releases, or one of each."""
-    from factmill.flows.commands.release import compare_releases
-
-    if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
-        return compare_releases(warehouse, before, after, with_answers)
-    old, new = (resolve_build(warehouse, name) for name in (before, after))
-    check_same_benchmark(old, new)
-    return compare_builds(warehouse, get_benchmark_or_evaluation(old.benchmark), old, new, with_answers)
 
 
 def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:

@@ -160,7 +160,6 @@ def _build_and_collect_reply_keys(
 
 
 def _format_missing_replies_form(missing: Mapping[str, Sequence[PromptVariables]]) -> str:
-    """Return the form with the missing replies; empty if none is missing."""
     if not missing:
         return ""
     count = sum(map(len, missing.values()))

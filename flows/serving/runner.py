@@ -233,7 +233,6 @@ class ServeLog:
 
 
 def _find_scheduled_run_time(run: FlowRun) -> datetime | None:
-    """Return the scheduled time of a run; None for a run that a user started."""
     return run.expected_start_time if {_SCHEDULER_TAG, CATCH_UP_TAG} & {*run.tags} else None
 
 
@@ -343,7 +342,6 @@ class ServingRunner(Runner):
         return self._served[run.deployment_id].full_name if run.deployment_id in self._served else "?"
 
     async def _submit_and_report(self, submit: Any, run: FlowRun, *given: Any) -> None:
-        """Execute a run and report how it ended."""
         await submit(run, *given)
         if run.id not in self._started:
             return
@@ -383,7 +381,6 @@ class ServingRunner(Runner):
         return list(due.values())
 
     def _fail_run(self, run: FlowRun, error: UsageError) -> None:
-        """Set a run that cannot start to failed."""
         run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)

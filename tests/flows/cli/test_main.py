@@ -38,15 +38,11 @@ REPORT_KEYS = {
 }
 
 
-def test_the_embedded_build_balances_and_says_who_wrote_it(embedded_build: Any) -> None:
+def test_the_embedded_build_says_who_wrote_it(embedded_build: Any) -> None:
     assert embedded_build.keys() >= REPORT_KEYS
     assert embedded_build["rows"] >= 60
-    assert embedded_build["inputs"] == embedded_build["rows"] + embedded_build["rejects"] + embedded_build["merged"]
     assert embedded_build["author"] == "scripted replies"
     assert embedded_build["calls_sent"] > 0
-    for stage in embedded_build["stages"]:
-        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
-        assert sum(embedded_build["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
 
 
 def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, embedded_build: Any) -> None:
@@ -85,15 +81,6 @@ def test_a_run_leaves_funnel_sample_and_cost_in_prefect(embedded_build: Any, pre
     assert [stage["stage"] for stage in funnel] == [stage["stage"] for stage in embedded_build["stages"]]
     assert len(json.loads(ours["granola-sample"])) == 20
     assert "no model was asked" in ours["granola-cost"]
-
-
-def test_verify_rebuilds_the_same_bytes_and_says_so(factmill: Factmill, embedded_build: Any) -> None:
-    ran = factmill("verify", embedded_build["build_id"], "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json["agrees"]
-    assert {name: table["found"] for name, table in ran.json["tables"].items()} == {
-        name: table["sha256"] for name, table in embedded_build["tables"].items()
-    }
 
 
 def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
