@@ -44,7 +44,11 @@ async def answer_questions(
     options: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return an answer to each question, in order; see `factmill.answer`."""
-    _check_asked(asked)
+    for number, each in enumerate(asked, 1):
+        if not isinstance(each, Mapping) or not {"id", "setting", "messages"} <= each.keys():
+            raise UsageError(
+                f"asked, row {number}: expected a question with id, setting and messages, as factmill.questions returns them"
+            )
     if isinstance(model, str):
         session = _open_session(model, asked, benchmark, world, source, options)
         return await asyncio.to_thread(_ask_model_of_world, model, asked, session, open_store(source))
@@ -55,14 +59,6 @@ async def answer_questions(
     if concurrency < 1:
         raise UsageError(f"concurrency is {concurrency}; expected 1 or more")
     return await _ask_function(model, asked, concurrency)
-
-
-def _check_asked(asked: Sequence[Asked]) -> None:
-    for number, each in enumerate(asked, 1):
-        if not isinstance(each, Mapping) or not {"id", "setting", "messages"} <= each.keys():
-            raise UsageError(
-                f"asked, row {number}: expected a question with id, setting and messages, as factmill.questions returns them"
-            )
 
 
 async def _ask_function(ask: AskFunction, asked: Sequence[Asked], concurrency: int) -> list[dict[str, Any]]:

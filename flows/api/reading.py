@@ -21,13 +21,7 @@ from factmill.tasks.evaluation.scoring_session import ScoringResult
 from factmill.tasks.reports.evaluation_report import make_model_labels, relabel_metrics_by_model
 from factmill.tasks.reports.formatting import format_interval, format_number
 from factmill.tasks.reports.model_ranking import rank_models
-from factmill.tasks.storage.builds import (
-    LATEST_PREFIX,
-    BuildRecord,
-    list_builds,
-    rank_builds_for_latest,
-    resolve_build,
-)
+from factmill.tasks.storage.builds import LATEST_PREFIX, BuildRecord, list_builds, rank_builds_for_latest, resolve_build
 from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore

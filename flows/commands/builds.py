@@ -130,10 +130,7 @@ def show(
     build_name: BuildOption = None,
     limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Maximum number of rows to show."),
     part: str | None = typer.Option(
-        None,
-        "--part",
-        help="Only rows of this part of the benchmark: a relation, source or category.",
-        metavar="NAME",
+        None, "--part", help="Only rows of this part of the benchmark: a relation, source or category.", metavar="NAME"
     ),
     rejects: bool = typer.Option(False, "--rejects", help="Show rejected rows with their reasons."),
     columns: bool = typer.Option(False, "--columns", help="Show the meaning of each column."),

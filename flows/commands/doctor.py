@@ -158,9 +158,7 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "free disk space, or set FACTMILL_HOME to a folder on another disk",
     )
     yield _probe_as_finding(
-        "warehouse",
-        lambda: _describe_warehouse(warehouse),
-        "see the message, or give another file with --warehouse",
+        "warehouse", lambda: _describe_warehouse(warehouse), "see the message, or give another file with --warehouse"
     )
     history = prefect_database_path(factmill_home())
     damage = find_database_damage(history)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import traceback
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -228,22 +229,18 @@ class EvaluationSweep:
     def check_plans(self, plans: Sequence[PlannedEvaluation]) -> None:
         """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
         self.is_alone = len(plans) == 1
-        found: dict[str, list[tuple[PlannedEvaluation, FactmillError | None]]] = {}
+        failed: dict[str, list[tuple[PlannedEvaluation, FactmillError]]] = defaultdict(list)
         for evaluation, params in plans if not self.is_alone else ():
-            error = None
             try:
                 make_build_manifest(evaluation, evaluation.resolve_inputs(params, self.run), self.run)
-            except FactmillError as fault:
-                error = fault
-            found.setdefault(params.model, []).append(((evaluation, params), error))
-        for tried in found.values():
-            errors = [error for _, error in tried if error is not None]
-            if len(errors) == len(tried):
-                raise type(errors[0])("\n".join(dict.fromkeys(map(str, errors))))
-        for tried in found.values():
-            for plan, error in tried:
-                if error is not None:
-                    self._record_failure(*plan, error)
+            except FactmillError as error:
+                failed[params.model].append(((evaluation, params), error))
+        for model, faults in failed.items():
+            if len(faults) == sum(params.model == model for _, params in plans):
+                raise type(faults[0][1])("\n".join(dict.fromkeys(str(error) for _, error in faults)))
+        for faults in failed.values():
+            for plan, error in faults:
+                self._record_failure(*plan, error)
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
         """Run one evaluation, write its reports, and print its metrics."""

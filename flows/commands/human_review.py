@@ -26,7 +26,7 @@ from factmill.flows.labelling.label_draws import (
     list_label_schemes,
     load_label_file_with_digest,
 )
-from factmill.flows.labelling.page_server import PageDecisions, PortOption, ServeOption, decide_on_page
+from factmill.flows.labelling.page_server import PortOption, ServeOption, decide_on_page
 from factmill.flows.labelling.sheet_files import (
     FormOption,
     format_setup_note,
@@ -55,15 +55,10 @@ from factmill.tasks.core.measures.audits import (
     parse_audit_rows,
     read_audit_mark,
 )
-from factmill.tasks.core.review import (
-    REVIEW_LAYOUT,
-    make_review_sheet,
-    parse_review_queue_csv,
-    parse_review_row,
-)
+from factmill.tasks.core.review import REVIEW_LAYOUT, make_review_sheet, parse_review_queue_csv, parse_review_row
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.sheets.forms import parse_sheet_csv
-from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, SheetLayout, SheetProblem, SheetRow
+from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, Sheet, SheetLayout, SheetProblem, SheetRow
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -144,10 +139,20 @@ def label(
         _save_and_print_labels(path, str(taken_from), found, digest, as_json)
         return
     drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
+    sheet, build_id = make_label_sheet(drawn.scheme, drawn.items), drawn.record.build_id
     if to is not None:
-        _export_and_print_label_sheet(path, drawn, to, form, as_json)
-    else:
-        _label_on_page(path, drawn, labeller, port, as_json)
+        _export_and_print_label_sheet(path, drawn, sheet, to, form, as_json)
+        return
+    with open_warehouse(path) as db:
+        save_label_items(db, drawn.items)
+    made = decide_on_page(sheet, f"label-{build_id}", f"Label answers of {build_id}", labeller, port)
+    if not made.rows:
+        line = f"no row was decided; {made.open} rows are open"
+        print_result(as_json, {"labels": 0, "open": made.open}, [line])
+        return
+    items = {item.id: item for item in drawn.items}
+    found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
+    _save_and_print_labels(path, str(made.journal), found, made.digest, as_json)
 
 
 def _check_export_or_import_options(
@@ -161,10 +166,12 @@ def _check_export_or_import_options(
         )
 
 
-def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, form: str, as_json: bool) -> None:
+def _export_and_print_label_sheet(
+    warehouse: Path, drawn: LabelDraw, sheet: Sheet, to: Path, form: str, as_json: bool
+) -> None:
     if to.exists():
         raise OutputError(f"{to}: the file exists and may hold labels; name another file, or remove this one")
-    files = write_sheet_files(make_label_sheet(drawn.scheme, drawn.items), to, form)
+    files = write_sheet_files(sheet, to, form)
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
     model = str(drawn.record.lock["author"])
@@ -189,19 +196,6 @@ def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, f
     if told["naming_the_model"]:
         lines.append(f"  note: {told['naming_the_model']} answers contain the model's name")
     print_result(as_json, told, lines)
-
-
-def _label_on_page(warehouse: Path, drawn: LabelDraw, labeller: str, port: int, as_json: bool) -> None:
-    with open_warehouse(warehouse) as db:
-        save_label_items(db, drawn.items)
-    title, sheet = f"Label answers of {drawn.record.build_id}", make_label_sheet(drawn.scheme, drawn.items)
-    made = decide_on_page(sheet, f"label-{drawn.record.build_id}", title, labeller, port)
-    if not made.rows:
-        print_result(as_json, {"labels": 0, "open": made.open}, [format_no_decision(made)])
-        return
-    items = {item.id: item for item in drawn.items}
-    found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
-    _save_and_print_labels(warehouse, str(made.journal), found, made.digest, as_json)
 
 
 def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool) -> None:
@@ -238,11 +232,6 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
 def _exit_where_rows_are_wrong(problems: Sequence[SheetProblem]) -> None:
     if {problem.kind for problem in problems} - HARMLESS_PROBLEMS:
         raise typer.Exit(1)
-
-
-def format_no_decision(made: PageDecisions) -> str:
-    """Format the line about a page without decisions."""
-    return f"no row was decided; {made.open} rows are open"
 
 
 def review(

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -229,33 +230,24 @@ def _format_time(seconds: float) -> str:
 
 @contextmanager
 def _live_progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes the latest progress: shown live on a terminal, else printed periodically."""
-    if not _console.is_terminal:
-        with _periodic_progress_lines(title) as show:
-            yield show
+    """Yield a function that takes the latest progress: shown live on a terminal, else printed by a thread from time to time,
+    also during long steps."""
+    if _console.is_terminal:
+        columns = TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False)
+        with Progress(*columns, console=_console) as bar:
+            task = bar.add_task(title, note="")
+            yield lambda note: bar.update(task, note=note)
         return
-    columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False))
-    with Progress(*columns, console=_console) as bar:
-        task = bar.add_task(title, note="")
-        yield lambda note: bar.update(task, note=note)
-
-
-@contextmanager
-def _periodic_progress_lines(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes the latest progress; a thread prints it periodically, also during long steps."""
-    latest, is_over, started = [""], threading.Event(), time.monotonic()
+    latest, is_over, started = deque([""], maxlen=1), threading.Event(), time.monotonic()
 
     def print_latest() -> None:
         while not is_over.wait(PROGRESS_LINE_EVERY_S):
-            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
-
-    def take(note: str) -> None:
-        latest[0] = note
+            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[-1]}")
 
     printer = threading.Thread(target=print_latest, daemon=True)
     printer.start()
     try:
-        yield take
+        yield latest.append
     finally:
         is_over.set()
         printer.join()

@@ -16,11 +16,7 @@ from factmill.tasks.core.publishing.release_spec import ReleaseSpec
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import BuildDiff, RowChangeKind, count_unexplained_rows
-from factmill.tasks.diff.release_comparison import (
-    ReleaseOrBuild,
-    load_release_or_build,
-    temporary_comparison_warehouse,
-)
+from factmill.tasks.diff.release_comparison import ReleaseOrBuild, load_release_or_build, temporary_comparison_warehouse
 from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path

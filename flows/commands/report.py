@@ -22,12 +22,7 @@ from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
 from factmill.tasks.evaluation.definition import ANSWERS_FILE_UNIT, Evaluation
 from factmill.tasks.evaluation.measured_build import find_measured_build_record, format_measured_build
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.reports.builds.build_page import (
-    BUILD_RENDERERS,
-    BuildPage,
-    BuildPageVisibility,
-    render_build_html,
-)
+from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, BuildPageVisibility, render_build_html
 from factmill.tasks.reports.builds.page_loading import load_build_page
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PublishedEvaluation, make_evaluation_report
 from factmill.tasks.reports.model_card import (

@@ -328,10 +328,7 @@ def _make_leaderboards(
 
 
 def _make_leaderboard(
-    evaluation: Evaluation,
-    measured: _FoundBuild | None,
-    members: Sequence[PublishedEvaluation],
-    files: dict[str, str],
+    evaluation: Evaluation, measured: _FoundBuild | None, members: Sequence[PublishedEvaluation], files: dict[str, str]
 ) -> Leaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
     open_ids = _list_open_row_ids(evaluation.benchmark, measured) if measured else frozenset()

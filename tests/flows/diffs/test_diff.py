@@ -194,7 +194,6 @@ def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
 
 
 FACTS = {"mass": "grams", "height": "metres", "width": "litres", "price": "francs", "age": "years"}
-
 LATER = 7
 
 

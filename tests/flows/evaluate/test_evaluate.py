@@ -23,9 +23,7 @@ from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
-
 GOLD = {"Germany": "Q183", "France": "Q142", "Italy": "Q38", "Spain": "Q29"}
-
 ODD = {
     "Germany": "Q183",
     "France": "",
@@ -426,7 +424,6 @@ def test_the_name_of_a_model_acts_on_no_terminal(shared_toy: ToyCommand, tmp_pat
 
 
 GOLDS = {"Germany": "Q183", "France": "Q142", "Finland": "Q33", "Italy": "Q38", "Poland": "Q36", "Japan": "Q17"}
-
 OVERALL = ("closed_book", "accuracy")
 
 

@@ -34,13 +34,9 @@ LEAST_ARTICLES, MOST_QUESTIONS = 150, 6
 EPOCH, LATER = "2023-11-20T00:00:00Z", "2026-01-01T00:00:00Z"
 
 OWN = WORLD_FOLDER / "sources" / "fanoutqa"
-
 RELEASED = ["id", "question", "decomposition", "answer", "categories"]
-
 RELEASED_SUB = ["id", "question", "decomposition", "answer", "depends_on", "evidence"]
-
 RELEASED_TEST = ["id", "question", "necessary_evidence", "categories"]
-
 EVIDENCE = ["pageid", "revid", "title", "url"]
 
 
@@ -298,7 +294,6 @@ Question = dict[str, Any]
 Plant = Callable[[Question], object]
 
 WIKI = "https://en.wikipedia.org/wiki/"
-
 AUTHORED = {
     question["question"]: question
     for path in sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))

@@ -231,21 +231,13 @@ def repeat(paths: Sequence[str], _is_again: bool) -> Said:
 
 
 PICKS = "Where in France did Marie Curie look for radium?"
-
 REPEATS = "Marie Curie came to France to learn, but whereto?"
-
 INVENTS = "What made France a home to Marie Curie?"
-
 REFUSES = "Who showed Marie Curie around when she was new in France?"
-
 CHATS = "Of all that France has to see, what did Marie Curie see daily?"
-
 FAILS_AT_TIMES = "France or Poland: which did Marie Curie leave for good?"
-
 FAILS = "Did Marie Curie ever own a bicycle in France?"
-
 IS_SILENT = "Name one thing that Marie Curie and France share!"
-
 JUDGES = {
     PICKS: Manners(pick_first_ten, by_turns("Score: 5", "Score: 4")),
     REPEATS: Manners(repeat, always("Score: 4")),
