@@ -81,10 +81,7 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
     assert f"{other} row 1, " in told.out
 
 
-@pytest.mark.parametrize(
-    "text",
-    [None, "[]", "[{"],
-)
+@pytest.mark.parametrize("text", [None, "[]", "[{"])
 def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "q.json"
     if text is not None:

@@ -172,10 +172,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     later = planting.build("4", epoch="2019-01-01", model="scripted replies 2")
     assert [planting.list_causes(base, each) for each in (worded, later)] == [
         {
-            "changed": {
-                "prompt: biokalma/general_question",
-                "prompt: biokalma/general_question + parameter: limits",
-            },
+            "changed": {"prompt: biokalma/general_question", "prompt: biokalma/general_question + parameter: limits"},
             "removed": {"parameter: limits"},
         },
         {"changed": {"model: author, judge", "epoch:  + model: author, judge"}},

@@ -312,10 +312,7 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
 
 @pytest.mark.parametrize(
     ("change", "column"),
-    [
-        ("DROP COLUMN answer", "answer"),
-        ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right"),
-    ],
+    [("DROP COLUMN answer", "answer"), ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right")],
 )
 def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change: str, column: str) -> None:
     made = toy("evaluate", "countries", "--model", "oracle", "--json").json["evaluation_id"]

@@ -125,12 +125,7 @@ def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(bui
 
 def test_what_is_lost_says_why(built: Built) -> None:
     assert built.report["reasons"] == {
-        "read_person_pairs": {
-            "incomplete_name": 1,
-            "malformed_row": 1,
-            "no_paragraph": 1,
-            "unknown_relation": 1,
-        },
+        "read_person_pairs": {"incomplete_name": 1, "malformed_row": 1, "no_paragraph": 1, "unknown_relation": 1},
         "resolve_people": {"name_not_found": 3, "not_joined": 3},
         "annotate_paragraph": {"cites_unstated": 1, "no_citation": 1, "reply_not_in_format": 1},
         "evolve_paragraph": {"no_piece_brought_in": 1},

@@ -113,10 +113,7 @@ def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> 
     assert facts["fact_types"] == kinds
     entities = sum(row[f"ShortQ{n}_Entity"] for row in built.rows for n in range(1, 6))
     assert entities == kinds.total() - kinds["none"]
-    assert facts["entity_answers"] == {
-        "share": round(entities / (5 * len(built.rows)), 3),
-        "n": 5 * len(built.rows),
-    }
+    assert facts["entity_answers"] == {"share": round(entities / (5 * len(built.rows)), 3), "n": 5 * len(built.rows)}
     counts = read_table(built.report, "slaq_categories")
     assert {each["id"]: each["members"] for each in counts} == facts["members"]
     assert sum(each["drawn"] for each in counts) == built.report["inputs"]
