@@ -239,8 +239,8 @@ class EvaluationSweep:
             if len(faults) == sum(params.model == model for _, params in plans):
                 raise type(faults[0][1])("\n".join(dict.fromkeys(str(error) for _, error in faults)))
         for faults in failed.values():
-            for plan, error in faults:
-                self._record_failure(*plan, error)
+            for plan, fault in faults:
+                self._record_failure(*plan, fault)
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
         """Run one evaluation, write its reports, and print its metrics."""

@@ -273,13 +273,13 @@ def review(
     _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if taken_from is not None:
-        sheet, _ = load_filled_sheet(taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
-        items = [parse_review_row(row, taken_from.name) for row in sheet.rows]
-        taken, count = save_decisions(path, items), len(items) + len(sheet.problems)
-        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_list_troubles(sheet)}
+        filled, _ = load_filled_sheet(taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+        items = [parse_review_row(row, taken_from.name) for row in filled.rows]
+        taken, count = save_decisions(path, items), len(items) + len(filled.problems)
+        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_list_troubles(filled)}
         line = f"{taken_from}: {taken} decisions imported, {count - taken} items are still open"
-        print_result(as_json, shown, [line, *format_sheet_problems(sheet.problems, taken_from.name)])
-        _exit_where_rows_are_wrong(sheet.problems)
+        print_result(as_json, shown, [line, *format_sheet_problems(filled.problems, taken_from.name)])
+        _exit_where_rows_are_wrong(filled.problems)
         return
     check_warehouse_exists(warehouse)
     build = resolve_build(path, str(build_name))
