@@ -60,7 +60,7 @@ def validate_fanoutqa(
     files: list[Path] | None = typer.Argument(
         None,
         help="JSON or JSON Lines files with authored or released questions, or folders of such files.",
-        metavar="[PATH...]",
+        metavar="PATH",
     ),
     least_articles: int = typer.Option(
         MIN_ARTICLES,

@@ -45,7 +45,7 @@ def prompts(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID...]", help="Prompts to print: their ids, or the name of a benchmark for all of it."
+            metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all of it."
         ),
     ] = None,
     copy_to: Annotated[
@@ -93,7 +93,8 @@ def prompts(
     own = load_own_prompts(folder) if folder else {}
     if names:
         texts = {
-            name: own[name].text if name in own else _find_packaged_file(name).read_text("utf-8") for name in names
+            name: own[name].text if name in own else asset_path("prompts", f"{name}.md").read_text("utf-8")
+            for name in names
         }
         shown = [{**asdict(_make_listing(name, own)), "text": text} for name, text in texts.items()]
         heads = [f"=== {name} ===\n" if len(names) > 1 else "" for name in names]
@@ -121,7 +122,7 @@ def _format_listings(
 
 def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool) -> None:
     folder = resolve_absolute_path(to)
-    contents = {name: _find_packaged_file(name).read_bytes() for name in names}
+    contents = {name: asset_path("prompts", f"{name}.md").read_bytes() for name in names}
     state = {name: _compare_file(folder / f"{name}.md", content) for name, content in contents.items()}
     edited = [name for name, how in state.items() if how == "edited"]
     if edited and not overwrite:
@@ -158,10 +159,6 @@ def _resolve_ids(given: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _find_packaged_file(prompt_id: str) -> Path:
-    return asset_path("prompts", f"{prompt_id}.md")
-
-
 def _compare_file(path: Path, content: bytes) -> str:
     """Return whether a file is missing, edited, or the same; OutputError where it cannot be read."""
     try:
@@ -173,11 +170,12 @@ def _compare_file(path: Path, content: bytes) -> str:
 
 
 def _make_listing(prompt_id: str, own: Mapping[str, OwnPrompt]) -> PromptListing:
+    records = (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
     template = own[prompt_id].template if prompt_id in own else load_packaged_prompt(prompt_id)
     path = own[prompt_id].path if prompt_id in own else find_asset("prompts", f"{prompt_id}.md")
     return PromptListing(
         id=prompt_id,
-        benchmarks=tuple(_list_users(prompt_id)),
+        benchmarks=tuple(each.name for each in records if prompt_id in each.assets.prompts),
         role=template.role,
         purpose=_load_purposes().get(prompt_id, f"asked of the {template.role}"),
         variables=template.inputs,
@@ -185,12 +183,6 @@ def _make_listing(prompt_id: str, own: Mapping[str, OwnPrompt]) -> PromptListing
         file=str(path),
         is_own=prompt_id in own and not own[prompt_id].is_packaged_text,
     )
-
-
-def _list_users(prompt_id: str) -> Iterator[str]:
-    for record in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values()):
-        if prompt_id in record.assets.prompts:
-            yield record.name
 
 
 @cache

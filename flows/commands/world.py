@@ -18,7 +18,7 @@ from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.build_runner import make_or_reuse_build
 from factmill.flows.cli.options import JsonOption, NewWarehouseOption, has_subcommand, print_escaped_lines, print_result
 from factmill.flows.prefect_server import shared_server
-from factmill.flows.published_digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
+from factmill.flows.published_digests import load_scripted_reply_keys_by_prompt, load_world_and_reply_key_digests
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
@@ -221,18 +221,18 @@ def _list_prompts_with_untidy_replies() -> list[str]:
 
 def _check_scripted_reply_files() -> list[str]:
     """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
-    asked = load_scripted_reply_key_digests()
+    world_digest, asked = load_world_and_reply_key_digests()
     wrong = [
         f"{get_scripted_replies_path(prompt)}: not sorted, or in another format; fix it with factmill world replies --tidy"
         for prompt in _list_prompts_with_untidy_replies()
     ]
-    if asked.world_digest != digest_world_files():
+    if world_digest != digest_world_files():
         wrong.append(
             "the world's files have changed since data/world/digests.json was written: list missing replies with "
             "`factmill world replies --missing`, then run `make digests`"
         )
-    for prompt in sorted({*asked.prompts, *list_scripted_prompts()}):
-        if asked.prompts.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
+    for prompt in sorted({*asked, *list_scripted_prompts()}):
+        if asked.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
             wrong.append(
                 f"{prompt}: the replies differ from those that the builds use (data/world/digests.json): list the differences with "
                 "`factmill world replies --missing --unused`, then run `make digests`"

@@ -434,13 +434,15 @@ class ServingRunner(Runner):
         try:
             if was_lost:
                 await self._check_deployments()
-            if not self._is_busy():
+            # what becomes of runs that start, are active or end is reported by their own starters
+            poller = self._scheduled_run_poller
+            if not (poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids):
                 await asyncio.to_thread(mark_crashed_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
             if self._catch_up:
                 await asyncio.to_thread(self._start_catch_up_runs)
-            await self._scheduled_run_poller._get_and_submit_flow_runs()
+            await poller._get_and_submit_flow_runs()
         except Exception as error:  # noqa: BLE001 - any error is reported, and the next poll may succeed
             if isinstance(error, PrefectHTTPStatusError):
                 return f"it answers {error.response.status_code}"
@@ -468,11 +470,6 @@ class ServingRunner(Runner):
                             f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; starting one for it now"
                         )
             self._since[deployment_id] = until
-
-    def _is_busy(self) -> bool:
-        """True while runs are starting, active or ending: their own starters report what becomes of them."""
-        poller = self._scheduled_run_poller
-        return bool(poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids)
 
     async def _check_deployments(self) -> None:
         """Stop serving if the server has come back without the deployments."""

@@ -34,7 +34,7 @@ _MAX_REJECT_CHARACTERS = 300
 
 def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build, and write its result into the run's log."""
-    _create_funnel_and_reject_artifacts(report)
+    create_funnel_and_reject_artifacts(report)
     if report.rows:
         # the columns of `show` come first, then the others, ids last
         first = [name for name in benchmark.display_columns if name in rows.column_names and name != "id"]
@@ -49,13 +49,8 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
     _create_and_log_cost_artifact(report, command, f"`{command}`")
 
 
-def create_empty_build_artifacts(report: BuildReport) -> None:
-    """Create the artifacts of a build that published nothing: the funnel and the reject reasons."""
-    if report.stages:
-        _create_funnel_and_reject_artifacts(report)
-
-
-def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
+def create_funnel_and_reject_artifacts(report: BuildReport) -> None:
+    """Create the artifacts of a build's stages and of its reject reasons."""
     benchmark = BENCHMARKS.get(report.benchmark)
     steps = load_named_object(benchmark.release).card.steps if benchmark and benchmark.release else {}
     # columns in reading order

@@ -39,7 +39,7 @@ from prefect.logging.loggers import PrefectLogAdapter, flow_run_logger
 from prefect.states import Cancelled, Crashed
 
 from factmill.flows.prefect_server import find_standing_server_url
-from factmill.flows.watching.artifacts import create_empty_build_artifacts, write_page_and_create_artifacts
+from factmill.flows.watching.artifacts import create_funnel_and_reject_artifacts, write_page_and_create_artifacts
 from factmill.tasks import progress
 from factmill.tasks.errors import NoRowsPublished
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
@@ -193,8 +193,8 @@ def _with_tags_and_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
         try:
             report = make(*given, **named)
         except NoRowsPublished as error:
-            if error.report is not None:
-                create_empty_build_artifacts(error.report)
+            if error.report is not None and error.report.stages:
+                create_funnel_and_reject_artifacts(error.report)
             raise
         if isinstance(report, BuildReport) and find_standing_server_url():
             write_page_and_create_artifacts(report)
