@@ -313,7 +313,12 @@ def jobs(
         _cancel_jobs(warehouses, cancel, as_json)
         return
     if forget is not None:
-        _forget_job(warehouses, forget, as_json)
+        gone = _resolve_job(warehouses, forget)
+        if not job_files.delete_job_file_if_unlocked(gone.job):
+            raise UsageError(f"{gone.name}: a running process waits for this job; stop that process first (Ctrl-C)")
+        count = len(gone.job.open_ids)
+        line = f"{gone.name}: forgotten; {count:,} of its requests are sent again when a build needs them"
+        print_result(as_json, {"job": gone.name, "forgotten": True, "requests": count, "build": gone.job.run}, [line])
         return
     known = _list_warehouse_jobs(warehouses)
     looked = (
@@ -342,16 +347,6 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
             "these replies, and once more to request the rest"
         )
     print_result(as_json, {"cancelled": cancelled}, lines, "" if cancelled else "no job is running: nothing to cancel")
-
-
-def _forget_job(warehouses: Sequence[Path], job: str, as_json: bool) -> None:
-    known = _resolve_job(warehouses, job)
-    if not job_files.delete_job_file_if_unlocked(known.job):
-        raise UsageError(f"{known.name}: a running process waits for this job; stop that process first (Ctrl-C)")
-    count = len(known.job.open_ids)
-    result = {"job": known.name, "forgotten": True, "requests": count, "build": known.job.run}
-    line = f"{known.name}: forgotten; {count:,} of its requests are sent again when a build needs them"
-    print_result(as_json, result, [line])
 
 
 def _resolve_job_warehouses(warehouse: Path | None) -> list[Path]:

@@ -44,9 +44,7 @@ class PromptListing:
 def prompts(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all of it."
-        ),
+        typer.Argument(metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all of it."),
     ] = None,
     copy_to: Annotated[
         Path | None,
