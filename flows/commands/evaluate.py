@@ -188,20 +188,6 @@ PlannedEvaluation = tuple[Evaluation, EvaluationParams]
 """The evaluation of one model on one benchmark, with its parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedEvaluation:
-    """An evaluation that failed."""
-
-    benchmark: str
-    model: str
-    """Name of the model on the command line."""
-    error: str
-    """Name of the error's class."""
-    why: str
-    next: str
-    """Command that runs this evaluation alone."""
-
-
 @dataclass
 class EvaluationSweep:
     """Runs a command's evaluations one after another; of several, one that fails is reported at the end."""
@@ -218,7 +204,9 @@ class EvaluationSweep:
     """Ids of the evaluations made so far."""
     models: list[str] = field(default_factory=list)
     """Names of their models in tables and reports."""
-    failures: list[FailedEvaluation] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    """Evaluations that failed: benchmark, model as on the command line, class of the error, why, and the command that runs
+    this one alone (next)."""
     _failed_pairs: set[tuple[str, str]] = field(default_factory=set)
     _shared_budget: MultiBuildBudget = field(init=False)
 
@@ -276,16 +264,14 @@ class EvaluationSweep:
     def print_summary(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed and why, and the commands to repeat."""
         if self.as_json:
-            failed = [asdict(each) for each in self.failures]
-            print_json({"evaluated": self.evaluation_ids, "failed": failed, "card": [str(path) for path in card]})
+            files = [str(path) for path in card]
+            print_json({"evaluated": self.evaluation_ids, "failed": self.failures, "card": files})
             return
         lines = [f"evaluated: {len(self.evaluation_ids)} of {len(self.evaluation_ids) + len(self.failures)}"]
-        for why in dict.fromkeys(each.why for each in self.failures):
-            alike = [each for each in self.failures if each.why == why]
-            lines.append(
-                f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
-            )
-            lines += [f"    to repeat it: {each.next}" for each in alike]
+        for why in dict.fromkeys(each["why"] for each in self.failures):
+            alike = [each for each in self.failures if each["why"] == why]
+            names = ", ".join(f"{each['benchmark']} ({shorten_line(each['model'])})" for each in alike)
+            lines += [f"  FAILED {names}: {why}", *(f"    to repeat it: {each['next']}" for each in alike)]
         print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
@@ -293,11 +279,11 @@ class EvaluationSweep:
         command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.shared_options])
         why = str(error) or "the error has no message"
         why = why if isinstance(error, FactmillError) else f"{type(error).__name__}: {why}"
-        failure = FailedEvaluation(name, model, type(error).__name__, why, command)
+        failure = {"benchmark": name, "model": model, "error": type(error).__name__, "why": why, "next": command}
         self.failures.append(failure)
         self._failed_pairs.add((name, model))
         if self.as_json:
-            print_json({**asdict(failure), "failed": True})
+            print_json({**failure, "failed": True})
         print_and_log(f"{name}, {model}: failed: {why}; the other evaluations continue")
 
 

@@ -2,10 +2,9 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,24 +20,6 @@ from factmill.tasks.settings import load_world
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 _RUN = RunOptions.model_fields
-
-
-@dataclass(frozen=True, slots=True)
-class PromptListing:
-    """A prompt as `factmill prompts` lists it."""
-
-    id: str
-    benchmarks: tuple[str, ...]
-    """Names of the builds, evaluations and analyses that use it."""
-    role: str
-    """Role of the model that is asked: author, judge or answerer."""
-    purpose: str
-    variables: tuple[str, ...]
-    digest: str
-    """SHA-256 of its text."""
-    file: str
-    is_own: bool
-    """True where an own prompt with another text replaces the packaged one."""
 
 
 def prompts(
@@ -94,27 +75,28 @@ def prompts(
             name: own[name].text if name in own else asset_path("prompts", f"{name}.md").read_text("utf-8")
             for name in names
         }
-        shown = [{**asdict(_make_listing(name, own)), "text": text} for name, text in texts.items()]
+        shown = [{**_describe_prompt(name, own), "text": text} for name, text in texts.items()]
         heads = [f"=== {name} ===\n" if len(names) > 1 else "" for name in names]
         return print_result(
             as_json, shown, [head + text.rstrip("\n") for head, text in zip(heads, texts.values(), strict=True)]
         )
-    found = [_make_listing(name, own) for name in list_packaged_prompts()]
-    return print_result(as_json, [asdict(each) for each in found], _format_listings(found, own, folder))
+    found = [_describe_prompt(name, own) for name in list_packaged_prompts()]
+    return print_result(as_json, found, _format_prompt_list(found, own, folder))
 
 
-def _format_listings(
-    found: Sequence[PromptListing], own: Mapping[str, OwnPrompt], folder: Path | None
+def _format_prompt_list(
+    found: Sequence[dict[str, Any]], own: Mapping[str, OwnPrompt], folder: Path | None
 ) -> Iterator[str]:
-    used = {each.id: ", ".join(each.benchmarks) for each in found}
+    used = {each["id"]: ", ".join(each["benchmarks"]) for each in found}
     width, widest = max(map(len, used)), max(map(len, used.values()))
     for each in found:
-        variables = " ".join(f"${name}" for name in each.variables)
-        yield f"{each.id:{width}}  {used[each.id]:{widest}}  {each.role:8}  {each.purpose}: {variables}"
-        if each.id in own:
-            yield f"{'':{width}}  {'own prompt' if each.is_own else 'same text as the packaged prompt'}: {each.file}"
+        variables = " ".join(f"${name}" for name in each["variables"])
+        yield f"{each['id']:{width}}  {used[each['id']]:{widest}}  {each['role']:8}  {each['purpose']}: {variables}"
+        if each["id"] in own:
+            which = "own prompt" if each["is_own"] else "same text as the packaged prompt"
+            yield f"{'':{width}}  {which}: {each['file']}"
     if folder:
-        count = sum(each.is_own for each in found)
+        count = sum(each["is_own"] for each in found)
         yield f"{count} of {len(found)} prompts are own ones, of {folder}; the others are the packaged ones"
 
 
@@ -167,20 +149,21 @@ def _compare_file(path: Path, content: bytes) -> str:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _make_listing(prompt_id: str, own: Mapping[str, OwnPrompt]) -> PromptListing:
+def _describe_prompt(prompt_id: str, own: Mapping[str, OwnPrompt]) -> dict[str, Any]:
+    """Return a prompt as `--json` prints it; `is_own`: an own prompt with another text replaces the packaged one."""
     records = (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
-    template = own[prompt_id].template if prompt_id in own else load_packaged_prompt(prompt_id)
-    path = own[prompt_id].path if prompt_id in own else find_asset("prompts", f"{prompt_id}.md")
-    return PromptListing(
-        id=prompt_id,
-        benchmarks=tuple(each.name for each in records if prompt_id in each.assets.prompts),
-        role=template.role,
-        purpose=_load_purposes().get(prompt_id, f"asked of the {template.role}"),
-        variables=template.inputs,
-        digest=template.digest,
-        file=str(path),
-        is_own=prompt_id in own and not own[prompt_id].is_packaged_text,
-    )
+    mine = own.get(prompt_id)
+    template = mine.template if mine else load_packaged_prompt(prompt_id)
+    return {
+        "id": prompt_id,
+        "benchmarks": [each.name for each in records if prompt_id in each.assets.prompts],
+        "role": template.role,
+        "purpose": _load_purposes().get(prompt_id, f"asked of the {template.role}"),
+        "variables": template.inputs,
+        "digest": template.digest,
+        "file": str(mine.path if mine else find_asset("prompts", f"{prompt_id}.md")),
+        "is_own": bool(mine and not mine.is_packaged_text),
+    }
 
 
 @cache
