@@ -51,7 +51,7 @@ $(VENV)/.base: requirements.lock requirements-build.lock requirements-minilm.loc
 	@touch $@
 
 $(VENV)/.prepared: $(VENV)/.base
-	$(BIN)/factmill prepare
+	$(BIN)/factmill doctor --prepare
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.base
@@ -127,7 +127,7 @@ check: $(VENV)/.dev
 
 digests: $(VENV)/.base
 	home=$$(mktemp -d) && FACTMILL_HOME=$$home $(BIN)/factmill build all --json >$$home/reports && \
-	  $(BIN)/python -m factmill.flows.commands.digests <$$home/reports && rm -rf $$home
+	  $(BIN)/python -m factmill.flows.published_digests <$$home/reports && rm -rf $$home
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build

@@ -133,7 +133,7 @@ def take_screenshots() -> None:
         home = Path(temporary)
         with serve_prefect(home / "prefect") as api:
             settings = {"FACTMILL_HOME": str(home / "factmill"), "PREFECT_API_URL": api}
-            run_factmill(settings, "prepare")
+            run_factmill(settings, "doctor", "--prepare")
             run_factmill(settings, "build", "granola")
             run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
             (run,) = httpx.post(f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}).json()

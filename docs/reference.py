@@ -64,7 +64,7 @@ def list_commands() -> Iterator[str]:
 
 def _describe_command(name: str, command: Any) -> Iterator[str]:
     subs = getattr(command, "commands", {})
-    if not subs:
+    if getattr(command, "invoke_without_command", True):
         context = click.Context(command, info_name=name)
         yield f"## {name}\n"
         yield f"```text\n{command.get_help(context).rstrip()}\n```\n"

@@ -79,10 +79,8 @@ def run_to_final_state(make: Callable[[], str]) -> State[Any]:
     """
     configure_deployed_run_process()
     try:
-        state = _run_to_final_state_once(make)
-        while state is None:
+        while (state := _run_to_final_state_once(make)) is None:
             wait_for_standing_server()
-            state = _run_to_final_state_once(make)
         wait_for_standing_server()
     except BaseException:  # a stop, which Prefect reports; with the server away, it would retry for minutes
         if (url := find_standing_server_url()) and find_server_problem(url):

@@ -51,13 +51,13 @@ class RebuildParamsBase(BenchmarkParams):
     """Evaluate this model after each build (repeatable): [models.NAME] of the world's file, or oracle, guesser, silent. Default: no evaluation."""
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
-    """Release each build that passes all gates to DIR/BENCHMARK. Default: no release."""
+    """Release each build to DIR/BENCHMARK if it passes all checks of releases (gates). Default: no release."""
     authors: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
     """Authors of the releases, each 'Family, Given' or the name of a group (repeatable)."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
-    """Gate: maximum change of the number of rows since the previous release, as a share."""
+    """Gate: release only if the number of rows changed by at most this share since the previous release."""
     most_lost: float = Field(default=0.5, ge=0, le=1)
-    """Gate: maximum share of its rows that a stage may reject."""
+    """Gate: release only if no stage rejected more than this share of its rows."""
     unchecked_judge: bool = False
     """Release even if no judge card compares the judge with people (factmill judge-card)."""
     unexplained: bool = False
@@ -97,7 +97,7 @@ class ServeOptions(RebuildParamsBase, RunOptions):
     runs: int = Field(default=2, ge=1, le=64)
     """Maximum number of runs at the same time; further runs wait."""
     catch_up: Annotated[bool, CliOption("--catch-up/--no-catch-up")] = True
-    """When serve starts, start one run for all slots of the schedule that it missed."""
+    """When serve starts, start one run that makes up for all scheduled times that it missed."""
     log_json: bool = False
     """Print the deployments, and each start and end of a run, as one JSON object per line on standard output."""
 

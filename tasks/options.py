@@ -113,23 +113,23 @@ class TableSourceParams(BenchmarkParams):
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable)."""
     map: Annotated[tuple[str, ...], BeforeValidator(split_column_map), CliOption(metavar="FIELD=COLUMN,…")] = ()
-    """Columns of an own table for the fields of the benchmark: question=q,answers=gold. Fields that are left out are read from
-    the columns of their own names; FIELD= leaves one unread."""
+    """Columns of your own table that hold the benchmark's fields: question=q,answers=gold. A field that is not listed is
+    read from the column of its name; FIELD= ignores it."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Read only the files of this split, by their names, of a folder with several: test for test.csv,
+    """If a folder has several splits, read only the files named after this one: test for test.csv,
     data/test-00000-of-00001.parquet."""
     source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
-    """Name of an own source, for its rows and the card of a release."""
+    """Name of your own source, shown in its rows and on the card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
-    """Licence of an own source, by its SPDX id (CC-BY-4.0), its address, or LicenseRef-NAME. Default: known files have theirs, others none stated, and a release
-    of those needs --allow-licence."""
+    """Licence of your own source, by its SPDX id, such as CC-BY-4.0, its address, or LicenseRef-NAME. Default: the licence of a
+    known file, else `none stated`, which a release takes only with --allow-licence."""
 
 
 class OwnSourceParams(TableSourceParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
-    """Text between the parts of a cell that holds a list. Default: such a cell holds a JSON array, or one part."""
+    """Text that separates the values of a list in a cell. Default: the cell holds a JSON array, or a single value."""
 
 
 OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
@@ -152,7 +152,7 @@ class RunOptions(StrictModel):
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
     """World with the services and models to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Use this local graph as the world's Wikidata (`factmill graph list` shows the names)."""
+    """Use this local graph as the world's Wikidata (`factmill graph` shows the names)."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
     """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
@@ -165,8 +165,8 @@ class RunOptions(StrictModel):
     the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
     """Rebuild incrementally: send again only the calls whose replies have changed since this build (its id, the start of its id,
-    or last: the newest build of the benchmark in this world). factmill checks items and pages for changes, 50 per request, and
-    requests replies that it cannot check again. With --max-age, younger replies are used unchecked. Default: replies
+    or last: the newest build of the benchmark in this world). factmill checks items and pages for changes, 50 per request; a
+    call whose reply it cannot check is sent again. With --max-age, younger replies are used unchecked. Default: replies
     expire by age only."""
     stale_if_error: bool = False
     """Use an expired reply if a live service fails. Without this option, the row fails."""
@@ -186,8 +186,8 @@ class RunOptions(StrictModel):
     )
     """Maximum run time in hours. After it, factmill sends no more requests and the run stops as with --max-cost."""
     requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Write the requests to models to this file instead of sending them, one per line in the format of OpenAI's batch jobs, and
-    stop with exit code 4. --replies reads the replies."""
+    """Instead of sending requests to models, write them to this file, one per line in the format of OpenAI's batch jobs, and
+    stop with exit code 4. --replies then reads the replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
     """Read replies to the requests that --requests wrote, in the format of `vllm run-batch`. With --requests, the build continues
     and writes its next requests; without it, the build sends them."""

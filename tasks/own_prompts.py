@@ -49,7 +49,7 @@ def load_own_prompts(folder: Path) -> dict[str, OwnPrompt]:
     if not folder.is_dir():
         raise SettingsError(
             f"the folder of own prompts {folder} {'is no folder' if folder.exists() else 'does not exist'}; expected one such as "
-            "`factmill prompts copy granola/answer --to FOLDER` writes"
+            "`factmill prompts granola/answer --copy-to FOLDER` writes"
         )
     known = list_packaged_prompts()
     found = {
@@ -57,7 +57,7 @@ def load_own_prompts(folder: Path) -> dict[str, OwnPrompt]:
     }
     if not found:
         raise SettingsError(
-            f"the folder of own prompts {folder} holds no prompt; copy one there: factmill prompts copy granola/answer --to {folder}"
+            f"the folder of own prompts {folder} holds no prompt; copy one there: factmill prompts granola/answer --copy-to {folder}"
         )
     return dict(sorted(found.items()))
 
@@ -97,7 +97,7 @@ def _load_own_prompt(folder: Path, path: Path, known: list[str]) -> OwnPrompt:
     if prompt_id not in known or prompt_id == name:
         meant = format_did_you_mean(prompt_id, known)
         raise PromptError(
-            f"{path}: factmill has no prompt {name}{meant}; expected BENCHMARK/NAME.md as `factmill prompts list` names "
+            f"{path}: factmill has no prompt {name}{meant}; expected BENCHMARK/NAME.md as `factmill prompts` names "
             "them: rename the file, or take it out of the folder"
         )
     try:

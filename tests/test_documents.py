@@ -46,12 +46,14 @@ SEARCHED = {
 
 
 def commands() -> dict[str, set[str]]:
-    """Return command → its options, sub-commands as `graph load`."""
+    """Return command → its options, sub-commands as `graph load`, before the group where it is a command too."""
     group = typer.main.get_command(app)
     found: dict[str, set[str]] = {}
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         subs = getattr(command, "commands", None)
-        for path, leaf in {f"{name} {sub}": c for sub, c in subs.items()}.items() if subs else [(name, command)]:
+        leaves = {f"{name} {sub}": leaf for sub, leaf in subs.items()} if subs else {}
+        leaves |= {name: command} if not subs or command.invoke_without_command else {}
+        for path, leaf in leaves.items():
             found[path] = {
                 option for parameter in leaf.params for option in (*parameter.opts, *parameter.secondary_opts)
             }
@@ -65,9 +67,9 @@ def test_documents_name_only_commands_and_options_that_exist(document: str) -> N
     for line in re.findall(r"factmill ((?:graph |world |build |models )?[a-z]+[^`\n#&|]*)", text):
         if OWN in line.split():
             continue
-        name = next((command for command in known if line == command or line.startswith(f"{command} ")), None)
+        name = next((command for command in known if f"{line} ".startswith(f"{command} ")), None)
         if name is None and re.match(
-            r"(graph |world |models )?(build|show|explain|verify|export|load|serve|doctor|prepare|list|check|remove|paths|add)",
+            r"(graph |world |models )?(build|show|explain|verify|export|load|serve|doctor|list|check|remove|paths|add)",
             line,
         ):
             pytest.fail(f"{document} names an unknown command: factmill {line}")

@@ -67,7 +67,11 @@ def test_every_packaged_prompt_can_be_copied_and_edited(tmp_path: Path, prompt_i
 @pytest.mark.parametrize(
     ("prompt_id", "content", "told"),
     [
-        ("slaq/fact_typ", HEAD + BODY, ["no prompt slaq/fact_typ.md", "did you mean slaq/fact_type?", "prompts list"]),
+        (
+            "slaq/fact_typ",
+            HEAD + BODY,
+            ["no prompt slaq/fact_typ.md", "did you mean slaq/fact_type?", "`factmill prompts` names"],
+        ),
         ("fact_type", HEAD + BODY, ["no prompt fact_type.md", "BENCHMARK/NAME.md"]),
         (
             "slaq/fact_type",
@@ -99,7 +103,7 @@ def test_every_packaged_prompt_can_be_copied_and_edited(tmp_path: Path, prompt_i
         (
             "slaq/fact_type",
             HEAD.replace("max_tokens = 16", '[schema]\ntype = "object"') + BODY,
-            ["schema", "show slaq"],
+            ["schema", "`factmill prompts slaq"],
         ),
         ("slaq/fact_type", "x" * 1_000_001, ["larger than 1 MB"]),
     ],
@@ -128,7 +132,7 @@ def test_a_file_of_another_kind_is_refused_and_notes_and_hidden_files_are_not(tm
 
 def test_a_folder_that_holds_none_is_refused(tmp_path: Path) -> None:
     for folder, told in ((tmp_path, "holds no prompt"), (tmp_path / "no", "does not exist")):
-        with pytest.raises(SettingsError, match=f"{told}.*factmill prompts copy"):
+        with pytest.raises(SettingsError, match=f"{told}.*factmill prompts granola/answer --copy-to"):
             load_own_prompts(folder)
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(FactmillError, match="is no folder"):

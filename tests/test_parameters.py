@@ -11,9 +11,9 @@ from prefect.exceptions import ParameterTypeError
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.build_runner import load_tracked_flow, verify_build_by_replay
-from factmill.flows.commands.serving.runner import make_deployments
 from factmill.flows.deployment_flows import make_deployed_flow
 from factmill.flows.serve_options import RebuildParams, ServeOptions, validate_flow_parameters
+from factmill.flows.serving.runner import make_deployments
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import BuildFormatTooOld, UsageError

@@ -44,7 +44,11 @@ async def answer_questions(
     options: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return an answer to each question, in order; see `factmill.answer`."""
-    _check_asked(asked)
+    for number, each in enumerate(asked, 1):
+        if not isinstance(each, Mapping) or not {"id", "setting", "messages"} <= each.keys():
+            raise UsageError(
+                f"asked, row {number}: expected a question with id, setting and messages, as factmill.questions returns them"
+            )
     if isinstance(model, str):
         session = _open_session(model, asked, benchmark, world, source, options)
         return await asyncio.to_thread(_ask_model_of_world, model, asked, session, open_store(source))
@@ -57,16 +61,7 @@ async def answer_questions(
     return await _ask_function(model, asked, concurrency)
 
 
-def _check_asked(asked: Sequence[Asked]) -> None:
-    for number, each in enumerate(asked, 1):
-        if not isinstance(each, Mapping) or not {"id", "setting", "messages"} <= each.keys():
-            raise UsageError(
-                f"asked, row {number}: expected a question with id, setting and messages, as factmill.questions returns them"
-            )
-
-
 async def _ask_function(ask: AskFunction, asked: Sequence[Asked], concurrency: int) -> list[dict[str, Any]]:
-    """Ask an async function, `concurrency` questions at a time."""
     answers: list[dict[str, Any]] = [{}] * len(asked)
     left = iter(enumerate(asked))
 
@@ -145,7 +140,6 @@ def _open_session(
 
 
 def _find_benchmark(store: TableStore, build: str) -> str:
-    """Return the benchmark that questions of a build are of."""
     if store.path.is_dir():
         if is_release(store.path):
             return load_verified_release(store.path).record.benchmark

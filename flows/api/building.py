@@ -1,6 +1,6 @@
 """`factmill.build` and `factmill.evaluate`: the commands, with options under their Python names, and results to work with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,6 @@ from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
 from factmill.tasks.evaluation.metrics_html import render_metrics_html
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import format_row_balance
-from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.table_store import TableStore
@@ -55,15 +54,9 @@ class BuildResult:
     @cached_property
     def report_path(self) -> Path:
         """The page of the build (`factmill report`), written into `reports` of factmill's home when this is first read."""
-        from factmill.flows.cli.options import write_text_file
-        from factmill.flows.commands.report import load_page_for_build
-        from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS
+        from factmill.flows.commands.report import write_build_page
 
-        warehouse = Path(self.report.warehouse)
-        page = load_page_for_build(warehouse, resolve_build(warehouse, self.id))
-        return write_text_file(
-            BUILD_RENDERERS[".html"](page), factmill_home() / "reports" / f"{self.id}.html", "report_path"
-        )
+        return write_build_page(Path(self.report.warehouse), self.id, "report_path")[1]
 
     def table(self, name: str = "") -> PublishedTable:
         """Return a table of the build; by default its main table."""
@@ -74,7 +67,6 @@ class BuildResult:
         return f"<BuildResult {self.id}: {self.rows} rows, {self.rejects} rejects>"
 
     def _repr_html_(self) -> str:
-        """Return the build as HTML, for notebooks: stages with their rows, cost, notes."""
         report = self.report
         rows = ((each["stage"], each["rows_in"], each["rows_out"], each["rejects"]) for each in report.stages)
         known = " (built before from the same inputs)" if report.up_to_date else ""
@@ -141,7 +133,6 @@ class EvaluationResult:
         return f"<EvaluationResult {self.id}: {self.model} on {self.build}>"
 
     def _repr_html_(self) -> str:
-        """Return the headline metrics as HTML, for notebooks."""
         headline = EVALUATIONS[self.benchmark].headline_metrics
         judge = f", judged by {self.facts['judge']}" if self.facts["judge"] else ""
         order = {name: at for at, name in enumerate(headline)}
@@ -161,7 +152,7 @@ def run_build(benchmark_name: str, quiet: bool, force: bool, options: Mapping[st
     """Run `factmill build`; UsageError for options that do not fit, and each error of the command under its class."""
     benchmark = get_benchmark(benchmark_name)
     words = make_option_words(benchmark.name, [benchmark.params, RunOptions], options, INTERNAL_OPTIONS)
-    (report,) = run_json_command(["build", benchmark.name, *words, *_force_words(force)], quiet)
+    (report,) = run_json_command(["build", benchmark.name, *words, *["--force"] * force], quiet)
     return BuildResult(BuildReport.model_validate(report))
 
 
@@ -173,9 +164,5 @@ def run_evaluation(
     without = (*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since")
     words = make_option_words(evaluation.benchmark.name, [evaluation.params, RunOptions], options, without)
     words += [f"--reports={reports}"] if reports else []
-    (facts,) = run_json_command(["evaluate", evaluation.benchmark.name, *words, *_force_words(force)], quiet)
+    (facts,) = run_json_command(["evaluate", evaluation.benchmark.name, *words, *["--force"] * force], quiet)
     return EvaluationResult(facts, resolve_warehouse_path(RunOptions(warehouse=options.get("warehouse"))))
-
-
-def _force_words(force: bool) -> Sequence[str]:
-    return ["--force"] if force else []

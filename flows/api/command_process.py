@@ -103,8 +103,8 @@ def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
         assert process.stderr
         try:
             for line in process.stderr:
-                if found := _parse_error_line(line):
-                    error = found
+                if line.startswith('{"error": '):
+                    error = json.loads(line)
                     continue
                 tail = line.strip() or tail
                 if not quiet:
@@ -120,14 +120,6 @@ def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
     if code:
         raise _make_command_error(words, code, error, tail, results)
     return results
-
-
-def _parse_error_line(line: str) -> dict[str, str] | None:
-    """Return the error that a command printed as JSON; None for any other line."""
-    if not line.startswith('{"error": '):
-        return None
-    found: dict[str, str] = json.loads(line)
-    return found
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
@@ -160,7 +152,6 @@ def _make_command_error(
 
 
 def _list_error_classes() -> dict[str, type[FactmillError]]:
-    """Return code → class of all errors."""
     left, found = [FactmillError], dict[str, type[FactmillError]]()
     while left:
         each = left.pop()

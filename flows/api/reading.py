@@ -21,13 +21,7 @@ from factmill.tasks.evaluation.scoring_session import ScoringResult
 from factmill.tasks.reports.evaluation_report import make_model_labels, relabel_metrics_by_model
 from factmill.tasks.reports.formatting import format_interval, format_number
 from factmill.tasks.reports.model_ranking import rank_models
-from factmill.tasks.storage.builds import (
-    LATEST_PREFIX,
-    BuildRecord,
-    list_builds,
-    rank_builds_for_latest,
-    resolve_build,
-)
+from factmill.tasks.storage.builds import LATEST_PREFIX, BuildRecord, list_builds, rank_builds_for_latest, resolve_build
 from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
@@ -99,7 +93,6 @@ class RowExplanation:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """Return the lines as HTML, for notebooks."""
         return render_html_lines(self.lines)
 
 
@@ -109,7 +102,7 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
     `row_id`: its id, or the beginning of one. `benchmark`: where rows of several benchmarks begin so. UnknownBuild if there is
     no such row, UsageError if there are several.
     """
-    from factmill.flows.commands.explain import format_trace, trace_row_by_id_prefix
+    from factmill.flows.commands.provenance import format_trace, trace_row_by_id_prefix
 
     if not row_id:
         raise UsageError("row_id is empty; expected the id of a row, or the beginning of one: factmill.load(…)['id']")
@@ -197,7 +190,6 @@ class ComparisonResult:
         )
 
     def _repr_html_(self) -> str:
-        """Return the differences as HTML, for notebooks."""
         rows = (
             (
                 *(each.setting, each.metric, each.n, format_number(each.value_first), format_number(each.value_second)),

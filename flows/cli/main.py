@@ -1,4 +1,4 @@
-"""The command `factmill`: its subcommands and exit codes; each subcommand has a module in flows/commands.
+"""The command `factmill`: its subcommands and exit codes; the modules of flows/commands define them.
 
 Exit codes: 0 success, 1 a build or a check failed, 2 wrong usage, 3 the run's budget is reached, 130 stopped with
 Ctrl-C, 143 with SIGTERM, 129 with SIGHUP. Progress and messages go to standard error, results to standard output.
@@ -44,8 +44,8 @@ COMMAND_GROUPS = {
     "Build and inspect": {
         "build": ("build", "Build a benchmark into the warehouse."),
         "show": ("builds", "Show rows of a benchmark's latest build, or list the builds."),
-        "explain": ("explain", "Show where a row comes from: source, items, calls, verdicts."),
-        "diff": ("diff", "Compare two builds row by row, with the cause of each change."),
+        "explain": ("provenance", "Show where a row comes from: source, items, calls, verdicts."),
+        "diff": ("provenance", "Compare two builds row by row, with the cause of each change."),
         "verify": ("builds", "Rebuild a build from recorded calls and compare all bytes."),
         "doctor": ("doctor", "Check configuration, services and models, with advice."),
     },
@@ -65,19 +65,18 @@ COMMAND_GROUPS = {
     },
     "Operate": {
         "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),
-        "jobs": ("jobs", "List, cancel and forget batch jobs at model servers."),
-        "gc": ("gc", "Remove old builds, unused calls and data of stopped runs."),
-        "upgrade": ("gc", "Convert a warehouse of an earlier factmill version."),
-        "worker": ("worker", "Serve local models and graphs to a Dask cluster."),
-        "prepare": ("builds", "Create Prefect's database and the embedded world in advance."),
+        "jobs": ("housekeeping", "List, cancel and forget batch jobs at model servers."),
+        "gc": ("housekeeping", "Remove old builds, unused calls and data of stopped runs."),
+        "upgrade": ("housekeeping", "Convert a warehouse of an earlier factmill version."),
+        "worker": ("serve", "Serve local models and graphs to a Dask cluster."),
     },
     "Local data": {
-        "graph": ("graphs", "Load, list and remove local graphs: Wikidata dumps."),
-        "models": ("models", "Convert, list and remove local models (CTranslate2)."),
+        "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
+        "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
         "paths": ("paths", "Find paths of one or two hops from items to items or values."),
-        "world": ("world", "Serve the embedded world and manage its scripted replies."),
-        "prompts": ("prompts", "List, show and copy prompts, to replace them with your own."),
-        "fanoutqa": ("fanoutqa", "Validate question files, and find answers that have changed."),
+        "world": ("world", "Serve the embedded world, or manage its scripted replies."),
+        "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
+        "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),
         "new": ("new", "Create a package for a new benchmark, ready to build and test."),
     },
 }
@@ -90,9 +89,17 @@ _HIDDEN_COMMANDS = {"builds": ("builds", "List the builds of the warehouse, olde
 _NEW_SPELLINGS = {
     "forecast": "build BENCHMARK --forecast",
     "compact": "gc --compact",
-    "drift": "fanoutqa drift",
+    "drift": "fanoutqa validate --drift",
+    "fanoutqa drift": "fanoutqa validate --drift",
     "validate": "fanoutqa validate",
-    "graph check": "graph list --check NAME",
+    "graph check": "graph --check --name NAME",
+    "graph list": "graph",
+    "models list": "models",
+    "prepare": "doctor --prepare",
+    "prompts copy": "prompts ID --copy-to FOLDER",
+    "prompts list": "prompts",
+    "prompts show": "prompts ID",
+    "world serve": "world",
     "jobs cancel": "jobs --cancel JOB",
     "jobs forget": "jobs --forget JOB",
     "label export": "label EVALUATION --to FILE",
@@ -165,7 +172,7 @@ def _format_usage_error(error: TyperException, context: Any) -> str:
         return f"{message} Expected one of: {', '.join(context.command.list_commands(context))}."
     if error.message.startswith("No such option") and context is not None:
         option = str(getattr(error, "option_name", ""))
-        if is_group and context.parent is not None:
+        if is_group and context.parent is not None and not command.invoke_without_command:
             names = context.command.list_commands(context)
             return (
                 f"{option} is given before a subcommand; expected one of {', '.join(names)} first: "
@@ -231,7 +238,6 @@ app = typer.Typer(
 
 
 def _print_version_and_exit(is_asked: bool) -> None:
-    """Print the version in one line and end the command (the callback of --version)."""
     if is_asked:
         typer.echo(format_version())
         raise typer.Exit

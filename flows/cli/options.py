@@ -4,7 +4,7 @@ Values reach the model as typed. A value that it rejects is a usage error with t
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import make_dataclass
 from pathlib import Path
@@ -79,6 +79,21 @@ def split_benchmark_and_build(named: str, build_name: str | None) -> tuple[str, 
     return benchmark, named
 
 
+def list_given_options(context: typer.Context) -> list[str]:
+    """Return the options that the command line gives, as the help names them."""
+    sources = {each.opts[-1]: context.get_parameter_source(each.name or "") for each in context.command.params}
+    return [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
+def has_subcommand(context: typer.Context) -> bool:
+    """Return whether a subcommand follows (for the callback of a group); UsageError for options given before it."""
+    if context.invoked_subcommand and (given := list_given_options(context)):
+        raise UsageError(
+            f"{given[0]} stands before the subcommand; expected it after: {context.command_path} {context.invoked_subcommand} {given[0]}"
+        )
+    return context.invoked_subcommand is not None
+
+
 def check_age_option(given: str | None) -> str | None:
     """Return the age given to an option (the option's callback); BadParameter if it is no age."""
     try:
@@ -118,6 +133,15 @@ def write_text_file(text: str, path: Path, option: str = "") -> Path:
         advice = f"; give another path with {option}" if option else ""
         raise OutputError(f"{path}: cannot be written: {error.strerror}{advice}") from error
     return path
+
+
+def write_report_files(
+    report: Any, renderers: Mapping[str, Callable[[Any], str]], folder: Path, name: str
+) -> list[Path]:
+    """Write a report, card or page in each form of `renderers` (ending → renderer) into a folder, and return its files."""
+    return [
+        write_text_file(render(report), folder / f"{name}{ending}", "--reports") for ending, render in renderers.items()
+    ]
 
 
 def make_option_dataclass_fields(model: type[BaseModel], leave_out: Sequence[str] = ()) -> list[tuple[str, Any, Any]]:

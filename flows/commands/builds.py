@@ -1,4 +1,4 @@
-"""`factmill show` (and its alias `builds`), `verify`, `export`, `prepare`: list, show, rebuild and export the warehouse's builds."""
+"""`factmill show` (and its alias `builds`), `verify`, `export`: list, show, rebuild and export the warehouse's builds."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -121,17 +121,6 @@ def export(
     print_result(as_json, result, paths, record.caution and f"note: {record.caution}", without if held_out else "")
 
 
-def prepare() -> None:
-    """Create Prefect's database and the embedded world in advance.
-
-    Every build needs them; the first build creates them otherwise, and takes longer.
-
-    Example: factmill prepare
-    """
-    progress.set_progress_style()
-    build_runner.prepare_prefect_and_embedded_world()
-
-
 def show(
     benchmark: Annotated[
         str | None,
@@ -142,10 +131,7 @@ def show(
     build_name: BuildOption = None,
     limit: int = typer.Option(20, min=1, max=MAX_SETTING_NUMBER, help="Maximum number of rows to show."),
     part: str | None = typer.Option(
-        None,
-        "--part",
-        help="Only rows of this part of the benchmark: a relation, source or category.",
-        metavar="NAME",
+        None, "--part", help="Only rows of this part of the benchmark: a relation, source or category.", metavar="NAME"
     ),
     rejects: bool = typer.Option(False, "--rejects", help="Show rejected rows with their reasons."),
     columns: bool = typer.Option(False, "--columns", help="Show the meaning of each column."),

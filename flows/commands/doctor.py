@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, BROKEN_BENCHMARKS, PACKAGES
+from factmill.flows.build_runner import prepare_prefect_and_embedded_world
 from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_result
-from factmill.flows.commands.digests import load_published_digests
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
+from factmill.flows.published_digests import load_published_digests
+from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.clients.anthropic_server import make_chat_server_client
 from factmill.tasks.clients.chat import ChatClient
@@ -71,6 +73,11 @@ def doctor(
     ask: bool = typer.Option(
         False, "--ask", help="Also send one request to each model and service; models may charge for it."
     ),
+    prepare: bool = typer.Option(
+        False,
+        "--prepare",
+        help="Check nothing, but create Prefect's database and the embedded world in advance; otherwise the first build does, and takes longer.",
+    ),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +89,12 @@ def doctor(
     Examples:
       factmill doctor
       factmill doctor --world my-world.toml --ask
+      factmill doctor --prepare
     """
+    if prepare:
+        progress.set_progress_style()
+        prepare_prefect_and_embedded_world()
+        return
     findings = run_diagnostics(world, resolve_warehouse_path(RunOptions(warehouse=warehouse)), ask)
     ok, lines = all(f["ok"] for f in findings), []
     for f in findings:
@@ -146,9 +158,7 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "free disk space, or set FACTMILL_HOME to a folder on another disk",
     )
     yield _probe_as_finding(
-        "warehouse",
-        lambda: _describe_warehouse(warehouse),
-        "see the message, or give another file with --warehouse",
+        "warehouse", lambda: _describe_warehouse(warehouse), "see the message, or give another file with --warehouse"
     )
     history = prefect_database_path(factmill_home())
     damage = find_database_damage(history)
@@ -180,7 +190,7 @@ def _examine_own_prompts(world: World) -> Iterator[DoctorFinding]:
         yield _probe_as_finding(
             "own prompts",
             lambda: f"{', '.join(load_own_prompts(Path(world.prompts)))}, of {world.prompts}",
-            "mend the file that the message names; `factmill prompts show ID` prints the packaged prompt",
+            "mend the file that the message names; `factmill prompts ID` prints the packaged prompt",
         )
 
 
@@ -198,7 +208,7 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
 
 
 def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
-    from factmill.flows.commands.graphs import list_graph_states
+    from factmill.flows.commands.local_data import list_graph_states
 
     if world.wikidata.engine == "graph":
         from factmill.tasks.graph.lookup import open_graph
@@ -291,7 +301,7 @@ def _compare_builds_with_published_digests(warehouse: Path) -> Iterator[DoctorFi
         others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
     if agreeing or others:
         agrees = f"{', '.join(agreeing)}: your build equals the published one"
-        advice = "compare CPU, pyarrow and the embedder (`factmill models list`) with `On any machine` in the README"
+        advice = "compare CPU, pyarrow and the embedder (`factmill models`) with `On any machine` in the README"
         yield _make_finding(
             "same bytes", not others, f"bytes differ in {', '.join(others)}" if others else agrees, advice
         )

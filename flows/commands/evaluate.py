@@ -3,6 +3,7 @@
 import json
 import shlex
 import traceback
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.commands.forecast import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
+from factmill.flows.commands.build import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
@@ -187,20 +188,6 @@ PlannedEvaluation = tuple[Evaluation, EvaluationParams]
 """The evaluation of one model on one benchmark, with its parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedEvaluation:
-    """An evaluation that failed."""
-
-    benchmark: str
-    model: str
-    """Name of the model on the command line."""
-    error: str
-    """Name of the error's class."""
-    why: str
-    next: str
-    """Command that runs this evaluation alone."""
-
-
 @dataclass
 class EvaluationSweep:
     """Runs a command's evaluations one after another; of several, one that fails is reported at the end."""
@@ -217,7 +204,9 @@ class EvaluationSweep:
     """Ids of the evaluations made so far."""
     models: list[str] = field(default_factory=list)
     """Names of their models in tables and reports."""
-    failures: list[FailedEvaluation] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    """Evaluations that failed: benchmark, model as on the command line, class of the error, why, and the command that runs
+    this one alone (next)."""
     _failed_pairs: set[tuple[str, str]] = field(default_factory=set)
     _shared_budget: MultiBuildBudget = field(init=False)
 
@@ -228,22 +217,18 @@ class EvaluationSweep:
     def check_plans(self, plans: Sequence[PlannedEvaluation]) -> None:
         """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
         self.is_alone = len(plans) == 1
-        found: dict[str, list[tuple[PlannedEvaluation, FactmillError | None]]] = {}
+        failed: dict[str, list[tuple[PlannedEvaluation, FactmillError]]] = defaultdict(list)
         for evaluation, params in plans if not self.is_alone else ():
-            error = None
             try:
                 make_build_manifest(evaluation, evaluation.resolve_inputs(params, self.run), self.run)
-            except FactmillError as fault:
-                error = fault
-            found.setdefault(params.model, []).append(((evaluation, params), error))
-        for tried in found.values():
-            errors = [error for _, error in tried if error is not None]
-            if len(errors) == len(tried):
-                raise type(errors[0])("\n".join(dict.fromkeys(map(str, errors))))
-        for tried in found.values():
-            for plan, error in tried:
-                if error is not None:
-                    self._record_failure(*plan, error)
+            except FactmillError as error:
+                failed[params.model].append(((evaluation, params), error))
+        for model, faults in failed.items():
+            if len(faults) == sum(params.model == model for _, params in plans):
+                raise type(faults[0][1])("\n".join(dict.fromkeys(str(error) for _, error in faults)))
+        for faults in failed.values():
+            for plan, fault in faults:
+                self._record_failure(*plan, fault)
 
     def evaluate(self, evaluation: Evaluation, params: EvaluationParams) -> None:
         """Run one evaluation, write its reports, and print its metrics."""
@@ -279,16 +264,14 @@ class EvaluationSweep:
     def print_summary(self, card: Sequence[Path]) -> None:
         """Print what was made, what failed and why, and the commands to repeat."""
         if self.as_json:
-            failed = [asdict(each) for each in self.failures]
-            print_json({"evaluated": self.evaluation_ids, "failed": failed, "card": [str(path) for path in card]})
+            files = [str(path) for path in card]
+            print_json({"evaluated": self.evaluation_ids, "failed": self.failures, "card": files})
             return
         lines = [f"evaluated: {len(self.evaluation_ids)} of {len(self.evaluation_ids) + len(self.failures)}"]
-        for why in dict.fromkeys(each.why for each in self.failures):
-            alike = [each for each in self.failures if each.why == why]
-            lines.append(
-                f"  FAILED {', '.join(f'{each.benchmark} ({shorten_line(each.model)})' for each in alike)}: {why}"
-            )
-            lines += [f"    to repeat it: {each.next}" for each in alike]
+        for why in dict.fromkeys(each["why"] for each in self.failures):
+            alike = [each for each in self.failures if each["why"] == why]
+            names = ", ".join(f"{each['benchmark']} ({shorten_line(each['model'])})" for each in alike)
+            lines += [f"  FAILED {names}: {why}", *(f"    to repeat it: {each['next']}" for each in alike)]
         print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
@@ -296,11 +279,11 @@ class EvaluationSweep:
         command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.shared_options])
         why = str(error) or "the error has no message"
         why = why if isinstance(error, FactmillError) else f"{type(error).__name__}: {why}"
-        failure = FailedEvaluation(name, model, type(error).__name__, why, command)
+        failure = {"benchmark": name, "model": model, "error": type(error).__name__, "why": why, "next": command}
         self.failures.append(failure)
         self._failed_pairs.add((name, model))
         if self.as_json:
-            print_json({**asdict(failure), "failed": True})
+            print_json({**failure, "failed": True})
         print_and_log(f"{name}, {model}: failed: {why}; the other evaluations continue")
 
 

@@ -1,5 +1,5 @@
-"""`factmill fanoutqa validate` and `factmill fanoutqa drift`: check question files before a build, and report which
-sub-answers published questions would lose or gain at another moment."""
+"""`factmill fanoutqa validate`: check question files before a build, or with --drift report which sub-answers published
+questions would lose or gain at another moment."""
 
 from contextlib import closing
 from dataclasses import asdict
@@ -8,13 +8,21 @@ from pathlib import Path
 
 import typer
 
-from factmill.flows.cli.options import JsonOption, WarehouseOption, check_age_option, print_result, write_text_file
+from factmill.flows.cli.options import (
+    JsonOption,
+    WarehouseOption,
+    check_age_option,
+    list_given_options,
+    print_result,
+    write_text_file,
+)
 from factmill.flows.prefect_server import send_event
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
+from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
 from factmill.tasks.engine.services import Services
-from factmill.tasks.errors import OutputError
+from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.fanoutqa.checking.drift import (
     format_drift_summary,
     format_reference_drift,
@@ -41,15 +49,18 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.recording.call_cache import CallCache
 
-fanoutqa_app = typer.Typer(help="Validate question files, and find answers that have changed.", no_args_is_help=True)
+fanoutqa_app = typer.Typer(help="Check question files, and find answers that have changed.", no_args_is_help=True)
+_DRIFT_OPTIONS = ("--epoch", "--build", "--to", "--all", "--max-age", "--fail-over", "--warehouse")
+_FILE_OPTIONS = ("--least-articles", "--duplicates")
 
 
 @fanoutqa_app.command("validate", no_args_is_help=True)
 def validate_fanoutqa(
-    files: list[Path] = typer.Argument(
-        ...,
+    context: typer.Context,
+    files: list[Path] | None = typer.Argument(
+        None,
         help="JSON or JSON Lines files with authored or released questions, or folders of such files.",
-        metavar="PATH...",
+        metavar="PATH",
     ),
     least_articles: int = typer.Option(
         MIN_ARTICLES,
@@ -59,51 +70,24 @@ def validate_fanoutqa(
         metavar="N",
     ),
     duplicates: bool = typer.Option(False, "--duplicates", help="Also find similar questions by their embeddings."),
-    world: str = typer.Option(
-        "embedded", help="With --duplicates: world whose sentence encoder is used.", metavar="WORLD"
+    drift: bool = typer.Option(
+        False, "--drift", help="Instead of files, check whether articles still state the answers of a build."
     ),
-    as_json: JsonOption = False,
-) -> None:
-    """Validate files of fan-out questions, without network.
-
-    The exit code is 1 if a question breaks a rule. Each broken rule is reported with its sub-question: strategy[1].then[0] is
-    the first entry of `then` in the second entry of `strategy`; decomposition[1] is the second entry of a released question.
-    Articles without page or revision, and flags of a question's structure, are reported but do not make it invalid.
-
-    \b
-    Examples:
-      factmill fanoutqa validate questions.json
-      factmill fanoutqa validate drafts/*.json --least-articles 3 --json
-      factmill fanoutqa validate fanout-final-dev.json --duplicates
-    """
-    reports = [validate_question_file(file, least_articles) for file in find_question_files(files).values()]
-    similar = find_similar_questions(reports, world) if duplicates else None
-    is_valid = not any(report.invalid for report in reports)
-    result: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
-    result |= {"duplicates": asdict(similar)} if similar else {}
-    lines = [line for report in reports for line in format_file_report(report)]
-    print_result(as_json, result, [*lines, *(format_similar_pairs(similar) if similar else ())])
-    if not is_valid:
-        raise typer.Exit(1)
-
-
-@fanoutqa_app.command("drift")
-def drift_fanoutqa(
     epoch: str | None = typer.Option(
         None,
-        help="Moment to compare with: a day (00:00 UTC) or an ISO 8601 time. Default: the world's epoch, else today.",
+        help="With --drift: moment to compare with, a day (00:00 UTC) or an ISO 8601 time. Default: the world's epoch, else today.",
         metavar="DATE",
     ),
     build_name: str = typer.Option(
-        "latest:fanoutqa", "--build", help="Build: its id or the start of its id.", metavar="BUILD"
+        "latest:fanoutqa", "--build", help="With --drift: the build, by its id or the start of its id.", metavar="BUILD"
     ),
     to: Path | None = typer.Option(
-        None, help="Write the list to this CSV file and print only the counts.", metavar="FILE"
+        None, help="With --drift: write the list to this CSV file and print only the counts.", metavar="FILE"
     ),
-    show_all: bool = typer.Option(False, "--all", help="Also list unchanged sub-answers."),
+    show_all: bool = typer.Option(False, "--all", help="With --drift: also list unchanged sub-answers."),
     max_age: str | None = typer.Option(
         None,
-        help="Request recorded replies again if they are older than this (12h, 30d, 4w). Default: max_age in the world's file, else never.",
+        help="With --drift: request recorded replies again if they are older than this (12h, 30d, 4w). Default: max_age in the world's file, else never.",
         metavar="AGE",
         callback=check_age_option,
     ),
@@ -111,20 +95,27 @@ def drift_fanoutqa(
         None,
         min=0,
         max=1,
-        help="Exit with code 1 if more than this share of the sub-answers is lost, such as 0.05.",
+        help="With --drift: exit with code 1 if more than this share of the sub-answers is lost, such as 0.05.",
         metavar="SHARE",
     ),
     world: str | None = typer.Option(
-        None, help="World whose Wikipedia is used. Default: the build's world.", metavar="WORLD"
+        None,
+        help="World whose Wikipedia --drift reads (default: the build's world), or whose sentence encoder --duplicates uses (default: embedded).",
+        metavar="WORLD",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List sub-answers that articles no longer state at another moment.
+    """Check files of fan-out questions, or with --drift whether a build's answers still stand in the articles.
 
-    The command reads the articles of a build's questions as of the build's epoch and as of --epoch. It also lists sub-answers
-    that only the later articles state, and articles that exist at only one of the two moments. Calls are recorded in the
-    warehouse, so repeating the command sends no request, except for replies older than --max-age.
+    Files are checked without network. The exit code is 1 if a question breaks a rule. Each broken rule is reported with its
+    sub-question: strategy[1].then[0] is the first entry of `then` in the second entry of `strategy`; decomposition[1] is the
+    second entry of a released question. Articles without page or revision, and flags of a question's structure, are reported
+    but do not make it invalid.
+
+    With --drift, the command reads the articles of a build's questions as of the build's epoch and as of --epoch. It lists
+    sub-answers that only the earlier or only the later articles state, and articles that exist at only one of the two moments.
+    Calls are recorded in the warehouse, so repeating the command sends no request, except for replies older than --max-age.
 
     A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The share of
     lost sub-answers counts those that could be looked up. With --fail-over, the exit code is 1 if the share is higher, or if
@@ -133,17 +124,56 @@ def drift_fanoutqa(
 
     \b
     Examples:
-      factmill fanoutqa drift --epoch 2026-01-01
-      factmill fanoutqa drift --epoch 2026-01-01 --to drift.csv --all
-      factmill fanoutqa drift --max-age 12h --fail-over 0.05 --json
+      factmill fanoutqa validate questions.json
+      factmill fanoutqa validate drafts/*.json --least-articles 3 --json
+      factmill fanoutqa validate fanout-final-dev.json --duplicates
+      factmill fanoutqa validate --drift --epoch 2026-01-01 --to drift.csv --all
+      factmill fanoutqa validate --drift --max-age 12h --fail-over 0.05 --json
     """
-    given = parse_past_epoch(epoch) if epoch else None
-    progress.set_progress_style()
-    if to and not to.parent.is_dir():
-        raise OutputError(
-            f"{to}: cannot be written: its folder does not exist; create it, or give another path with --to"
+    unused = set(list_given_options(context)) & {*(_FILE_OPTIONS if drift else _DRIFT_OPTIONS)}
+    if drift == bool(files):
+        raise UsageError(
+            "expected either files, or --drift for a build; for example: factmill fanoutqa validate questions.json, or "
+            "factmill fanoutqa validate --drift --epoch 2026-01-01"
         )
-    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if unused:
+        how = (
+            "has no effect with --drift" if drift else "works only with --drift, which checks a build instead of files"
+        )
+        raise UsageError(f"{min(unused)} {how}; remove one of the two")
+    if drift:
+        given = parse_past_epoch(epoch) if epoch else None
+        if to and not to.parent.is_dir():
+            raise OutputError(
+                f"{to}: cannot be written: its folder does not exist; create it, or give another path with --to"
+            )
+        run = RunOptions(warehouse=warehouse)
+        return _measure_and_print_drift(run, build_name, given, world, max_age, to, show_all, fail_over, as_json)
+    reports = [validate_question_file(file, least_articles) for file in find_question_files(files or []).values()]
+    similar = find_similar_questions(reports, world or EMBEDDED_SERVICE) if duplicates else None
+    is_valid = not any(report.invalid for report in reports)
+    result: dict[str, object] = {"valid": is_valid, "files": [report.as_json() for report in reports]}
+    result |= {"duplicates": asdict(similar)} if similar else {}
+    lines = [line for report in reports for line in format_file_report(report)]
+    print_result(as_json, result, [*lines, *(format_similar_pairs(similar) if similar else ())])
+    if not is_valid:
+        raise typer.Exit(1)
+    return None
+
+
+def _measure_and_print_drift(
+    run: RunOptions,
+    build_name: str,
+    given: str | None,
+    world: str | None,
+    max_age: str | None,
+    to: Path | None,
+    show_all: bool,
+    fail_over: float | None,
+    as_json: bool,
+) -> None:
+    progress.set_progress_style()
+    path = resolve_warehouse_path(run)
     build = resolve_build(path, build_name)
     references = load_published_references(path, build)
     asked = load_world(name := world or build.origin["world"])

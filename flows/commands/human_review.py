@@ -20,14 +20,14 @@ from factmill.flows.cli.options import (
     print_result,
     split_benchmark_and_build,
 )
-from factmill.flows.commands.explain import trace_row_by_id_prefix
+from factmill.flows.commands.provenance import trace_row_by_id_prefix
 from factmill.flows.labelling.label_draws import (
     LabelDraw,
     draw_label_items,
     list_label_schemes,
     load_label_file_with_digest,
 )
-from factmill.flows.labelling.page_server import PageDecisions, PortOption, ServeOption, decide_on_page
+from factmill.flows.labelling.page_server import PortOption, ServeOption, decide_on_page
 from factmill.flows.labelling.sheet_files import (
     FormOption,
     format_setup_note,
@@ -56,15 +56,10 @@ from factmill.tasks.core.measures.audits import (
     parse_audit_rows,
     read_audit_mark,
 )
-from factmill.tasks.core.review import (
-    REVIEW_LAYOUT,
-    make_review_sheet,
-    parse_review_queue_csv,
-    parse_review_row,
-)
+from factmill.tasks.core.review import REVIEW_LAYOUT, make_review_sheet, parse_review_queue_csv, parse_review_row
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.sheets.forms import parse_sheet_csv
-from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, SheetLayout, SheetProblem, SheetRow
+from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, Sheet, SheetLayout, SheetProblem, SheetRow
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -145,10 +140,20 @@ def label(
         _save_and_print_labels(path, str(taken_from), found, digest, as_json)
         return
     drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
+    sheet, build_id = make_label_sheet(drawn.scheme, drawn.items), drawn.record.build_id
     if to is not None:
-        _export_and_print_label_sheet(path, drawn, to, form, as_json)
-    else:
-        _label_on_page(path, drawn, labeller, port, as_json)
+        _export_and_print_label_sheet(path, drawn, sheet, to, form, as_json)
+        return
+    with open_warehouse(path) as db:
+        save_label_items(db, drawn.items)
+    made = decide_on_page(sheet, f"label-{build_id}", f"Label answers of {build_id}", labeller, port)
+    if not made.rows:
+        line = f"no row was decided; {made.open} rows are open"
+        print_result(as_json, {"labels": 0, "open": made.open}, [line])
+        return
+    items = {item.id: item for item in drawn.items}
+    found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
+    _save_and_print_labels(path, str(made.journal), found, made.digest, as_json)
 
 
 def _check_export_or_import_options(
@@ -162,11 +167,12 @@ def _check_export_or_import_options(
         )
 
 
-def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, form: str, as_json: bool) -> None:
-    """Write drawn answers to a file of a form and print how many of each stratum."""
+def _export_and_print_label_sheet(
+    warehouse: Path, drawn: LabelDraw, sheet: Sheet, to: Path, form: str, as_json: bool
+) -> None:
     if to.exists():
         raise OutputError(f"{to}: the file exists and may hold labels; name another file, or remove this one")
-    files = write_sheet_files(make_label_sheet(drawn.scheme, drawn.items), to, form)
+    files = write_sheet_files(sheet, to, form)
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
     model = str(drawn.record.lock["author"])
@@ -191,20 +197,6 @@ def _export_and_print_label_sheet(warehouse: Path, drawn: LabelDraw, to: Path, f
     if told["naming_the_model"]:
         lines.append(f"  note: {told['naming_the_model']} answers contain the model's name")
     print_result(as_json, told, lines)
-
-
-def _label_on_page(warehouse: Path, drawn: LabelDraw, labeller: str, port: int, as_json: bool) -> None:
-    """Serve drawn answers on a page, and import the labels when it is finished."""
-    with open_warehouse(warehouse) as db:
-        save_label_items(db, drawn.items)
-    title, sheet = f"Label answers of {drawn.record.build_id}", make_label_sheet(drawn.scheme, drawn.items)
-    made = decide_on_page(sheet, f"label-{drawn.record.build_id}", title, labeller, port)
-    if not made.rows:
-        print_result(as_json, {"labels": 0, "open": made.open}, [format_no_decision(made)])
-        return
-    items = {item.id: item for item in drawn.items}
-    found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
-    _save_and_print_labels(warehouse, str(made.journal), found, made.digest, as_json)
 
 
 def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool) -> None:
@@ -241,11 +233,6 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
 def _exit_where_rows_are_wrong(problems: Sequence[SheetProblem]) -> None:
     if {problem.kind for problem in problems} - HARMLESS_PROBLEMS:
         raise typer.Exit(1)
-
-
-def format_no_decision(made: PageDecisions) -> str:
-    """Format the line about a page without decisions."""
-    return f"no row was decided; {made.open} rows are open"
 
 
 def review(
@@ -287,7 +274,13 @@ def review(
     _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if taken_from is not None:
-        _import_review_decisions(path, taken_from, form, reviewer, as_json)
+        filled, _ = load_filled_sheet(taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+        items = [parse_review_row(row, taken_from.name) for row in filled.rows]
+        taken, count = save_decisions(path, items), len(items) + len(filled.problems)
+        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_list_troubles(filled)}
+        line = f"{taken_from}: {taken} decisions imported, {count - taken} items are still open"
+        print_result(as_json, shown, [line, *format_sheet_problems(filled.problems, taken_from.name)])
+        _exit_where_rows_are_wrong(filled.problems)
         return
     check_warehouse_exists(warehouse)
     build = resolve_build(path, str(build_name))
@@ -304,18 +297,6 @@ def review(
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     told = {"file": str(made.journal), "decisions": taken, "open": made.open}
     print_result(as_json, told, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
-
-
-def _import_review_decisions(warehouse: Path, file: Path, form: str, reviewer: str, as_json: bool) -> None:
-    """Store the decisions of a file and print how many, and the problems; exit code 1 if some are invalid."""
-    sheet, _ = load_filled_sheet(file, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
-    items = [parse_review_row(row, file.name) for row in sheet.rows]
-    taken = save_decisions(warehouse, items)
-    undecided = len(items) - taken + len(sheet.problems)
-    told = {"file": str(file), "items": len(items) + len(sheet.problems), "decisions": taken, **_list_troubles(sheet)}
-    lines = [f"{file}: {taken} decisions imported, {undecided} items are still open"]
-    print_result(as_json, told, [*lines, *format_sheet_problems(sheet.problems, file.name)])
-    _exit_where_rows_are_wrong(sheet.problems)
 
 
 def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
@@ -405,7 +386,6 @@ def audit(
 def _save_audit_verdicts_and_format(
     warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str
 ) -> str:
-    """Store the verdicts of rows and return a line about them."""
     verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
     with open_warehouse(warehouse) as db:
         save_audit_verdicts(db, build_id, verdicts)

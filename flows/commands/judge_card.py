@@ -230,7 +230,8 @@ def _find_verdicts_and_evaluations(
     own: dict[str, str] = {}
     folder = run.prompts or world.prompts
     selects = folder and {*load_own_prompts(Path(folder))} & {*scheme.prompts}
-    prompts = _digest_judge_prompts(evaluation, run) if selects else None
+    given = digest_assets(evaluation.assets, resolve_own_prompts(evaluation.assets, run)) if selects else None
+    prompts = given and _select_judge_prompts(evaluation, given)
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
     for name in reversed([resolve_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
         _, _, record = resolve_judged_evaluation(warehouse, name)
@@ -257,12 +258,6 @@ def _find_verdicts_and_evaluations(
             f"evaluate {evaluation.benchmark.name} with the same --model or --answers, and --judge {judge}{option}"
         )
     return identity, found, used, own
-
-
-def _digest_judge_prompts(evaluation: Evaluation, run: RunOptions) -> dict[str, str]:
-    """Return id → digest of the judge's prompts with the options' own prompts."""
-    own = resolve_own_prompts(evaluation.assets, run)
-    return _select_judge_prompts(evaluation, digest_assets(evaluation.assets, own))
 
 
 def _select_judge_prompts(evaluation: Evaluation, manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """`factmill mechanism`: find which components of a local model carry a fact in its short and in its long answer."""
 
-import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import make_dataclass
@@ -16,7 +15,7 @@ from factmill.flows.cli.options import (
     make_model_from_options,
     make_option_dataclass_fields,
     print_result,
-    write_text_file,
+    write_report_files,
 )
 from factmill.tasks import progress
 from factmill.tasks.assets import load_list_entries
@@ -105,7 +104,6 @@ WritePairsOption = Annotated[
 
 
 def _run_mechanism_command(given: Any) -> None:
-    """Analyse models by the options of the command, print the results, and write a report."""
     progress.set_progress_style()
     run, params = make_model_from_options(RunOptions, given), make_model_from_options(MechanismParams, given)
     check_warehouse_exists(run.warehouse)
@@ -123,34 +121,24 @@ def _run_mechanism_command(given: Any) -> None:
     print_result(given.as_json, result, lines)
 
 
-_mechanism_option_fields = [each for each in make_option_dataclass_fields(MechanismParams) if each[0] != "evaluation"]
-_run_option_fields = [
-    each
-    for each in make_option_dataclass_fields(RunOptions)
-    if each[0] in ("world", "prompts", "warehouse", "mode", "max_cost")
-]
-_MechanismOptions = make_dataclass(
+_RUN_OPTIONS = ("world", "prompts", "warehouse", "mode", "max_cost")
+mechanism = make_dataclass(
     "mechanism",
     [
         ("evaluation", EvaluationsArgument, None),
-        *_mechanism_option_fields,
-        *_run_option_fields,
+        *make_option_dataclass_fields(MechanismParams, ["evaluation"]),
+        *make_option_dataclass_fields(
+            RunOptions, [each for each in RunOptions.model_fields if each not in _RUN_OPTIONS]
+        ),
         ("force", MechanismForceOption, False),
         ("reports", MechanismReportsOption, None),
         ("write_pairs", WritePairsOption, None),
         ("as_json", JsonOption, False),
     ],
+    namespace={"__post_init__": _run_mechanism_command, "__doc__": _MECHANISM_HELP},
+    kw_only=True,
 )
-
-
-def mechanism(**given: Any) -> None:
-    """Analyse models; the options are those of the parameters."""
-    _run_mechanism_command(_MechanismOptions(**given))
-
-
-mechanism.__signature__ = inspect.signature(_MechanismOptions)  # type: ignore[attr-defined] # Typer makes the options of it
-mechanism.__doc__ = _MECHANISM_HELP
-mechanism.__annotations__ = dict(_MechanismOptions.__annotations__)
+"""The options of the command; creating an instance starts the analysis."""
 _METRIC_ORDER = (ROC_AUC, ACCURACY, ROC_AUC + BY_FACT_SUFFIX, ACCURACY + BY_FACT_SUFFIX, *SIMILARITY_MEASURES)
 _LARGE_DIFFERENCE = 0.1
 """Difference between the unscored shares of aligned and misaligned facts above which a warning is printed."""
@@ -165,10 +153,7 @@ def make_mechanism_analysis_and_report(
     made = make_or_reuse_build(SLAQ_MECHANISM, params, run, force)
     warehouse = resolve_warehouse_path(run)
     report = load_mechanism_report(warehouse, resolve_build(warehouse, made.build_id))
-    written = [
-        write_text_file(render(report), folder / f"{made.build_id}{ending}", "--reports")
-        for ending, render in REPORT_RENDERERS.items()
-    ]
+    written = write_report_files(report, REPORT_RENDERERS, folder, made.build_id)
     metrics = [*report.headline, *report.more]
     result = {
         "mechanism_id": made.build_id,
@@ -189,7 +174,6 @@ def make_mechanism_analysis_and_report(
 
 
 def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], written: Sequence[Path]) -> list[str]:
-    """Return an analysis as lines of text: facts, similarities, predictions, and the path of the report."""
     found = {(each.setting, each.metric): each for each in metrics}
     value = lambda *at: format_number(found[at].value) if at in found else "–"  # noqa: E731
     lines = [f"{made.build_id}: {made.rows} facts of {made.facts['model']}"]

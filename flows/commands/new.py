@@ -44,20 +44,17 @@ def new(
 
 
 TEMPLATES = ASSETS_ROOT / "data" / "templates" / "package"
-_COMMON_PACKAGE_FILES = {
+_PACKAGE_FILES = {
     "pyproject.toml": "pyproject.toml",
+    "README.md": "README.md",
     "{name}/__init__.py": "init.py",
     "{name}/benchmark.py": "{form}.py",
     "{name}/publishing.py": "publishing.py",
     "{name}/prompts/{name}/answer.md": "answer.md",
+    "{name}/data/questions.csv": "questions.csv",
     "tests/test_{name}.py": "test.py",
 }
-"""Path in the package → template, for both forms."""
-_FORM_PACKAGE_FILES: dict[PackageForm, dict[str, str]] = {
-    "facts": {"README.md": "README.md"},
-    "file": {"README.md": "README.md", "{name}/data/questions.csv": "questions.csv"},
-}
-"""Form → path in the package → template, for that form only."""
+"""Path in the package → template; questions.csv for the form `file` only."""
 
 
 def render_benchmark_package(name: str, form: PackageForm, canary: str, title: str = "") -> dict[str, str]:
@@ -91,7 +88,8 @@ def render_benchmark_package(name: str, form: PackageForm, canary: str, title: s
     )
     return {
         path.format(name=name): templates.get_template(f"{template.format(form=form)}.jinja").render(values)
-        for path, template in {**_COMMON_PACKAGE_FILES, **_FORM_PACKAGE_FILES[form]}.items()
+        for path, template in _PACKAGE_FILES.items()
+        if form == "file" or template != "questions.csv"
     }
 
 

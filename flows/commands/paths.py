@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -330,26 +331,21 @@ def _make_labelled_paths_table(
         columns.setdefault(name, pa.nulls(len(at), PATHS_SCHEMA.field(name).type))
     units = pc.binary_join_element_wise("Q", pc.cast(columns["unit"], pa.string()), "")
     columns["unit"] = units
-    columns["labels"] = _label_paths(columns, service, language)
-    return pa.table({name: columns[name] for name in PATHS_SCHEMA.names}).cast(PATHS_SCHEMA)
-
-
-def _label_paths(columns: dict[str, Any], service: CallService, language: str) -> list[list[str]]:
-    """Return the paths as labels; an id without a label stays as it is, a value is formatted for readers."""
-    paths, units = columns["path"].to_pylist(), columns["unit"].to_pylist()
-    ids = {part for path in paths for part in path if is_qid(part) or is_pid(part)} | {unit for unit in units if unit}
+    path_ids, unit_qids = columns["path"].to_pylist(), units.to_pylist()
+    ids = {part for path in path_ids for part in path if is_qid(part) or is_pid(part)} | {*filter(None, unit_qids)}
     asked = sorted(ids)
     found = fetch_reply_bodies(service, [make_label_call(service.identity, each, language) for each in asked])
+    # an id without a label stays as it is, and a value is formatted for readers
     labels = {each: label for each, label in zip(asked, found, strict=True) if label is not None}
     labelled = []
-    for path, value, precision, unit in zip(
-        paths, columns["value"].to_pylist(), columns["precision"].to_pylist(), units, strict=True
-    ):
+    values, precisions = columns["value"].to_pylist(), columns["precision"].to_pylist()
+    for path, value, precision, unit in zip(path_ids, values, precisions, unit_qids, strict=True):
         named = [labels.get(part, part) for part in path]
         if value is not None:
             named[-1] = format_wikidata_literal(value, precision, labels.get(unit, unit) if unit else None)
         labelled.append(named)
-    return labelled
+    columns["labels"] = labelled
+    return pa.table({name: columns[name] for name in PATHS_SCHEMA.names}).cast(PATHS_SCHEMA)
 
 
 SUBJECT_OBJECT_COLUMNS = ("subject", "object")
@@ -398,7 +394,10 @@ class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
             if not self._writers:
                 self._writers = [self._open(file, table.schema) for file, table in zip(self.files, tables, strict=True)]
             for writer, table in zip(self._writers, tables, strict=True):
-                writer.write(table)
+                if isinstance(writer, TextIOWrapper):
+                    writer.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+                else:
+                    writer.write(table)
         except OSError as error:
             raise OutputError(f"{self.files[0]}: cannot be written: {error.strerror or error}") from error
 
@@ -413,17 +412,7 @@ class PathAndPairFilesWriter(AbstractContextManager["PathAndPairFilesWriter"]):
             case ".csv":
                 return self._stack.enter_context(pa_csv.CSVWriter(str(file), schema))
             case _:
-                return _JsonLinesWriter(self._stack.enter_context(file.open("w", encoding="utf-8")))
-
-
-class _JsonLinesWriter:
-    """Writes table rows as JSON Lines."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, table: pa.Table) -> None:
-        self._stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+                return self._stack.enter_context(file.open("w", encoding="utf-8"))
 
 
 def _join_list_columns(table: pa.Table) -> pa.Table:

@@ -1,11 +1,10 @@
-"""`factmill prompts`: list, show and copy the prompts, and show which of them a folder of own prompts replaces."""
+"""`factmill prompts`: list, print and copy the prompts, and show which of them a folder of own prompts replaces."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,107 +20,89 @@ from factmill.tasks.settings import load_world
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 _RUN = RunOptions.model_fields
-PromptsFolderOption = Annotated[
-    Path | None, typer.Option("--prompts", metavar="FOLDER", help=_RUN["prompts"].description)
-]
-PromptsWorldOption = Annotated[
-    str, typer.Option("--world", metavar="WORLD", help=_RUN["world"].description, show_default=True)
-]
-prompts_app = typer.Typer(
-    help="List, show and copy prompts, to replace them with your own. Try: factmill prompts list", no_args_is_help=True
-)
 
 
-@dataclass(frozen=True, slots=True)
-class PromptListing:
-    """A prompt as `factmill prompts` lists it."""
-
-    id: str
-    benchmarks: tuple[str, ...]
-    """Names of the builds, evaluations and analyses that use it."""
-    role: str
-    """Role of the model that is asked: author, judge or answerer."""
-    purpose: str
-    variables: tuple[str, ...]
-    digest: str
-    """SHA-256 of its text."""
-    file: str
-    is_own: bool
-    """True where an own prompt with another text replaces the packaged one."""
-
-
-@prompts_app.command("list")
-def prompts_list(
-    prompts: PromptsFolderOption = None, world: PromptsWorldOption = "embedded", as_json: JsonOption = False
-) -> None:
-    """List the prompts: id, what for, variables, and the file of each with --prompts or --world.
-
-    \b
-    Examples:
-      factmill prompts list
-      factmill prompts list --prompts my-prompts/
-    """
-    folder = _find_folder(prompts, world)
-    own = load_own_prompts(folder) if folder else {}
-    found = [_make_listing(name, own) for name in list_packaged_prompts()]
-    used = {each.id: ", ".join(each.benchmarks) for each in found}
-    width, widest = max(map(len, used)), max(map(len, used.values()))
-    lines = []
-    for each in found:
-        variables = " ".join(f"${name}" for name in each.variables)
-        lines.append(f"{each.id:{width}}  {used[each.id]:{widest}}  {each.role:8}  {each.purpose}: {variables}")
-        if each.id in own:
-            lines.append(
-                f"{'':{width}}  {'own prompt' if each.is_own else 'same text as the packaged prompt'}: {each.file}"
-            )
-    if folder:
-        count = sum(each.is_own for each in found)
-        lines.append(f"{count} of {len(found)} prompts are own ones, of {folder}; the others are the packaged ones")
-    print_result(as_json, [asdict(each) for each in found], lines)
-
-
-@prompts_app.command("show")
-def prompts_show(
-    prompt_id: Annotated[str, typer.Argument(metavar="ID", help="A prompt's id, such as granola/answer.")],
-    prompts: PromptsFolderOption = None,
-    world: PromptsWorldOption = "embedded",
-    as_json: JsonOption = False,
-) -> None:
-    """Print a prompt's file: the own one with --prompts or --world, else the packaged one.
-
-    \b
-    Examples:
-      factmill prompts show slaq/judge_short
-      factmill prompts show granola/answer --prompts my-prompts/
-    """
-    (name,) = _resolve_ids([prompt_id], one=True)
-    folder = _find_folder(prompts, world)
-    own = load_own_prompts(folder) if folder else {}
-    text = own[name].text if name in own else _find_packaged_file(name).read_text("utf-8")
-    print_result(as_json, {**asdict(_make_listing(name, own)), "text": text}, [text.rstrip("\n")])
-
-
-@prompts_app.command("copy")
-def prompts_copy(
-    ids: Annotated[list[str], typer.Argument(metavar="ID", help="Prompts by id, or all of a benchmark by its name.")],
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="Folder of own prompts; made where it is not there.")
-    ],
+def prompts(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all of it."),
+    ] = None,
+    copy_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--copy-to",
+            metavar="FOLDER",
+            help="Copy the packaged prompts to this folder instead, to edit them there; created if it does not exist.",
+        ),
+    ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files of the folder that have another text, and name each.")
+        bool, typer.Option("--overwrite", help="With --copy-to: replace files that have another text, and name each.")
     ] = False,
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", metavar="FOLDER", help=_RUN["prompts"].description)
+    ] = None,
+    world: Annotated[str, typer.Option("--world", metavar="WORLD", help=_RUN["world"].description)] = "embedded",
     as_json: JsonOption = False,
 ) -> None:
-    """Copy packaged prompts into a folder, to edit them there. A file with another text is not overwritten.
+    """List, print and copy prompts, to replace them with your own.
+
+    Without ID, the command lists all prompts: who uses each one, which model is asked, what for, and its variables. With
+    --prompts or --world, it names the files of own prompts, and prints own prompts in place of the packaged ones.
 
     \b
     Examples:
-      factmill prompts copy granola/answer slaq/judge_short --to my-prompts/
-      factmill prompts copy multihal --to my-prompts/
+      factmill prompts
+      factmill prompts slaq/judge_short
+      factmill prompts granola/answer slaq/judge_short --copy-to my-prompts/
+      factmill prompts --prompts my-prompts/
     """
-    names = _resolve_ids(ids)
+    names = _resolve_ids(ids or ())
+    if copy_to:
+        if not names:
+            raise UsageError(
+                "--copy-to expects ids, or a benchmark; for example: factmill prompts granola/answer --copy-to my-prompts/"
+            )
+        return _copy_prompts(names, copy_to, overwrite, as_json)
+    if overwrite:
+        raise UsageError(
+            "--overwrite works only with --copy-to; for example: factmill prompts granola/answer --copy-to my-prompts/"
+        )
+    given = prompts or load_world(world).prompts
+    folder = resolve_absolute_path(given) if given else None
+    own = load_own_prompts(folder) if folder else {}
+    if names:
+        texts = {
+            name: own[name].text if name in own else asset_path("prompts", f"{name}.md").read_text("utf-8")
+            for name in names
+        }
+        shown = [{**_describe_prompt(name, own), "text": text} for name, text in texts.items()]
+        heads = [f"=== {name} ===\n" if len(names) > 1 else "" for name in names]
+        return print_result(
+            as_json, shown, [head + text.rstrip("\n") for head, text in zip(heads, texts.values(), strict=True)]
+        )
+    found = [_describe_prompt(name, own) for name in list_packaged_prompts()]
+    return print_result(as_json, found, _format_prompt_list(found, own, folder))
+
+
+def _format_prompt_list(
+    found: Sequence[dict[str, Any]], own: Mapping[str, OwnPrompt], folder: Path | None
+) -> Iterator[str]:
+    used = {each["id"]: ", ".join(each["benchmarks"]) for each in found}
+    width, widest = max(map(len, used)), max(map(len, used.values()))
+    for each in found:
+        variables = " ".join(f"${name}" for name in each["variables"])
+        yield f"{each['id']:{width}}  {used[each['id']]:{widest}}  {each['role']:8}  {each['purpose']}: {variables}"
+        if each["id"] in own:
+            which = "own prompt" if each["is_own"] else "same text as the packaged prompt"
+            yield f"{'':{width}}  {which}: {each['file']}"
+    if folder:
+        count = sum(each["is_own"] for each in found)
+        yield f"{count} of {len(found)} prompts are own ones, of {folder}; the others are the packaged ones"
+
+
+def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool) -> None:
     folder = resolve_absolute_path(to)
-    contents = {name: _find_packaged_file(name).read_bytes() for name in names}
+    contents = {name: asset_path("prompts", f"{name}.md").read_bytes() for name in names}
     state = {name: _compare_file(folder / f"{name}.md", content) for name, content in contents.items()}
     edited = [name for name, how in state.items() if how == "edited"]
     if edited and not overwrite:
@@ -140,35 +121,22 @@ def prompts_copy(
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     told = [{"id": name, "file": str(folder / f"{name}.md"), "done": done[how]} for name, how in state.items()]
     lines = [f"{each['done']}: {each['file']}" for each in told]
-    print_result(as_json, told, [*lines, f"next: edit, then see what is read: factmill prompts list --prompts {to}"])
+    print_result(as_json, told, [*lines, f"next: edit, then see what is read: factmill prompts --prompts {to}"])
 
 
-def _find_folder(prompts: Path | None, world: str) -> Path | None:
-    """Return the folder of own prompts that the options name; None without one."""
-    given = prompts or load_world(world).prompts
-    return resolve_absolute_path(given) if given else None
-
-
-def _resolve_ids(given: Sequence[str], one: bool = False) -> list[str]:
-    """Return the ids that ids and names of benchmarks mean, without repetitions; UsageError for an unknown one.
-
-    `one`: only ids are allowed.
-    """
+def _resolve_ids(given: Sequence[str]) -> list[str]:
+    """Return the ids that ids and names of benchmarks mean, without repetitions; UsageError for an unknown one."""
     known = list_packaged_prompts()
     found: dict[str, None] = {}
     for each in given:
         name = each.removesuffix(".md").strip("/")
-        of_benchmark = [] if one else [other for other in known if other.partition("/")[0] == name]
-        if name not in known and not of_benchmark:
+        meant = [other for other in known if name in (other, other.partition("/")[0])]
+        if not meant:
             raise UsageError(
-                f"no prompt {each!r}{format_did_you_mean(name, known)}; `factmill prompts list` lists all {len(known)}"
+                f"no prompt {each!r}{format_did_you_mean(name, known)}; `factmill prompts` lists all {len(known)}"
             )
-        found |= dict.fromkeys(of_benchmark or [name])
+        found |= dict.fromkeys(meant)
     return list(found)
-
-
-def _find_packaged_file(prompt_id: str) -> Path:
-    return asset_path("prompts", f"{prompt_id}.md")
 
 
 def _compare_file(path: Path, content: bytes) -> str:
@@ -181,26 +149,21 @@ def _compare_file(path: Path, content: bytes) -> str:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _make_listing(prompt_id: str, own: Mapping[str, OwnPrompt]) -> PromptListing:
-    template = own[prompt_id].template if prompt_id in own else load_packaged_prompt(prompt_id)
-    path = own[prompt_id].path if prompt_id in own else find_asset("prompts", f"{prompt_id}.md")
-    return PromptListing(
-        id=prompt_id,
-        benchmarks=tuple(_list_users(prompt_id)),
-        role=template.role,
-        purpose=_load_purposes().get(prompt_id, f"asked of the {template.role}"),
-        variables=template.inputs,
-        digest=template.digest,
-        file=str(path),
-        is_own=prompt_id in own and not own[prompt_id].is_packaged_text,
-    )
-
-
-def _list_users(prompt_id: str) -> Iterator[str]:
-    """Yield the names of the benchmarks, evaluations and analyses that use a prompt."""
-    for record in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values()):
-        if prompt_id in record.assets.prompts:
-            yield record.name
+def _describe_prompt(prompt_id: str, own: Mapping[str, OwnPrompt]) -> dict[str, Any]:
+    """Return a prompt as `--json` prints it; `is_own`: an own prompt with another text replaces the packaged one."""
+    records = (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
+    mine = own.get(prompt_id)
+    template = mine.template if mine else load_packaged_prompt(prompt_id)
+    return {
+        "id": prompt_id,
+        "benchmarks": [each.name for each in records if prompt_id in each.assets.prompts],
+        "role": template.role,
+        "purpose": _load_purposes().get(prompt_id, f"asked of the {template.role}"),
+        "variables": template.inputs,
+        "digest": template.digest,
+        "file": str(mine.path if mine else find_asset("prompts", f"{prompt_id}.md")),
+        "is_own": bool(mine and not mine.is_packaged_text),
+    }
 
 
 @cache

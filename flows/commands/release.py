@@ -16,11 +16,7 @@ from factmill.tasks.core.publishing.release_spec import ReleaseSpec
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import BuildDiff, RowChangeKind, count_unexplained_rows
-from factmill.tasks.diff.release_comparison import (
-    ReleaseOrBuild,
-    load_release_or_build,
-    temporary_comparison_warehouse,
-)
+from factmill.tasks.diff.release_comparison import ReleaseOrBuild, load_release_or_build, temporary_comparison_warehouse
 from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -50,7 +46,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Release rows under this licence, which factmill otherwise refuses, because you have permission to redistribute them (repeatable).",
+        help="Release rows under this licence too, which factmill otherwise refuses; give it only if you may redistribute them (repeatable).",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(
@@ -75,7 +71,7 @@ def release(
     The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same build
     always gives the same bytes. The folder appears only after all files are written.
 
-    --author and --doi go into the card, the citation and Croissant; without authors, factmill is cited.
+    --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 
     \b
     Examples:

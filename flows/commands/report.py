@@ -10,9 +10,9 @@ from pathlib import Path
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_text_file
+from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_report_files, write_text_file
 from factmill.flows.commands.evaluate import load_evaluation_metrics, load_evaluation_table, load_judge_with_card
-from factmill.flows.commands.mechanism import load_mechanism_report as read_mechanism
+from factmill.flows.commands.mechanism import load_mechanism_report
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.evaluation.rows import EvaluationScore
@@ -22,7 +22,7 @@ from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
 from factmill.tasks.evaluation.definition import ANSWERS_FILE_UNIT, Evaluation
 from factmill.tasks.evaluation.measured_build import find_measured_build_record, format_measured_build
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, BuildPageVisibility
+from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, BuildPageVisibility, render_build_html
 from factmill.tasks.reports.builds.page_loading import load_build_page
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PublishedEvaluation, make_evaluation_report
 from factmill.tasks.reports.model_card import (
@@ -33,6 +33,7 @@ from factmill.tasks.reports.model_card import (
     make_model_card,
 )
 from factmill.tasks.reports.rendering import CARD_RENDERERS, REPORT_RENDERERS
+from factmill.tasks.settings import factmill_home
 from factmill.tasks.slaq.mechanism.benchmark import SLAQ_MECHANISM
 from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -117,10 +118,14 @@ def report(
 def write_evaluation_report(warehouse: Path, evaluation_id: str, folder: Path) -> list[Path]:
     """Write the report of an evaluation into a folder as HTML, Markdown and JSON, and return its files."""
     report = load_evaluation_report(warehouse, [resolve_build(warehouse, evaluation_id)])
-    return [
-        write_text_file(render(report), folder / f"{evaluation_id}{ending}", "--reports")
-        for ending, render in REPORT_RENDERERS.items()
-    ]
+    return write_report_files(report, REPORT_RENDERERS, folder, evaluation_id)
+
+
+def write_build_page(warehouse: Path, build_id: str, option: str = "--to") -> tuple[BuildPage, Path]:
+    """Write the page of a build into `reports` of factmill's home; return the page and its file."""
+    page = load_page_for_build(warehouse, resolve_build(warehouse, build_id))
+    path = factmill_home() / "reports" / f"{build_id}.html"
+    return page, write_text_file(render_build_html(page), path, option)
 
 
 def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVisibility | None = None) -> BuildPage:
@@ -143,7 +148,7 @@ def load_evaluation_report(
                 f"{looked_into.build_id}: a report shows one mechanistic analysis; to analyse several models together: "
                 "factmill mechanism EVALUATION EVALUATION --model DIR --model DIR"
             )
-        return read_mechanism(warehouse, looked_into)
+        return load_mechanism_report(warehouse, looked_into)
     evaluation = check_evaluations_comparable(records)
     return make_evaluation_report(
         evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records], with_items
@@ -229,10 +234,7 @@ def write_model_card(warehouse: Path, names: Sequence[str], folder: Path, prefer
     # add a digest if the models' names had to be changed for the file name
     plain = re.sub(r"[^\w.+-]+", "-", models, flags=re.ASCII)[:80]
     name = plain if plain == models else f"{plain}-{digest_bytes(models.encode())[:8]}"
-    return [
-        write_text_file(render(card), folder / f"card-{name}{ending}", "--reports")
-        for ending, render in CARD_RENDERERS.items()
-    ]
+    return write_report_files(card, CARD_RENDERERS, folder, f"card-{name}")
 
 
 def _collect_benchmark_evaluations(

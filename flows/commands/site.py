@@ -96,7 +96,11 @@ def site(
     warehouses, releases = _resolve_inputs(names or [], warehouse)
     builds = [_FoundBuild(each, path) for path in warehouses for each in list_builds(path)]
     for name in releases:
-        builds = _add_release(builds, _FoundBuild(load_verified_release(Path(name)).record, release=name))
+        released = _FoundBuild(load_verified_release(Path(name)).record, release=name)
+        # a build of a warehouse that has all rows of the release is that build, and its calls explain more
+        same = [each for each in builds if _is_same_build(each, released)]
+        builds = [replace(each, is_released=each.is_released or each in same) for each in builds]
+        builds += [] if same else [released]
     if not builds:
         where = ", ".join(map(str, [*warehouses, *releases]))
         raise UnknownBuild(f"no build in {where}; make one: `factmill build granola`")
@@ -166,14 +170,6 @@ def _resolve_inputs(names: Sequence[str], warehouse: Path | None) -> tuple[list[
         else:
             raise UsageError(f"{name}: not found; expected a release's folder or a warehouse's file")
     return [*warehouses], [*releases]
-
-
-def _add_release(builds: Sequence[_FoundBuild], release: _FoundBuild) -> list[_FoundBuild]:
-    """Return the builds with a release; one that has all rows of a build of a warehouse is that build, whose calls explain more."""
-    same = [each for each in builds if _is_same_build(each, release)]
-    if same:
-        return [replace(each, is_released=True) if each in same else each for each in builds]
-    return [*builds, release]
 
 
 def _is_same_build(one: _FoundBuild, other: _FoundBuild) -> bool:
@@ -328,10 +324,7 @@ def _make_leaderboards(
 
 
 def _make_leaderboard(
-    evaluation: Evaluation,
-    measured: _FoundBuild | None,
-    members: Sequence[PublishedEvaluation],
-    files: dict[str, str],
+    evaluation: Evaluation, measured: _FoundBuild | None, members: Sequence[PublishedEvaluation], files: dict[str, str]
 ) -> Leaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
     open_ids = _list_open_row_ids(evaluation.benchmark, measured) if measured else frozenset()

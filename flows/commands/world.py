@@ -16,9 +16,9 @@ import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.build_runner import make_or_reuse_build
-from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_escaped_lines, print_result
-from factmill.flows.commands.digests import load_scripted_reply_key_digests, load_scripted_reply_keys_by_prompt
+from factmill.flows.cli.options import JsonOption, NewWarehouseOption, has_subcommand, print_escaped_lines, print_result
 from factmill.flows.prefect_server import shared_server
+from factmill.flows.published_digests import load_scripted_reply_keys_by_prompt, load_world_and_reply_key_digests
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
@@ -43,17 +43,23 @@ from factmill.tasks.world.scripted_replies import (
 )
 from factmill.tasks.world.serving import serve_world_until_interrupted
 
-world_app = typer.Typer(help="Serve the embedded world and manage its scripted replies.", no_args_is_help=True)
+world_app = typer.Typer()
 
 
-@world_app.command("serve")
-def world_serve(
+@world_app.callback(invoke_without_command=True)
+def serve_world(
+    context: typer.Context,
     port: int = typer.Option(
-        8123, min=0, max=65534, help="Port of the app; SPARQL uses the next port. 0: any free port."
+        8123, min=0, max=65534, help="Port of the server; SPARQL uses the next port. 0: any free port.", metavar="PORT"
     ),
 ) -> None:
-    """Serve the embedded world (SPARQL, MediaWiki, Pageviews, Falcon) on this machine until Ctrl-C."""
-    serve_world_until_interrupted(factmill_home(), port)
+    """Serve the embedded world, or manage its scripted replies.
+
+    Without a subcommand, the command serves SPARQL, MediaWiki, Pageviews and Falcon on this machine until Ctrl-C, and prints
+    their addresses.
+    """
+    if not has_subcommand(context):
+        serve_world_until_interrupted(factmill_home(), port)
 
 
 @world_app.command("replies")
@@ -154,7 +160,6 @@ def _build_and_collect_reply_keys(
 
 
 def _format_missing_replies_form(missing: Mapping[str, Sequence[PromptVariables]]) -> str:
-    """Return the form with the missing replies; empty if none is missing."""
     if not missing:
         return ""
     count = sum(map(len, missing.values()))
@@ -216,18 +221,18 @@ def _list_prompts_with_untidy_replies() -> list[str]:
 
 def _check_scripted_reply_files() -> list[str]:
     """Return the problems of the reply files, compared with what `make digests` last stored, without a build."""
-    asked = load_scripted_reply_key_digests()
+    world_digest, asked = load_world_and_reply_key_digests()
     wrong = [
         f"{get_scripted_replies_path(prompt)}: not sorted, or in another format; fix it with factmill world replies --tidy"
         for prompt in _list_prompts_with_untidy_replies()
     ]
-    if asked.world_digest != digest_world_files():
+    if world_digest != digest_world_files():
         wrong.append(
             "the world's files have changed since data/world/digests.json was written: list missing replies with "
             "`factmill world replies --missing`, then run `make digests`"
         )
-    for prompt in sorted({*asked.prompts, *list_scripted_prompts()}):
-        if asked.prompts.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
+    for prompt in sorted({*asked, *list_scripted_prompts()}):
+        if asked.get(prompt) != digest_reply_key_set(load_scripted_replies(prompt).replies):
             wrong.append(
                 f"{prompt}: the replies differ from those that the builds use (data/world/digests.json): list the differences with "
                 "`factmill world replies --missing --unused`, then run `make digests`"

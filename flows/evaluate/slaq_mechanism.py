@@ -25,11 +25,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     resolve_mechanism_inputs,
 )
 from factmill.tasks.slaq.mechanism.measure import measure_mechanism
-from factmill.tasks.slaq.mechanism.steps import (
-    ablate_answered_facts,
-    compare_fact_answers,
-    list_ablated_token_rows,
-)
+from factmill.tasks.slaq.mechanism.steps import ablate_answered_facts, compare_fact_answers, list_ablated_token_rows
 
 
 @flow(name="slaq_mechanism", validate_parameters=True, persist_result=False)

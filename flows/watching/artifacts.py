@@ -25,7 +25,7 @@ from factmill.tasks.evaluation.definition import Evaluation, ReportedAnswer, sor
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details, resolve_build
+from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details
 
 ARTIFACT_SAMPLE_ROWS = 20
 _MAX_REJECT_CHARACTERS = 300
@@ -34,7 +34,7 @@ _MAX_REJECT_CHARACTERS = 300
 
 def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.Table) -> None:
     """Create the artifacts of one build, and write its result into the run's log."""
-    _create_funnel_and_reject_artifacts(report)
+    create_funnel_and_reject_artifacts(report)
     if report.rows:
         # the columns of `show` come first, then the others, ids last
         first = [name for name in benchmark.display_columns if name in rows.column_names and name != "id"]
@@ -49,13 +49,8 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
     _create_and_log_cost_artifact(report, command, f"`{command}`")
 
 
-def create_empty_build_artifacts(report: BuildReport) -> None:
-    """Create the artifacts of a build that published nothing: the funnel and the reject reasons."""
-    if report.stages:
-        _create_funnel_and_reject_artifacts(report)
-
-
-def _create_funnel_and_reject_artifacts(report: BuildReport) -> None:
+def create_funnel_and_reject_artifacts(report: BuildReport) -> None:
+    """Create the artifacts of a build's stages and of its reject reasons."""
     benchmark = BENCHMARKS.get(report.benchmark)
     steps = load_named_object(benchmark.release).card.steps if benchmark and benchmark.release else {}
     # columns in reading order
@@ -219,16 +214,11 @@ def write_page_and_create_artifacts(report: BuildReport) -> None:
     if not report.rows or report.benchmark not in BENCHMARKS:
         return
     # the drawing code takes a second to import, and no run needs it earlier
-    from factmill.flows.cli.options import write_text_file
-    from factmill.flows.commands.report import load_page_for_build
-    from factmill.tasks.reports.builds.build_page import render_build_html
+    from factmill.flows.commands.report import write_build_page
 
-    path = factmill_home() / "reports" / f"{report.build_id}.html"
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
     try:
-        warehouse = Path(report.warehouse)
-        page = load_page_for_build(warehouse, resolve_build(warehouse, report.build_id))
-        write_text_file(render_build_html(page), path, "--to")
+        page, path = write_build_page(Path(report.warehouse), report.build_id)
     except FactmillError as error:
         progress.log_to_current_run(f"no report page of {report.build_id}: {error}; make it: {command}", "warning")
         return

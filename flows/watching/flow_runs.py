@@ -39,7 +39,7 @@ from prefect.logging.loggers import PrefectLogAdapter, flow_run_logger
 from prefect.states import Cancelled, Crashed
 
 from factmill.flows.prefect_server import find_standing_server_url
-from factmill.flows.watching.artifacts import create_empty_build_artifacts, write_page_and_create_artifacts
+from factmill.flows.watching.artifacts import create_funnel_and_reject_artifacts, write_page_and_create_artifacts
 from factmill.tasks import progress
 from factmill.tasks.errors import NoRowsPublished
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
@@ -110,9 +110,7 @@ def end_child_and_task_runs(run_id: UUID, state: State[Any]) -> None:
         _end_task_runs(client, run_id, state)
         below = {"parent_flow_run_id": {"any_": [run_id]}, "state": {"type": {"any_": UNFINISHED_STATE_TYPES}}}
         for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(below)):
-            client.set_flow_run_state(run.id, state, force=True)
-            record_unsuccessful_end(client, run.id, state)
-            _end_task_runs(client, run.id, state)
+            _end_run(client, run.id, state)
 
 
 def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> bool:
@@ -125,10 +123,14 @@ def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> b
     if run.state_type not in UNFINISHED_STATE_TYPES:
         return False
     state: State[Any] = Cancelled() if run.state_type == StateType.CANCELLING else Crashed(message=_CRASHED_RUN_MESSAGE)
+    _end_run(client, run_id, state)
+    return True
+
+
+def _end_run(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     client.set_flow_run_state(run_id, state, force=True)
     record_unsuccessful_end(client, run_id, state)
     _end_task_runs(client, run_id, state)
-    return True
 
 
 def _end_task_runs(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
@@ -191,8 +193,8 @@ def _with_tags_and_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
         try:
             report = make(*given, **named)
         except NoRowsPublished as error:
-            if error.report is not None:
-                create_empty_build_artifacts(error.report)
+            if error.report is not None and error.report.stages:
+                create_funnel_and_reject_artifacts(error.report)
             raise
         if isinstance(report, BuildReport) and find_standing_server_url():
             write_page_and_create_artifacts(report)

@@ -203,7 +203,7 @@ def _check_replacement(head: Mapping[str, Any], used: Set[str], where: str, pack
     if head.get("schema") != packaged.schema:
         raise PromptError(
             f"{where}: schema in the header differs from that of the packaged prompt, by which replies are read; leave it as "
-            f"`factmill prompts show {packaged.id}` prints it"
+            f"`factmill prompts {packaged.id}` prints it"
         )
 
 

@@ -271,7 +271,7 @@ class ModelSettings(StrictModel):
     kind: Literal["scripted", "openai", "anthropic", "local"]
     """`scripted`: replies from files, written beforehand for the embedded world (no language model); `openai`: any server of the OpenAI chat protocol;
     `anthropic`: Anthropic's Messages API, with the extra `anthropic`;
-    `local`: a model on this machine (`factmill models list`), for the roles embedder, translator and
+    `local`: a model on this machine (`factmill models`), for the roles embedder, translator and
     perplexity."""
     name: ShortName
     """Model name as the server knows it; optional for kind `scripted`, where it begins with `scripted replies`."""

@@ -51,7 +51,7 @@ FANOUTQA_CARD = DatasetCardSpec(
         "review_questions": "Flagged questions are kept, edited or dropped by a person's decision or by the rule of the flag.",
     },
     limits=(
-        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill fanoutqa drift` shows which answers have changed since.",
+        "Answers are as of the epoch: a model that knows newer facts is marked wrong. `factmill fanoutqa validate --drift` shows which answers have changed since.",
         "Strings are matched after normalisation: an answer in other words counts as wrong in loose and strict accuracy, so a judge grades the answers too.",
         "Dev and test are split by question; questions that share half of their articles are in the same part.",
     ),

@@ -51,15 +51,15 @@ class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the Wikidata is not the embedded one."""
+    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the world's Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
-    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen; of an own table, all that it names."""
+    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen, or all that your own table names."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Table of relations of your own, with the columns pid and template (a question with [X] for the subject), and label."""
+    """Table of your own relations, with the columns pid, template (a question with [X] for the subject) and label."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name: `linked`, the item for which Wikidata has the fact, else the one with the smallest number, and drops rows without such a confirmation; `smallest` (as in the paper), always the one with the smallest number."""
+    """Item to choose if several have the same name. `linked`: the item for which Wikidata has the fact, else the one with the smallest number; doubtful rows whose fact Wikidata does not have are dropped (see --review). `smallest`, as in the paper: always the item with the smallest number."""
     levels: Literal["usual", "all"] = "usual"
     """Places that may be answers: `usual`, all except counties of the United States (unless the given answer is one); `all`."""
     samples: int = Field(default=8, ge=1, le=1000)
@@ -71,7 +71,7 @@ class GranolaParams(OwnSourceParams):
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their answer (Who is the author of Euclid's Elements?)."""
     review: ReviewPolicy = "auto"
-    """How to treat rows with doubtful items: `auto` holds rows that the Wikidata contradicts for review and drops other doubtful rows; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
+    """How to treat rows with doubtful items: `auto` drops doubtful rows, but keeps those that Wikidata contradicts for a review; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):

@@ -168,7 +168,7 @@ def write_model_folder(
 def load_manifest_and_check_sizes(path: Path, kind: ModelKind | None = None) -> ModelManifest:
     """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
-        raise UsageError(f"no model folder {path}: factmill models list shows the existing ones")
+        raise UsageError(f"no model folder {path}: factmill models shows the existing ones")
     if not (path / MODEL_MANIFEST_FILE).is_file():
         if (path / "config.json").is_file():
             raise UsageError(

@@ -184,7 +184,7 @@ def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Ite
 
 
 def serve_world_until_interrupted(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
-    """Serve the world until Ctrl-C and print its addresses: `factmill world serve`."""
+    """Serve the world until Ctrl-C and print its addresses: `factmill world`."""
     try:
         with running_world(home, folder, port) as world:
             sys.stdout.write("\n".join(format_world_endpoints(world)) + "\n")

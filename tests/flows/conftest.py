@@ -18,7 +18,7 @@ from support.worlds.replies import replying
 
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a home, with what `factmill prepare` makes where the checkout has it."""
+    """Make a home, with what `factmill doctor --prepare` makes where the checkout has it."""
     home = copy_prepared(tmp_path_factory.mktemp(HOME))
     copy_history(home)
     return home

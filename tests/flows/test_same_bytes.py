@@ -7,12 +7,12 @@ import pytest
 from support.commands.command import Factmill
 from support.webs.prepared import copy_prepared
 
-from factmill.flows.commands.digests import (
+from factmill.flows.published_digests import (
     collect_table_digests,
     digest_scripted_reply_keys,
     list_unversioned_table_changes,
     load_published_digests,
-    load_scripted_reply_key_digests,
+    load_world_and_reply_key_digests,
 )
 
 
@@ -31,7 +31,7 @@ def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
 
 
 def test_the_builds_ask_for_the_scripted_replies_that_the_project_notes(embedded_builds: dict[str, Any]) -> None:
-    assert digest_scripted_reply_keys(embedded_builds.values()) == load_scripted_reply_key_digests().prompts
+    assert digest_scripted_reply_keys(embedded_builds.values()) == load_world_and_reply_key_digests()[1]
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])

@@ -70,7 +70,6 @@ def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) 
 
 
 SECRET = "cf-secret-0123456789"
-
 PLANTED = 'headers = { "X-Sig" = { env = "CF_TOKEN" } }\nkey_command = ["touch", "STRANGER"]\n'
 
 

@@ -449,8 +449,6 @@ def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_p
 
 
 def test_lines_that_cannot_be_written_end_no_run() -> None:
-    program = (
-        "import os; from factmill.flows.commands.serving.runner import ServeLog; ServeLog(True).note('x'); os._exit(7)"
-    )
+    program = "import os; from factmill.flows.serving.runner import ServeLog; ServeLog(True).note('x'); os._exit(7)"
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 7

@@ -21,8 +21,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
-from factmill.flows.commands.serving.runner import ServeLog, ServingRunner
-from factmill.flows.commands.serving.schedule_slots import (
+from factmill.flows.serving.runner import ServeLog, ServingRunner
+from factmill.flows.serving.schedule_slots import (
     find_deployment,
     keep_interval_anchors,
     newest_slot,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.damage import mutilate, odd_json
 from support.steps.warehouses import empty_warehouse
 
-from factmill.flows.commands.explain import trace_row_by_id_prefix
+from factmill.flows.commands.provenance import trace_row_by_id_prefix
 from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.engine.runs import RUN_FILE, load_run_description

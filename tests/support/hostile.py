@@ -27,7 +27,7 @@ from factmill.flows.cli.main import app
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 
-ENDLESS = ("serve", "worker", "world serve")
+ENDLESS = ("serve", "worker", "world")
 """Commands that end when they are stopped: here each is given something that it refuses."""
 CODES = {0, 1, 2, 3, 4}
 MOST_SAID = 9000
@@ -96,7 +96,7 @@ def list_commands() -> dict[str, Any]:
     """Return the words of each command → the command."""
 
     def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-        if not hasattr(command, "commands"):
+        if getattr(command, "invoke_without_command", True):
             yield " ".join(words), command
         for name, each in getattr(command, "commands", {}).items():
             yield from walk(each, (*words, name))
@@ -196,7 +196,7 @@ class Cases:
                 arguments[:0] = [each.opts[0], value]
         if words in ENDLESS:
             # the last one counts of an option that is given twice
-            refused = {"serve": ("--interval", "0s"), "worker": ("--address", "x"), "world serve": ("--port", "-1")}
+            refused = {"serve": ("--interval", "0s"), "worker": ("--address", "x"), "world": ("--port", "-1")}
             arguments += refused[words]
         return Case(words, tuple(arguments))
 

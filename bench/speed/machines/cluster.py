@@ -30,7 +30,7 @@ import psutil
 from support.processes.cluster import ROOT, LoopbackCluster
 from translator_corpus import draw_taught, read_corpus
 
-from factmill.flows.commands.digests import load_published_digests
+from factmill.flows.published_digests import load_published_digests
 from factmill.tasks.compute_settings import CLUSTER_VARIABLE, ComputeSettings
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import make_translate_text_call

@@ -195,7 +195,9 @@ class ServedMonth:
 
     def _measure_drift(self, day: int, factmill: Factmill) -> int:
         """Return how many sub-answers are no longer found on a day; the gauges that turned by then have to be."""
-        ran = factmill.run_process("fanoutqa", "drift", "--epoch", str(day_of(day)), "--json", TEST_KEY="x")
+        ran = factmill.run_process(
+            "fanoutqa", "validate", "--drift", "--epoch", str(day_of(day)), "--json", TEST_KEY="x"
+        )
         if ran.code:
             self.wrong.append(f"day {day}: drift ends with {ran.code}: {ran.err}")
             return -1

@@ -100,7 +100,7 @@ class BiokalmaEvaluationParams(JudgedEvaluationParams):
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
     """The model that rates texts in the settings given_graph and retrieved, [models.NAME] of the world's file; four calls per answer. If it is exact or not a real model, no text is rated, since a program cannot rate texts."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """The cross-encoder (see `factmill models list`) that decides whether a sentence supports its citation. Default: a lexical rule, which the report names."""
+    """The cross-encoder (see `factmill models`) that decides whether a sentence supports its citation. Default: a lexical rule, which the report names."""
     scorer: CitationScorer = "fixed"
     """How citations are counted: fixed, as the paper defines it; upstream, as the paper's public script does it."""
 

@@ -75,7 +75,7 @@ def get_translator_settings(world: World) -> ModelSettings:
         return settings
     raise SettingsError(
         f'the world {world.name} has no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models list`, or build in English only with --languages eng"
+        "from `factmill models`, or build in English only with --languages eng"
     )
 
 
@@ -93,7 +93,7 @@ def get_perplexity_settings(world: World) -> ModelSettings:
         return settings
     raise SettingsError(
         f"the world {world.name} has no language model that computes perplexity; add [models.perplexity] to its file: kind = "
-        '"local" and the name of a model from `factmill models list`, or kind = "openai" with a server that returns '
+        '"local" and the name of a model from `factmill models`, or kind = "openai" with a server that returns '
         "log-probabilities of prompts"
     )
 

@@ -67,7 +67,7 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     lemmas: Annotated[str, CliOption(metavar="NAME")] = "auto"
     """How words are lemmatised: a spaCy model by name; rules; auto, the default spaCy model if it is installed, else rules."""
     bleurt: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score answers with this cross-encoder (see `factmill models list`), as a replacement for BLEURT."""
+    """Also score answers with this cross-encoder (see `factmill models`), as a replacement for BLEURT."""
     tools: ToolUse = "auto"
     """Open book: how the model searches: always, with tool calls of the chat protocol; never, with lines of plain text; auto, with tool calls unless the server rejects them or the world's file has tools = false."""
     rounds: int = Field(default=16, ge=1, le=1000)

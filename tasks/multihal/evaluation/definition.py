@@ -75,7 +75,7 @@ class MultiHalEvaluationParams(EvaluationParams):
     languages: tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models list`), which must support the languages of the questions."""
+    """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models`), which must support the languages of the questions."""
     consistency: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Also score the consistency of answers with the gold answers with this cross-encoder, which has one output or a label for consistency."""
 

@@ -221,7 +221,7 @@ def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: 
     left += [each for each in (runs / "journal").glob("*.journal") if _is_empty_abandoned_journal(each)]
     aged = [each for each in temporary.glob(f"{VERIFY_FOLDER_PREFIX}*") if not is_file_locked(each / "held")]
     aged += (home / "world-cache").glob("building-*")
-    # of runs on servers that may no longer exist; flows/commands/gc.py ends those of the current server
+    # of runs on servers that may no longer exist; flows/commands/housekeeping.py ends those of the current server
     aged += (
         each for each, server in find_crashed_run_markers_and_servers(home).items() if server != get_prefect_server()
     )

@@ -204,7 +204,7 @@ def test_nothing_is_forecast_of_rows_that_never_came():
 
 
 def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
-    told = "import sys, factmill.flows.commands.forecast, factmill.flows.commands.jobs; assert 'prefect' not in sys.modules"
+    told = "import sys, factmill.flows.commands.build, factmill.flows.commands.housekeeping; assert 'prefect' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", told], cwd=ASSETS_ROOT, check=False).returncode == 0
 
 

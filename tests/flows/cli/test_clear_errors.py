@@ -287,12 +287,7 @@ def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(f
 
 
 def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -> None:
-    check(
-        alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")),
-        1,
-        "warehouse",
-        "w.duckdb: ",
-    )
+    check(alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")), 1, "warehouse", "w.duckdb: ")
 
 
 @pytest.mark.parametrize(

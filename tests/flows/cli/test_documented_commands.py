@@ -1,6 +1,5 @@
 """Every command of the documents is run as it stands there, but for those that need Docker, other programs or no end."""
 
-import csv
 import gzip
 import json
 import shutil
@@ -16,6 +15,7 @@ from support.commands.command import Factmill
 from support.docs.documents import DOCUMENTS, list_blocks, list_examples, list_named_files
 from support.habits.server import HabitsServer, write_habit_world
 from support.models.scripted_chat import ScriptedChat
+from support.rows.csv_files import read_csv, write_csv
 from support.webs.prepared import link_prepared
 
 from factmill.tasks.assets import ASSETS_ROOT
@@ -28,7 +28,7 @@ SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
 """Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
 PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
-ENDLESS = ("serve", "worker", "world serve")
+ENDLESS = ("serve", "worker", "world")
 """Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
 
@@ -97,12 +97,8 @@ def answer_questions(folder: Path) -> None:
         answers = [json.dumps({"id": each["id"], "answer": "Paris"}) for each in lines]
         (folder / "answers.jsonl").write_text("\n".join(answers))
     if labels.exists():
-        with labels.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        with labels.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(row | {"label": str(number % 2)} for number, row in enumerate(rows))
+        rows = read_csv(labels)
+        write_csv(labels, (row | {"label": str(number % 2)} for number, row in enumerate(rows)))
 
 
 def test_every_reason_of_the_embedded_builds_stands_in_the_reference(reader: Factmill) -> None:

@@ -1,4 +1,4 @@
-"""`factmill fanoutqa drift` on published references to pages that changed after the build's epoch."""
+"""`factmill fanoutqa validate --drift` on published references to pages that changed after the build's epoch."""
 
 import csv
 import io
@@ -128,7 +128,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
     factmill: Factmill, setup: Setup, tmp_path: Path
 ) -> None:
-    ran = factmill("fanoutqa", "drift", "--epoch", LATER[:10], "--warehouse", setup.warehouse, "--json")
+    ran = factmill("fanoutqa", "validate", "--drift", "--epoch", LATER[:10], "--warehouse", setup.warehouse, "--json")
     assert ran.code == 0, ran.err
     report = ran.json
     assert (report["build_id"], report["epoch_before"], report["epoch"]) == (setup.build_id, THEN, LATER)
@@ -149,7 +149,9 @@ def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
 
     setup.stop()
     file = tmp_path / "drift.csv"
-    again = factmill("fanoutqa", "drift", "--epoch", LATER, "--warehouse", setup.warehouse, "--to", file, "--all")
+    again = factmill(
+        "fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse, "--to", file, "--all"
+    )
     assert again.code == 0, again.err
     assert "0 calls sent" in again.err
     assert f"n = {len(REFERENCES)} references of 3 questions" in again.out
@@ -160,7 +162,9 @@ def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
 
 
 def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
-    ran = factmill("fanoutqa", "drift", "--epoch", LATER, "--build", setup.build_id, "--warehouse", setup.warehouse)
+    ran = factmill(
+        "fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", setup.build_id, "--warehouse", setup.warehouse
+    )
     assert ran.code == 0, ran.err
     assert (
         "no longer found: q1 strategy[0]  What of Lighthouse of tests?\n    answer 1902; missing now: 1902" in ran.out
@@ -179,10 +183,9 @@ def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
 def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
     fault = {"path": "/w/api.php", "kind": "status", "status": 503, "times": 1000}
     requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=60).raise_for_status()
-    command = ("fanoutqa", "drift", "--epoch", LATER, "--warehouse", setup.warehouse)
-    ran = factmill(*command, "--json")
-    assert ran.code == 0, ran.err
-    counts = ran.json["counts"]
+    command = ("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse)
+    told = factmill.get_json(*command)
+    counts = told["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
     # what failed for a passing reason is asked again
     requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
@@ -193,7 +196,7 @@ def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
 def test_what_was_looked_up_too_long_ago_is_asked_again_and_texts_of_revisions_are_not(
     factmill: Factmill, setup: Setup
 ) -> None:
-    command = ("fanoutqa", "drift", "--epoch", LATER, "--warehouse", setup.warehouse, "--json")
+    command = ("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse, "--json")
     first = factmill(*command).json
     with open_warehouse(setup.warehouse) as db:
         (asked,) = db.execute("SELECT count(*) FROM calls WHERE operation <> 'page_text'").fetchone() or (0,)
@@ -211,7 +214,7 @@ def test_what_was_looked_up_too_long_ago_is_asked_again_and_texts_of_revisions_a
 
 def test_the_exit_code_says_whether_more_is_lost_than_may_be(factmill: Factmill, setup: Setup) -> None:
     # the world's epoch is the one that is looked at
-    command = ("fanoutqa", "drift", "--warehouse", setup.warehouse, "--json")
+    command = ("fanoutqa", "validate", "--drift", "--warehouse", setup.warehouse, "--json")
     within = factmill(*command, "--fail-over", "0.5")
     assert (within.code, within.json["epoch"], within.json["verdict"]) == (0, LATER, "within")
     assert within.json["share_lost"] == 6 / 12
@@ -228,7 +231,7 @@ def test_the_exit_code_says_whether_more_is_lost_than_may_be(factmill: Factmill,
 
 def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup) -> None:
     setup.stop()
-    ran = factmill("fanoutqa", "drift", "--epoch", LATER, "--warehouse", setup.warehouse)
+    ran = factmill("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse)
     assert (ran.code, ran.out) == (1, "")
     assert "cannot be reached" in ran.err
 
@@ -246,7 +249,7 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
     ],
 )
 def test_what_is_wrong_is_told(factmill: Factmill, published: Path, arguments: list[str], code: int, told: str) -> None:
-    ran = factmill("fanoutqa", "drift", "--warehouse", published, *arguments)
+    ran = factmill("fanoutqa", "validate", "--drift", "--warehouse", published, *arguments)
     assert ran.code == code
     assert told in ran.err
     assert "Traceback" not in ran.err

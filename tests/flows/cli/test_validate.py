@@ -81,10 +81,7 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
     assert f"{other} row 1, " in told.out
 
 
-@pytest.mark.parametrize(
-    "text",
-    [None, "[]", "[{"],
-)
+@pytest.mark.parametrize("text", [None, "[]", "[{"])
 def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "q.json"
     if text is not None:
@@ -100,14 +97,13 @@ def test_help_has_examples(factmill: Factmill) -> None:
 
 def test_published_questions_are_valid_and_counted(factmill: Factmill, shared_data: Path) -> None:
     folder = shared_data / "fanoutqa"
-    ran = factmill(
-        "fanoutqa", "validate", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json", "--json"
+    told = factmill.get_json(
+        "fanoutqa", "validate", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json"
     )
-    assert ran.code == 0, ran.err
-    counts = [each["counts"] for each in ran.json["files"]]
+    counts = [each["counts"] for each in told["files"]]
     assert [(each["questions"], each["sub_questions"], each["unresolved"]) for each in counts] == [
         (310, 2225, 83), (310, 2193, 0),
     ]  # fmt: skip
     assert [sum(each["answers"].values()) for each in counts] == [310, 310]
     assert counts[1]["sub_answers"]["empty"] == 1
-    assert len(ran.json["files"][0]["unresolved"]) == 83
+    assert len(told["files"][0]["unresolved"]) == 83

@@ -15,7 +15,7 @@ READING = [
     ["report", "latest:granola", "--to", "out.html"],
     ["release", "latest:granola", "--to", "out"],
     ["diff", "granola-1", "granola-2"],
-    ["fanoutqa", "drift", "--epoch", "2026-01-01"],
+    ["fanoutqa", "validate", "--drift", "--epoch", "2026-01-01"],
     ["build", "granola", "--forecast"],
     ["review", "latest:slaq", "--to", "out.csv"],
     ["label", "latest:slaq_evaluation", "--to", "out.csv"],

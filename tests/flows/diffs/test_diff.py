@@ -1,6 +1,5 @@
 """`factmill diff`: rows, causes and pages of what changed between builds, of every benchmark."""
 
-import csv
 import json
 import re
 import shutil
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from support.commands.command import FEW_QUESTIONS, Factmill, Ran
 from support.models.scripted_chat import Message, ScriptedChat
+from support.rows.csv_files import read_csv, write_csv
 from support.webs.loopback import Seen
 from support.webs.small_wiki import SmallPage, SmallWiki
 from support.worlds.changing_world import PEOPLE, ChangingWorld
@@ -172,10 +172,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     later = planting.build("4", epoch="2019-01-01", model="scripted replies 2")
     assert [planting.list_causes(base, each) for each in (worded, later)] == [
         {
-            "changed": {
-                "prompt: biokalma/general_question",
-                "prompt: biokalma/general_question + parameter: limits",
-            },
+            "changed": {"prompt: biokalma/general_question", "prompt: biokalma/general_question + parameter: limits"},
             "removed": {"parameter: limits"},
         },
         {"changed": {"model: author, judge", "epoch:  + model: author, judge"}},
@@ -194,7 +191,6 @@ def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
 
 
 FACTS = {"mass": "grams", "height": "metres", "width": "litres", "price": "francs", "age": "years"}
-
 LATER = 7
 
 
@@ -316,12 +312,8 @@ def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
     base = things.build()
     queue = tmp_path / "queue.csv"
     assert things.run("review", base, "--to", queue).code == 0
-    with queue.open(encoding="utf-8", newline="") as file:
-        items = [item | {"decision": "keep", "reviewer": "Ann"} for item in csv.DictReader(file)]
-    with queue.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, items[0].keys())
-        writer.writeheader()
-        writer.writerows(items)
+    items = [item | {"decision": "keep", "reviewer": "Ann"} for item in read_csv(queue)]
+    write_csv(queue, items)
     assert things.run("review", "--from", queue).code == 0
     kept = things.build()
     assert list_causes(things, base, kept) == {

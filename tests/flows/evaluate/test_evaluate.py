@@ -23,9 +23,7 @@ from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
 
 NAMES = ("Germany", "France", "Italy", "Spain", "Portugal", "Austria", "Poland", "Japan")
-
 GOLD = {"Germany": "Q183", "France": "Q142", "Italy": "Q38", "Spain": "Q29"}
-
 ODD = {
     "Germany": "Q183",
     "France": "",
@@ -314,10 +312,7 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
 
 @pytest.mark.parametrize(
     ("change", "column"),
-    [
-        ("DROP COLUMN answer", "answer"),
-        ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right"),
-    ],
+    [("DROP COLUMN answer", "answer"), ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right")],
 )
 def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change: str, column: str) -> None:
     made = toy("evaluate", "countries", "--model", "oracle", "--json").json["evaluation_id"]
@@ -426,7 +421,6 @@ def test_the_name_of_a_model_acts_on_no_terminal(shared_toy: ToyCommand, tmp_pat
 
 
 GOLDS = {"Germany": "Q183", "France": "Q142", "Finland": "Q33", "Italy": "Q38", "Poland": "Q36", "Japan": "Q17"}
-
 OVERALL = ("closed_book", "accuracy")
 
 

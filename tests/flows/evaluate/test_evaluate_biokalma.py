@@ -1,23 +1,19 @@
 """Models measured on BioKaLMA, whole: the built-in ones, and planted ones that cite rightly, wrongly, not at all, and that talk to the judge."""
 
 import json
-import os
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.measured import Measured, list_overall
 from support.builds.small_builds import SmallBuilds
-from support.commands.command import Ran
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder
 from factmill.tasks.models.model_folder import get_models_folder, remove_model
-from factmill.tasks.storage.builds import load_published_table
-from factmill.tasks.storage.warehouse import open_warehouse
 
 Row = dict[str, Any]
 PLANTED = (
@@ -27,46 +23,23 @@ PLANTED = (
 KEY = {"TEST_KEY": "secret-key-1"}
 
 
-class Measured:
-    """A build of eight rows (the ninth is lost to a planted fault), with the command to measure on it."""
-
-    def __init__(self, small_builds: SmallBuilds, warehouse: Path) -> None:
-        self.factmill, self.warehouse = small_builds.factmill, warehouse
-        self.build_id = small_builds.copy("biokalma", warehouse)
-        self.rows = self.read("biokalma", self.build_id)
-
-    def run(self, *options: str | Path, **environment: str) -> Ran:
-        place = (
-            "--build",
-            self.build_id,
-            "--warehouse",
-            self.warehouse,
-            "--reports",
-            self.warehouse.parent / "reports",
-        )
-        return self.factmill("evaluate", "biokalma", *options, *place, "--json", **environment)
-
-    def __call__(self, *options: str | Path, **environment: str) -> Any:
-        ran = self.run(*options, **environment)
-        assert ran.code == 0, ran.err
-        return ran.json
-
-    def read(self, table: str, build_id: str) -> list[Row]:
-        with open_warehouse(self.warehouse) as db:
-            rows: list[Row] = load_published_table(db, build_id, table).to_pylist()
-        return rows
-
-    def read_answers(self, told: Any) -> dict[str, Row]:
-        return {row["id"]: row for row in self.read("biokalma_answers", told["evaluation_id"])}
+@pytest.fixture(scope="module")
+def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Return a build of eight rows (the ninth is lost to a planted fault), with the command to measure on it."""
+    return Measured.small(small_builds, "biokalma", tmp_path_factory.mktemp("biokalma"))
 
 
 @pytest.fixture(scope="module")
-def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    return Measured(small_builds, tmp_path_factory.mktemp("biokalma") / "w.duckdb")
+def rows(measure: Measured) -> list[Row]:
+    return measure.read("biokalma", measure.build_id)
+
+
+def read_answers(measure: Measured, told: Any) -> dict[str, Row]:
+    return {row["id"]: row for row in measure.read("biokalma_answers", told["evaluation_id"])}
 
 
 def read_values(told: Any) -> dict[tuple[str, str], Any]:
-    return {(each["setting"], each["metric"]): each["value"] for each in told["metrics"] if not each["group_by"]}
+    return {place: each["value"] for place, each in list_overall(told).items()}
 
 
 class Models:
@@ -98,17 +71,6 @@ class Models:
         return 200, say(row, plant, said)
 
 
-def wait_idle(pid: int, quiet_s: float = 1.0) -> None:
-    """Wait until a process has hardly computed for so long, a minute at most."""
-    begun = since = time.monotonic()
-    computed = -1.0
-    while since + quiet_s > (now := time.monotonic()) < begun + 60:
-        ticks = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
-        if (seconds := sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")) > computed + 0.05:
-            computed, since = seconds, now
-        time.sleep(0.05)
-
-
 def say(row: Row, plant: str, shown: str) -> str:
     """Return what is planted, a sentence a piece of the minimum set; `shown`: the prompt."""
     if plant == "talks":
@@ -129,8 +91,8 @@ def say(row: Row, plant: str, shown: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def models(measure: Measured) -> Iterator[Models]:
-    models = Models(measure.rows)
+def models(rows: list[Row]) -> Iterator[Models]:
+    models = Models(rows)
     yield models
     models.chat.close()
 
@@ -143,10 +105,10 @@ def told(measure: Measured, models: Models, tmp_path_factory: pytest.TempPathFac
     return {"world": world, "settings": settings} | measure("--world", world, *settings, **KEY)
 
 
-def test_planted_models_are_counted_as_by_hand(measure: Measured, told: Any) -> None:
-    answers = measure.read_answers(told)
+def test_planted_models_are_counted_as_by_hand(measure: Measured, rows: list[Row], told: Any) -> None:
+    answers = read_answers(measure, told)
     for setting, removed in (("given_graph", 0), ("removed_2", 2)):
-        for row, plant in zip(measure.rows, PLANTED, strict=True):
+        for row, plant in zip(rows, PLANTED, strict=True):
             counts = answers[f"{setting}/{row['id']}/specific"]["counts"]
             pieces = len(row["minimum_knowledge"])
             graph = {(each["qid"], each["property"], each["value"]) for each in row["knowledge_graph"]}
@@ -173,12 +135,14 @@ def test_planted_models_are_counted_as_by_hand(measure: Measured, told: Any) -> 
             assert counts["minimum"] == pieces and counts["removed"] == removed
 
 
-def test_texts_are_rated_where_the_paper_rates_them(measure: Measured, models: Models, told: Any) -> None:
-    answers = measure.read_answers(told)
+def test_texts_are_rated_where_the_paper_rates_them(
+    measure: Measured, rows: list[Row], models: Models, told: Any
+) -> None:
+    answers = read_answers(measure, told)
     # four criteria an answer, one of them asked again; the prompts frame what talks to the judge
     assert len(models.judged) == 4 * len(PLANTED) + 1
     ratings = {}
-    for row, plant in zip(measure.rows, PLANTED, strict=True):
+    for row, plant in zip(rows, PLANTED, strict=True):
         mine = answers[f"given_graph/{row['id']}/specific"]
         ratings[plant] = [mine[name] for name in ("coherence", "consistency", "fluency", "relevance")]
         other = answers[f"removed_2/{row['id']}/specific"]
@@ -200,28 +164,18 @@ def test_nothing_is_asked_twice_and_the_same_bytes_come_of_it(measure: Measured,
     whole = measure("--world", told["world"], "--setting", "ablated_100", "--form", "specific", **KEY)
     assert whole["calls_sent"] == 0
     assert (len(models.asked), len(models.judged)) == (asked, judged)
-    verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
-    assert verified.json["agrees"], verified.err
+    measure.verify(told, **KEY)
 
 
 @pytest.mark.parametrize("answered", [5, 20], ids=["while it answers", "while it is rated"])
 def test_an_evaluation_that_is_killed_goes_on_and_asks_nothing_twice(
-    measure: Measured, tmp_path: Path, answered: int
+    measure: Measured, rows: list[Row], tmp_path: Path, answered: int
 ) -> None:
-    models = Models(measure.rows)
+    models = Models(rows)
     world = write_chat_world(tmp_path, models.chat.url, ["answerer", "judge"], f"killed-{answered}")
     options = ("--world", world, "--setting", "given_graph", "--form", "specific")
-    place = ("--build", measure.build_id, "--warehouse", measure.warehouse)
     models.silent_after = answered
-    process = measure.factmill.start("evaluate", "biokalma", *options, *place, **KEY)
-    try:
-        while models.chat.free.is_set():
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.05)
-        wait_idle(process.pid)  # what was answered is recorded then
-    finally:
-        process.kill()
-        process.communicate()
+    measure.start_and_kill(lambda: not models.chat.free.is_set(), *options, **KEY)
     models.silent_after = None
     models.chat.free.set()
     try:
@@ -231,8 +185,7 @@ def test_an_evaluation_that_is_killed_goes_on_and_asks_nothing_twice(
     # only what was on its way when the process ended, at most four at once, is asked again
     assert models.requests.total() - len(models.requests) <= 4
     assert len(models.requests) == 5 * len(PLANTED) + 1
-    verified = measure.factmill("verify", ended["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
-    assert verified.json["agrees"], verified.err
+    measure.verify(ended, **KEY)
 
 
 def test_sentences_are_held_against_citations_by_the_model_that_is_named(measure: Measured, tmp_path: Path) -> None:
@@ -243,14 +196,13 @@ def test_sentences_are_held_against_citations_by_the_model_that_is_named(measure
         make_cross_encoder_folder(write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(told))), folder)
     try:
         told = measure("--model", "oracle", "--nli", "tiny-nli")
-        assert {row["aligner"] for row in measure.read_answers(told).values()} == {"tiny-nli"}
+        assert {row["aligner"] for row in read_answers(measure, told).values()} == {"tiny-nli"}
         assert not any("--nli" in note for note in told["notes"])
-        counts = [row["counts"] for row in measure.read_answers(told).values()]
+        counts = [row["counts"] for row in read_answers(measure, told).values()]
         # weights drawn by chance: what it says means nothing, but it is its word that counts
         assert {each["aligned"] <= each["triples"] for each in counts} == {True}
         assert sum(each["aligned"] for each in counts) != sum(each["triples"] for each in counts)
-        verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json")
-        assert verified.json["agrees"], verified.err
+        measure.verify(told)
         refused = measure.run("--model", "oracle", "--nli", "tiny-topics")
         assert refused.code == 2 and "expected probabilities of: entailment" in refused.err
     finally:
@@ -277,7 +229,7 @@ def test_retrieval_finds_the_people_whom_questions_name(measure: Measured) -> No
     told = measure("--model", "oracle", "--setting", "retrieved")
     # a program rates no text, so nobody judges
     assert told["judge"] == "" and any(note.startswith("no text is rated") for note in told["notes"])
-    rows = measure.read_answers(told).values()
+    rows = read_answers(measure, told).values()
     assert len(rows) == 2 * len(PLANTED)
     assert all(set(row["retrieved"]) == set(row["people"]) for row in rows)
     assert all(row["given"] and row["removed"] == [] for row in rows)
@@ -295,8 +247,8 @@ def test_questions_for_another_program_hold_their_knowledge(measure: Measured, t
     assert refused.code == 2 and "--setting retrieved" in refused.err and "given_graph" in refused.err
 
 
-def test_a_row_of_an_evaluation_explains_itself(measure: Measured, told: Any) -> None:
-    row = measure.rows[PLANTED.index("marks_exactly")]
+def test_a_row_of_an_evaluation_explains_itself(measure: Measured, rows: list[Row], told: Any) -> None:
+    row = rows[PLANTED.index("marks_exactly")]
     place = ("--build", told["evaluation_id"], "--warehouse", measure.warehouse)
     ran = measure.factmill("explain", "biokalma_evaluation", f"removed_2/{row['id']}/specific", *place)
     assert ran.code == 0, ran.err

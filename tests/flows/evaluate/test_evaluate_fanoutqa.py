@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -214,8 +213,7 @@ def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_noth
     check_nothing_is_newer(measure, models, list(rows.values()))
 
     asked = models.asked.total()
-    verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
-    assert verified.json["agrees"], verified.err
+    measure.verify(told, **KEY)
     again = measure(*options, "--force", **KEY)
     assert (again["calls_sent"], models.asked.total()) == (0, asked)
     assert again["metrics"] == told["metrics"]
@@ -234,17 +232,9 @@ def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks
     measure: MeasuredFanOut, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "killed")
-    told = ("--build", measure.build_id, "--warehouse", measure.warehouse, "--json")
     options = ("--world", world, "--setting", "open_book", "--rounds", str(ROUNDS))
     models.silent_at = "two at once"
-    process = measure.factmill.start("evaluate", "fanoutqa", *options, *told, **KEY)
-    try:
-        while models.chat.free.is_set():
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.05)
-    finally:
-        process.kill()
-        process.communicate()
+    measure.start_and_kill(lambda: not models.chat.free.is_set(), *options, **KEY)
     models.silent_at = ""
     models.chat.free.set()
     before = Counter(models.asked)
@@ -253,8 +243,7 @@ def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks
     # the turns of the first round were answered and are not asked again; of the second those that were on their way may be
     twice = {json.loads(each)[-1]["role"] for each, times in models.asked.items() if times > 1}
     assert "user" not in twice
-    verified = measure.factmill("verify", ended["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
-    assert verified.json["agrees"], verified.err
+    measure.verify(ended, **KEY)
 
 
 def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_nothing(

@@ -41,8 +41,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
     # of a dozen questions, the commonest answer to the others may fit none; it is an answer all the same
     assert list_overall(guesser)["greedy", "informativeness"]["value"] < 1
     assert list_overall(guesser)["greedy", "share_no_answer"]["value"] == 0
-    verified = measure.factmill("verify", guesser["evaluation_id"], "--warehouse", measure.warehouse, "--json")
-    assert verified.json["agrees"], verified.err
+    measure.verify(guesser)
 
 
 def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_path: Path) -> None:
@@ -135,8 +134,7 @@ def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model
     before = model.asked.total()
     finer = measure("--world", world, *settings, "--samples", "3", "--tau", "0.9", **KEY)
     assert (model.asked.total(), finer["calls_sent"]) == (before, 0)
-    verified = measure.factmill("verify", told["evaluation_id"], "--warehouse", measure.warehouse, "--json", **KEY)
-    assert verified.json["agrees"], verified.err
+    measure.verify(told, **KEY)
     explained = measure.factmill(
         "explain", "granola_evaluation", drag["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse
     )

@@ -32,11 +32,10 @@ def evaluate(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path: Path
         path = tmp_path / "planted.jsonl"
         path.write_text("\n".join(map(json.dumps, answers)), "utf-8")
         place = ("--build", embedded_builds[benchmark]["build_id"], "--reports", tmp_path / "reports")
-        ran = factmill("evaluate", benchmark, "--answers", path, *options, *place, "--json")
-        assert ran.code == 0, ran.err
+        told = factmill.get_json("evaluate", benchmark, "--answers", path, *options, *place)
         return {
             tuple(filter(None, (each["setting"], each["metric"], each["group_by"], each["group"]))): each
-            for each in ran.json["metrics"]
+            for each in told["metrics"]
         }
 
     return run

@@ -121,8 +121,7 @@ def test_a_model_is_asked_once_and_another_judge_asks_it_nothing(
     assert len(models.asked) == 6 * topics
     assert exact["calls_sent"] == 0
     assert read_values(exact) == values
-    verified = measure.factmill("verify", judged["evaluation_id"], "--warehouse", measure.warehouse, "--json", **key)
-    assert verified.json["agrees"], verified.err
+    measure.verify(judged, **key)
 
 
 def test_a_limit_draws_whole_topics(measure: Measured) -> None:

@@ -1,6 +1,5 @@
 """The mechanistic analysis whole: of an evaluation of a file of answers, with small random models."""
 
-import csv
 import json
 import signal
 import time
@@ -19,6 +18,7 @@ from support.builds.small_builds import SmallBuilds  # noqa: E402
 from support.commands.command import Factmill, Ran  # noqa: E402
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world  # noqa: E402
 from support.models.tiny_causal import write_model  # noqa: E402
+from support.rows.csv_files import read_csv, write_csv  # noqa: E402
 
 from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES  # noqa: E402
 
@@ -249,15 +249,11 @@ def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> No
     path = tmp_path / "pairs.csv"
     wrote = looked.look("--per-kind", "2", "--write-pairs", path)
     assert (wrote["facts"], wrote["pairs"]) == (4, str(path))
-    with path.open(encoding="utf-8", newline="") as stream:
-        pairs = list(csv.DictReader(stream))
+    pairs = read_csv(path)
     mended, missed = pairs[0], pairs[1]
     mended["long_text"] = mended["long_answer"].split()[0]
     missed["long_text"] = "not in the answer"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, pairs[0].keys())
-        writer.writeheader()
-        writer.writerows([mended, missed, {**missed, "id": "nothing/here/1"}])
+    write_csv(path, [mended, missed, {**missed, "id": "nothing/here/1"}])
     told = looked.look("--per-kind", "2", "--pairs", path)
     rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
     assert (rows[mended["id"]]["paired_by"], rows[mended["id"]]["long_text"]) == ("file", mended["long_text"])

@@ -1,7 +1,5 @@
 """Sixty labels given on the page in Chromium, while browser and server are killed: none is lost, and agreement is printed."""
 
-import csv
-import io
 import json
 import os
 import signal
@@ -13,6 +11,7 @@ import pytest
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill, Process
 from support.docs.driven_chromium import DrivenChromium
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -75,12 +74,9 @@ def label_in_csv(factmill: Factmill, evaluated: tuple[Path, str], sheet: Path) -
     """Give sixty labels, 0 and 1 in turn, as bob in a CSV; return its rows."""
     warehouse, evaluation = evaluated
     assert factmill("label", evaluation, "--to", sheet, "--n", "60", "--warehouse", warehouse).code == 0
-    rows = list(csv.DictReader(io.StringIO(sheet.read_text("utf-8"), newline="")))
+    rows = read_csv(sheet)
     assert len(rows) == 60
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(row | {"label": str(at % 2)} for at, row in enumerate(rows))
+    write_csv(sheet, (row | {"label": str(at % 2)} for at, row in enumerate(rows)))
     assert factmill("label", "--from", sheet, "--labeller", "bob", "--warehouse", warehouse).code == 0
     return rows
 

@@ -1,6 +1,5 @@
 """Builds and evaluations with own prompts: another build for another text, the same one for a copy, and replays."""
 
-import csv
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ import pytest
 from support.builds.small_builds import SMALL, SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.flows.serve_options import ServeOptions
 from factmill.tasks.assets import ASSETS_ROOT
@@ -100,7 +100,7 @@ def test_a_world_s_file_names_the_folder_and_the_option_goes_before_it(
     assert make(factmill, warehouse, "--prompts", tmp_path / "mine")["build_id"] == by_world["build_id"]
     other = copy_prompt(tmp_path / "other", LEVELS)
     assert make(factmill, warehouse, "--world", world, "--prompts", other)["own_prompts"] == {}
-    listed = factmill("prompts", "list", "--world", world, "--json").json
+    listed = factmill("prompts", "--world", world, "--json").json
     assert [each["id"] for each in listed if each["is_own"]] == [LEVELS]
     found = {each["what"]: each for each in factmill("doctor", "--world", world, "--json").json["findings"]}
     assert found["own prompts"]["ok"] and LEVELS in found["own prompts"]["found"]
@@ -151,17 +151,16 @@ def test_an_evaluation_asks_with_the_own_prompt_and_names_it(
     world = write_chat_world(tmp_path, server.url, ["answerer"])
     mine = copy_prompt(tmp_path / "mine", ANSWER, "Mind every word.")
     evaluate = ("evaluate", "granola", "--world", world, "--setting", "greedy", "--warehouse", warehouse)
-    ran = factmill(*evaluate, "--prompts", mine, "--reports", tmp_path, "--json", **KEY)
-    assert ran.code == 0, ran.err
+    told = factmill.get_json(*evaluate, "--prompts", mine, "--reports", tmp_path, **KEY)
     assert asked and all("Mind every word." in each for each in asked)
-    digest = ran.json["own_prompts"][ANSWER]
+    digest = told["own_prompts"][ANSWER]
     (page,) = tmp_path.glob("*.html")
     assert f"{ANSWER} (SHA-256 {digest[:12]})" in page.read_text("utf-8")
     plain = factmill(*evaluate, "--json", **KEY)
-    assert plain.json["own_prompts"] == {} and plain.json["evaluation_id"] != ran.json["evaluation_id"]
+    assert plain.json["own_prompts"] == {} and plain.json["evaluation_id"] != told["evaluation_id"]
     assert "Mind every word." not in asked[-1]
     shutil.rmtree(mine)
-    assert factmill("verify", ran.json["evaluation_id"], "--warehouse", warehouse).code == 0
+    assert factmill("verify", told["evaluation_id"], "--warehouse", warehouse).code == 0
 
     copy_prompt(mine, ANSWER, "Mind every word.")
     questions = ("--questions", tmp_path / "q.jsonl", "--prompts", mine)
@@ -187,11 +186,8 @@ def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
 
     labels = tmp_path / "l.csv"
     assert factmill("label", own["evaluation_id"], "--to", labels, "--warehouse", warehouse).code == 0
-    rows = list(csv.DictReader(labels.read_text("utf-8-sig").splitlines()))
-    with labels.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(row | {"label": "1" if number % 3 else "0"} for number, row in enumerate(rows))
+    rows = read_csv(labels)
+    write_csv(labels, (row | {"label": "1" if number % 3 else "0"} for number, row in enumerate(rows)))
     card = ("judge-card", "--judge", "stern-1", "--world", world, "--labels", labels, "--warehouse", warehouse)
     made = factmill(*card, "--prompts", mine, "--json").json["cards"][0]
     digest = own["own_prompts"][JUDGE]

@@ -1,4 +1,4 @@
-"""`factmill prompts`: list, show and copy."""
+"""`factmill prompts`: list, print and copy."""
 
 from pathlib import Path
 
@@ -11,26 +11,26 @@ ANSWER = "granola/answer"
 
 
 def test_every_prompt_is_listed_with_who_uses_it_what_for_and_its_variables(factmill: Factmill) -> None:
-    listed = {each["id"]: each for each in factmill("prompts", "list", "--json").json}
+    listed = {each["id"]: each for each in factmill("prompts", "--json").json}
     assert [*listed] == list_packaged_prompts() and [*_load_purposes()] == [*listed]
     assert not [each for each in listed.values() if not each["benchmarks"] or each["is_own"]]
     assert listed["slaq/judge_short"]["variables"] == ["question", "gold", "boundary", "answer"]
     assert listed["slaq/answer_short"]["benchmarks"] == ["slaq_evaluation", "slaq_mechanism"]
-    out = factmill("prompts", "list").out
+    out = factmill("prompts").out
     assert "granola/answer " in out and "answer a question from memory: $question" in out
 
 
 def test_a_folder_s_prompts_are_named_with_their_files(factmill: Factmill, tmp_path: Path) -> None:
-    assert factmill("prompts", "copy", ANSWER, "slaq/pair", "--to", tmp_path).code == 0
+    assert factmill("prompts", ANSWER, "slaq/pair", "--copy-to", tmp_path).code == 0
     path = tmp_path / f"{ANSWER}.md"
     path.write_text(path.read_text("utf-8").replace("from memory", "from what you know"), "utf-8")
-    out = factmill("prompts", "list", "--prompts", tmp_path).out
+    out = factmill("prompts", "--prompts", tmp_path).out
     assert f"own prompt: {path}" in out
     assert f"same text as the packaged prompt: {tmp_path}/slaq/pair.md" in out
     assert f"1 of {len(list_packaged_prompts())} prompts are own ones, of {tmp_path}" in out
-    assert "from what you know" in factmill("prompts", "show", ANSWER, "--prompts", tmp_path).out
-    assert "from memory" in factmill("prompts", "show", ANSWER).out
-    told = factmill("prompts", "show", ANSWER, "--json").json
+    assert "from what you know" in factmill("prompts", ANSWER, "--prompts", tmp_path).out
+    assert "from memory" in factmill("prompts", ANSWER).out
+    [told] = factmill("prompts", ANSWER, "--json").json
     assert (told["text"].encode(), told["digest"]) == (
         (ASSETS_ROOT / "prompts" / f"{ANSWER}.md").read_bytes(),
         load_packaged_prompt(ANSWER).digest,
@@ -38,7 +38,7 @@ def test_a_folder_s_prompts_are_named_with_their_files(factmill: Factmill, tmp_p
 
 
 def test_a_copy_overwrites_nothing_unless_told_and_then_says_so(factmill: Factmill, tmp_path: Path) -> None:
-    copy = ("prompts", "copy", "granola", "slaq/pair", "--to", tmp_path)
+    copy = ("prompts", "granola", "slaq/pair", "--copy-to", tmp_path)
     assert factmill(*copy).out.count("copied: ") == 8
     assert factmill(*copy).out.count("there already: ") == 8
     path = tmp_path / f"{ANSWER}.md"
@@ -53,11 +53,10 @@ def test_a_copy_overwrites_nothing_unless_told_and_then_says_so(factmill: Factmi
 
 
 def test_an_unknown_prompt_is_refused_with_the_one_meant(factmill: Factmill, tmp_path: Path) -> None:
-    for command in (("show", "granola/anser"), ("copy", "granola/anser", "--to", tmp_path)):
+    for command in (("granola/anser",), ("granola/anser", "--copy-to", tmp_path)):
         ran = factmill("prompts", *command)
         assert ran.code == 2 and "did you mean granola/answer?" in ran.err
-    assert factmill("prompts", "show", "granola").code == 2
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").write_text("x", "utf-8")
-    ran = factmill("prompts", "copy", ANSWER, "--to", tmp_path / "file")
+    ran = factmill("prompts", ANSWER, "--copy-to", tmp_path / "file")
     assert ran.code == 1 and "cannot be" in ran.err

@@ -1,6 +1,5 @@
 """FanOutQA in the embedded world: its questions, evidence and flags, and faults that were planted."""
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.build_rows import Rows, read_table
 from support.commands.command import Factmill
+from support.rows.csv_files import read_csv, write_csv
 from support.worlds.replies import find_text, replying
 
 from factmill.tasks.assets import load_evidence_removals
@@ -33,29 +34,10 @@ LEAST_ARTICLES, MOST_QUESTIONS = 150, 6
 EPOCH, LATER = "2023-11-20T00:00:00Z", "2026-01-01T00:00:00Z"
 
 OWN = WORLD_FOLDER / "sources" / "fanoutqa"
-
 RELEASED = ["id", "question", "decomposition", "answer", "categories"]
-
 RELEASED_SUB = ["id", "question", "decomposition", "answer", "depends_on", "evidence"]
-
 RELEASED_TEST = ["id", "question", "necessary_evidence", "categories"]
-
 EVIDENCE = ["pageid", "revid", "title", "url"]
-
-Rows = list[dict[str, Any]]
-
-
-def read_table(report: Any, table: str) -> Rows:
-    """Return the rows of a published table of a build, by id."""
-    with open_warehouse(Path(report["warehouse"])) as db:
-        found: Rows = (
-            db.sql(
-                f"SELECT * EXCLUDE (build_id) FROM {table} WHERE build_id = $1 ORDER BY id", params=[report["build_id"]]
-            )
-            .to_arrow_table()
-            .to_pylist()
-        )
-    return found
 
 
 def read_rejects(report: Any) -> dict[str, tuple[str, str]]:
@@ -106,11 +88,7 @@ def test_every_question_rests_on_five_articles_that_say_its_sub_answers(built: A
             assert said.found is not False, reference
 
 
-def test_every_stage_adds_up_and_every_flag_is_met_with(built: Any) -> None:
-    assert built["inputs"] == built["rows"] + built["rejects"] + built["merged"]
-    for stage in built["stages"]:
-        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
-        assert sum(built["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+def test_every_flag_is_met_with(built: Any) -> None:
     assert built["unsettled"] == 0
     assert built["facts"]["flags"].keys() <= FLAGS.keys()
     assert built["facts"]["flags"].keys() >= {
@@ -203,11 +181,6 @@ def test_answers_of_the_test_part_leave_only_when_asked_for(factmill: Factmill, 
     }
 
 
-def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Any) -> None:
-    ran = factmill("verify", built["build_id"], "--json")
-    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
-
-
 def test_no_question_changes_sides_when_ten_are_added(factmill: Factmill, built: Any, tmp_path: Path) -> None:
     authored = [row for file in sorted(OWN.glob("*.json")) for row in json.loads(file.read_text())]
     known = {row["id"]: row["split"] for row in read_table(built, "fanoutqa") if row["source"] == "authored"}
@@ -241,18 +214,14 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
     assert first["reasons"]["review_questions"] == {"not_reviewed": len({item["row_id"] for item in queue})}
     file = tmp_path / "queue.csv"
     assert factmill("review", first["build_id"], "--to", file).code == 0
-    with file.open(newline="") as opened:
-        lines = list(csv.DictReader(opened))
+    lines = read_csv(file)
     counts = Counter(line["row_id"] for line in lines)
     kept = next(line for line in lines if line["flag"] == "answer_not_found" and counts[line["row_id"]] == 1)
     edited = next(line for line in lines if line["flag"] == "wording" and counts[line["row_id"]] == 1)
     kept |= {"decision": "keep", "reviewer": "A. Reader", "note": "the article says it in a picture"}
     wording = "Which wording does the reviewer prefer here?"
     edited |= {"decision": "edit", "edited": f"question: {wording}", "reviewer": "A. Reader"}
-    with file.open("w", newline="") as opened:
-        writer = csv.DictWriter(opened, lines[0].keys())
-        writer.writeheader()
-        writer.writerows(lines)
+    write_csv(file, lines)
     assert factmill("review", "--from", file).code == 0
     second = factmill("build", "fanoutqa", "--source", OWN, "--review", "manual", "--json").json
     assert second["build_id"] != first["build_id"]
@@ -268,12 +237,11 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
 
 
 def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built: Any) -> None:
-    ran = factmill("fanoutqa", "drift", "--epoch", LATER, "--build", built["build_id"], "--json")
-    assert ran.code == 0, ran.err
-    found = {(each["question_id"], each["path"]) for each in ran.json["drift"]}
+    told = factmill.get_json("fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", built["build_id"])
+    found = {(each["question_id"], each["path"]) for each in told["drift"]}
     assert found == find_changes(built)
     assert len(found) >= 6
-    again = factmill("fanoutqa", "drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
+    again = factmill("fanoutqa", "validate", "--drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
     assert again.json["drift"] == []
 
 
@@ -326,7 +294,6 @@ Question = dict[str, Any]
 Plant = Callable[[Question], object]
 
 WIKI = "https://en.wikipedia.org/wiki/"
-
 AUTHORED = {
     question["question"]: question
     for path in sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.build_rows import check_balance, read_table
 from support.commands.command import Factmill, Ran
 from support.models.scripted_chat import write_chat_world
 from support.models.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
@@ -17,7 +18,6 @@ from support.rows.foundation_rows import HALUEVAL, write
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
-from factmill.tasks.storage.warehouse import open_warehouse
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,9 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(scope="module")
 def english_build(factmill: Factmill) -> Any:
     """Build MultiHal in English alone and return the report."""
-    ran = factmill("build", "multihal", "--languages", "eng", "--json")
-    assert ran.code == 0, ran.err
-    return ran.json
+    return factmill.get_json("build", "multihal", "--languages", "eng")
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +86,6 @@ def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[
     assert sum(lost.values()) == 6 * report["facts"]["languages"]["eng"] - len(rows)
 
 
-def test_six_languages_are_rebuilt_from_recorded_calls(
-    factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]
-) -> None:
-    ran = factmill("verify", six[0]["build_id"], "--json")
-    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
-
-
 def test_a_translated_row_names_its_translations(factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]) -> None:
     row = next(row for row in six[1] if row["language"] == "por")
     told = factmill("explain", "multihal", row["id"], "--build", six[0]["build_id"], "--json").json
@@ -103,9 +94,8 @@ def test_a_translated_row_names_its_translations(factmill: Factmill, six: tuple[
 
 def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Factmill) -> None:
     arguments = ("--foundations", "felm", "--languages", "deu", "--label-source", "wikidata")
-    ran = factmill("build", "multihal", *arguments, "--json")
-    assert ran.code == 0, ran.err
-    rows = factmill("show", "multihal", "--build", ran.json["build_id"], "--json").json["rows"]
+    told = factmill.get_json("build", "multihal", *arguments)
+    rows = factmill("show", "multihal", "--build", told["build_id"], "--json").json["rows"]
     german = [row for row in rows if row["language"] == "deu"]
     assert {origin for row in german for origin in row["part_sources"]} == {"wikidata"}
     assert "Don Quijote" in {part for row in german for part in row["trip_labels"]}
@@ -122,14 +112,6 @@ def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Factmill,
         ran.code,
         "was loaded in en, not in de: load it again with --language en --language de" in " ".join(ran.err.split()),
     ) == (2, True), ran.err
-
-
-def test_every_stage_and_the_whole_build_add_up(english_build: Any) -> None:
-    came = english_build["inputs"] + english_build["opened"]
-    assert came == english_build["rows"] + english_build["rejects"] + english_build["merged"]
-    for stage in english_build["stages"]:
-        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
-        assert sum(english_build["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
 
 
 def test_all_foundations_and_all_kinds_of_answers_have_published_paths(rows: list[dict[str, Any]]) -> None:
@@ -149,6 +131,7 @@ def test_every_published_path_joins_the_question_to_its_answer(rows: list[dict[s
 
 
 def test_what_is_dropped_says_why(english_build: Any) -> None:
+    check_balance(english_build)
     reasons = english_build["reasons"]
     assert {stage: set(lost) for stage, lost in reasons.items()} == {
         "read_foundation": {
@@ -181,11 +164,6 @@ def test_a_judge_chooses_among_many_paths_and_chance_fills_up(english_build: Any
     assert {"Q254", "Q255"} <= chosen  # Mozart and Beethoven, who died in one city
 
 
-def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, english_build: Any) -> None:
-    ran = factmill("verify", english_build["build_id"], "--json")
-    assert ran.code == 0, ran.err
-
-
 def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill, english_build: Any) -> None:
     again = factmill("build", "multihal", "--languages", "eng", "--force", "--batch-size", "40", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
@@ -207,23 +185,8 @@ def test_a_row_is_followed_back_to_its_calls(
 
 
 def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
-    ran = factmill("build", "multihal", "--foundations", "felm", "--languages", "eng", "--json")
-    assert ran.code == 0, ran.err
-    assert set(ran.json["facts"]["rows"]) == {"felm"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--foundations", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
-        (["--languages", "nld"], "'nld': Input should be 'eng', 'deu'"),
-        (["--foundations", "halueva"], "; did you mean halueval?"),
-        (["--source", "/absent"], "no such file or folder"),
-    ],
-)
-def test_wrong_usage_of_multihal_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
-    ran = factmill("build", "multihal", *arguments)
-    assert (ran.code, message in ran.err) == (2, True), ran.err
+    told = factmill.get_json("build", "multihal", "--foundations", "felm", "--languages", "eng")
+    assert set(told["facts"]["rows"]) == {"felm"}
 
 
 def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path: Path) -> None:
@@ -235,10 +198,9 @@ def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path
 
 
 def test_falcon_links_as_the_labels_do(factmill: Factmill) -> None:
-    ran = factmill("build", "multihal", "--linker", "falcon", "--languages", "eng", "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json["rows"] >= 25
-    assert ran.json["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
+    told = factmill.get_json("build", "multihal", "--linker", "falcon", "--languages", "eng")
+    assert told["rows"] >= 25
+    assert told["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
 
 
 def test_an_export_joins_lists(factmill: Factmill, english_build: Any, tmp_path: Path) -> None:
@@ -269,21 +231,13 @@ def repeat(paths: Sequence[str], _is_again: bool) -> Said:
 
 
 PICKS = "Where in France did Marie Curie look for radium?"
-
 REPEATS = "Marie Curie came to France to learn, but whereto?"
-
 INVENTS = "What made France a home to Marie Curie?"
-
 REFUSES = "Who showed Marie Curie around when she was new in France?"
-
 CHATS = "Of all that France has to see, what did Marie Curie see daily?"
-
 FAILS_AT_TIMES = "France or Poland: which did Marie Curie leave for good?"
-
 FAILS = "Did Marie Curie ever own a bicycle in France?"
-
 IS_SILENT = "Name one thing that Marie Curie and France share!"
-
 JUDGES = {
     PICKS: Manners(pick_first_ten, by_turns("Score: 5", "Score: 4")),
     REPEATS: Manners(repeat, always("Score: 4")),
@@ -315,13 +269,6 @@ class Building:
     def run(self, *arguments: str | Path) -> Ran:
         return self.factmill(*arguments, "--warehouse", self.warehouse, TEST_KEY="secret-key-1")
 
-    def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
-        """Return what a build left in a table of the warehouse."""
-        with open_warehouse(self.warehouse) as db:
-            found = db.sql(f"SELECT * FROM {table} WHERE build_id = $1", params=[build_id]).to_arrow_table()
-        rows: list[dict[str, Any]] = found.to_pylist()
-        return rows
-
 
 @pytest.fixture
 def building(factmill: Factmill, tmp_path: Path) -> Iterator[Building]:
@@ -330,13 +277,6 @@ def building(factmill: Factmill, tmp_path: Path) -> Iterator[Building]:
     world = write_chat_world(tmp_path, judge.url, ["judge"])
     yield Building(factmill, judge, source, world, tmp_path / "w.duckdb")
     judge.close()
-
-
-def check_balance(report: Any) -> None:
-    assert report["inputs"] + report["opened"] == report["rows"] + report["rejects"] + report["merged"]
-    for stage in report["stages"]:
-        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
-        assert sum(report["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
 
 
 def check_rows(judge: ScriptedJudge, rows: Sequence[Any]) -> None:
@@ -361,7 +301,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     }
     assert (report["rows"], report["unsettled"]) == (29, 2 + 6)
 
-    rows = building.read("multihal", report["build_id"])
+    rows = read_table(report, "multihal")
     check_rows(judge, rows)
     assert Counter((row["input"], row["chosen_by"]) for row in rows) == {
         (PICKS, "judge"): 10,
@@ -371,7 +311,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
         (CHATS, "chance"): 2,
         (FAILS_AT_TIMES, "chance"): 2,
     }
-    rejects = [reject for reject in building.read("rejects", report["build_id"]) if reject["stage"] == "score_paths"]
+    rejects = [reject for reject in read_table(report, "rejects") if reject["stage"] == "score_paths"]
     lost = [json.loads(reject["row"]) for reject in rejects]
     assert Counter(path["chosen_by"] for path in [*rows, *lost]) == {"judge": 11, "chance": 60 - 11}
     mined = set.union(*judge.shown.values())
@@ -380,7 +320,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     told = (("refused", REFUSAL), ("unscored", "was: Score: 7"), ("unscored", "was: good"))
     assert [sum(why == reason and said in detail for why, detail in details) for reason, said in told] == [10, 2, 2]
 
-    left_out = building.read("multihal_dropped_paths", report["build_id"])
+    left_out = read_table(report, "multihal_dropped_paths")
     assert {path["detail"] for path in left_out} <= mined
     assert len({path["id"] for path in left_out}) == len(left_out)
     chosen_from = [judge.shown[question] for question in {question for question, _ in judge.scored}]
@@ -395,7 +335,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     assert (mended["rows"], mended["unsettled"]) == (29 + 6 + 2 * 10, 0)
     assert mended["reasons"] == {"score_paths": {"unscored": 8, "refused": 10, "low_score": 7}}
     assert mended["calls_sent"] == 6 + 2 * 2 + 2 * 10, "nothing is asked again but what had failed"
-    check_rows(judge, building.read("multihal", mended["build_id"]))
+    check_rows(judge, read_table(mended, "multihal"))
 
 
 def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(building: Building) -> None:

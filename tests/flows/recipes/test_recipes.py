@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from prefect.exceptions import ParameterTypeError
+from support.builds.build_rows import check_balance
+from support.commands.command import Factmill
 from support.steps.inputs import granola_inputs
 
 from factmill.flows import recipes
+from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.granola import granola
 from factmill.flows.multihal import multihal
 from factmill.flows.recipes import Stage, StepTask, make_recipe
@@ -146,3 +149,72 @@ def test_a_flow_has_the_name_and_the_parameters_of_its_record() -> None:
     assert multihal.validate_parameters({"params": {"limit": 3}, "run": {}})["params"] == MultiHalParams(limit=3)
     with pytest.raises(ParameterTypeError):
         multihal.validate_parameters({"params": {"limit": 0}, "run": {}})
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_build_adds_up_and_is_rebuilt_byte_for_byte_from_recorded_calls(
+    benchmark: str, factmill: Factmill, embedded_builds: dict[str, Any]
+) -> None:
+    report = embedded_builds[benchmark]
+    check_balance(report)
+    ran = factmill("verify", report["build_id"], "--json")
+    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
+    found = {name: table["found"] for name, table in ran.json["tables"].items()}
+    assert found == {name: table["sha256"] for name, table in report["tables"].items()}
+
+
+WRONG_USAGE = [
+    (
+        "biokalma",
+        ["--class-qid", "nobody"],
+        "Invalid value for '--class-qid': nobody: expected the QID of a class, like Q5 (human)",
+    ),
+    ("biokalma", ["--relations", "P26"], "--relations needs pairs from a Wikidata (--source wikidata)"),
+    (
+        "biokalma",
+        ["--source", "wikidata", "--relations", "P26,P19"],
+        "unknown relation P19; data/lists/pair_relations.csv has P26",
+    ),
+    (
+        "biokalma",
+        ["--source", "wikidata", "--class-qid", "Q43229"],
+        "--class-qid Q43229: give the relations that join items of this class",
+    ),
+    (
+        "biokalma",
+        ["--source", "wikidata", "--class-qid", "Q999999999", "--relations", "P749"],
+        "/wikidata has no such item",
+    ),
+    ("biokalma", ["--alpha", "2"], "Invalid value for '--alpha'"),
+    ("biokalma", ["--rounds", "0"], "Invalid value for '--rounds'"),
+    ("biokalma", ["--source", "/absent.jsonl"], "/absent.jsonl: no such file or folder"),
+    (
+        "slaq",
+        ["--categories", " "],
+        "'--categories': '': expected the name of a category without the prefix Category:, like Astronomy",
+    ),
+    (
+        "slaq",
+        ["--categories", "Category:Algebra"],
+        "'--categories': 'Category:Algebra': expected the name of a category",
+    ),
+    ("slaq", ["--candidates", "1"], "Invalid value for '--candidates'"),
+    ("slaq", ["--days", "9999"], "Invalid value for '--days'"),
+    ("slaq", ["--review", "perhaps"], "Invalid value for '--review'"),
+    ("multihal", ["--foundations", "quizbowl"], "'quizbowl': Input should be 'halueval', 'truthfulqa'"),
+    ("multihal", ["--languages", "nld"], "'nld': Input should be 'eng', 'deu'"),
+    ("multihal", ["--foundations", "halueva"], "; did you mean halueval?"),
+    ("multihal", ["--source", "/absent"], "no such file or folder"),
+    ("fanoutqa", ["--epoch", "yesterday"], "expected a day like 2023-11-20"),
+    ("fanoutqa", ["--source", "nowhere.json"], "nowhere.json: no such file"),
+    ("fanoutqa", ["--sets", "P1", "--source", "wikidata"], "unknown kind of sets 'P1'"),
+    ("fanoutqa", ["--titles", "nowhere.txt"], "--titles nowhere.txt: file not found"),
+]
+
+
+@pytest.mark.parametrize(("benchmark", "arguments", "message"), WRONG_USAGE, ids=lambda value: str(value)[:60])
+def test_wrong_usage_is_told_with_what_was_expected(
+    factmill: Factmill, benchmark: str, arguments: list[str], message: str
+) -> None:
+    ran = factmill("build", benchmark, *arguments)
+    assert (ran.code, message in " ".join(ran.err.split()), "Traceback" in ran.err) == (2, True, False), ran.err

@@ -1,6 +1,5 @@
 """Builds with the policy `ask`: the run pauses in Prefect, takes decisions, and builds again with them."""
 
-import csv
 import json
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.commands.command import Factmill, Process
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.processes.standing_prefect import ask_server
+from support.rows.csv_files import read_csv, write_csv
 
 COUNTRIES = {"Ulm": "Germany", "Vienna": "Austria"}
 
@@ -37,13 +37,9 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
         run_id = find_paused(factmill.prefect_api, process)
         exported = factmill("review", f"latest:{benchmark}", "--to", queue, "--warehouse", warehouse, "--json")
         assert exported.json["open"] > 0, exported.err
-        with queue.open(encoding="utf-8", newline="") as file:
-            items = list(csv.DictReader(file))
+        items = read_csv(queue)
         for part, decided in ((items[:1], imported), (items[1:], queue)):
-            with decided.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, items[0].keys())
-                writer.writeheader()
-                writer.writerows({**item, "decision": "keep", "reviewer": "Ann"} for item in part)
+            write_csv(decided, ({**item, "decision": "keep", "reviewer": "Ann"} for item in part))
         chosen = {"artifacts": {"flow_run_id": {"any_": [str(run_id)]}, "key": {"any_": [f"{benchmark}-review"]}}}
         (listed,) = ask_server().post(f"{factmill.prefect_api}/artifacts/filter", json=chosen, timeout=60).json()
         assert [each["id"] for each in json.loads(listed["data"])] == [item["id"] for item in items]

@@ -1,6 +1,5 @@
 """SLAQ in the embedded world: topics of categories, five short questions and a long one each, and the review between."""
 
-import csv
 import json
 import re
 from collections import Counter, defaultdict
@@ -9,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.build_rows import Rows, check_balance, query_build, read_table
 from support.commands.command import Factmill
 from support.models.scripted_chat import ScriptedChat, write_chat_world
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.tasks.assets import load_article_removals, load_list_entries
 from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import check_generated_pairs
 from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
 from factmill.tasks.storage.recording.call_records import decompress_body
-from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
@@ -28,18 +28,6 @@ LISTS = make_check_word_lists(
 EMPTY = "Unsolved problems in algebra"
 """A category of the embedded world that has no members."""
 NEW_QUESTION = "What does the reviewer ask here?"
-Rows = list[dict[str, Any]]
-
-
-def read_rows(report: Any, statement: str) -> Rows:
-    """Return what a query with the build's id as its parameter finds in the warehouse."""
-    with open_warehouse(Path(report["warehouse"])) as db:
-        found: Rows = db.sql(statement, params=[report["build_id"]]).to_arrow_table().to_pylist()
-    return found
-
-
-def read_topics(report: Any) -> Rows:
-    return read_rows(report, "SELECT * FROM slaq WHERE build_id = $1 ORDER BY id")
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ class Built:
 def built(embedded_builds: dict[str, Any]) -> Built:
     """Return the build of SLAQ as it comes."""
     report = embedded_builds["slaq"]
-    replies = read_rows(
+    replies = query_build(
         report,
         "SELECT b.id, c.body FROM build_calls b JOIN calls c USING (record_id) "
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
@@ -64,14 +52,7 @@ def built(embedded_builds: dict[str, Any]) -> Built:
         each["id"]: read_html(json.loads(decompress_body(each["body"]))["text"], load_article_removals()).text
         for each in replies
     }
-    return Built(report, read_topics(report), articles)
-
-
-def check_balance(report: Any) -> None:
-    assert report["inputs"] == report["rows"] + report["rejects"] + report["merged"]
-    for stage in report["stages"]:
-        assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage
-        assert sum(report["reasons"].get(stage["stage"], {}).values()) == stage["rejects"]
+    return Built(report, read_table(report, "slaq"), articles)
 
 
 def read_generated(row: dict[str, Any]) -> GeneratedPairs:
@@ -106,8 +87,7 @@ def test_each_category_has_as_many_popular_topics_as_others(built: Built) -> Non
     assert len({row["URL"] for row in built.rows}) == len(built.rows)
 
 
-def test_every_stage_adds_up_and_what_is_lost_says_why(built: Built) -> None:
-    check_balance(built.report)
+def test_what_is_lost_says_why(built: Built) -> None:
     assert built.report["unsettled"] == 0
     reasons = built.report["reasons"]
     assert reasons["scrape_articles"] == {"list_page": 1}
@@ -133,17 +113,14 @@ def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> 
     assert facts["fact_types"] == kinds
     entities = sum(row[f"ShortQ{n}_Entity"] for row in built.rows for n in range(1, 6))
     assert entities == kinds.total() - kinds["none"]
-    assert facts["entity_answers"] == {
-        "share": round(entities / (5 * len(built.rows)), 3),
-        "n": 5 * len(built.rows),
-    }
-    counts = read_rows(built.report, "SELECT * FROM slaq_categories WHERE build_id = $1")
+    assert facts["entity_answers"] == {"share": round(entities / (5 * len(built.rows)), 3), "n": 5 * len(built.rows)}
+    counts = read_table(built.report, "slaq_categories")
     assert {each["id"]: each["members"] for each in counts} == facts["members"]
     assert sum(each["drawn"] for each in counts) == built.report["inputs"]
 
 
 def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: Built) -> None:
-    calls = read_rows(
+    calls = query_build(
         built.report,
         "SELECT b.id, c.parts, c.body FROM build_calls b JOIN calls c USING (record_id) "
         "WHERE b.build_id = $1 AND c.operation = 'chat'",
@@ -164,18 +141,13 @@ def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: 
 
 
 def test_what_the_second_look_flags_is_dropped_rightly_and_wrongly(built: Built) -> None:
-    items = read_rows(built.report, "SELECT * FROM slaq_review WHERE build_id = $1 ORDER BY row_id, detail")
+    items = query_build(built.report, "SELECT * FROM slaq_review WHERE build_id = $1 ORDER BY row_id, detail")
     assert [(each["row_id"], each["detail"], each["decision"]) for each in items] == [
         ("Software engineering-7000501", "ShortQ2: it does not say whose staircase diagram is meant", "drop"),
         # a judge that errs
         ("Statistics-7000507", "ShortQ3: it is not clear which criminals are meant", "drop"),
         ("Statistics-7000507", "ShortQ5: the article names no case", "drop"),
     ]
-
-
-def test_verify_rebuilds_the_same_bytes_from_recorded_calls(factmill: Factmill, built: Built) -> None:
-    ran = factmill("verify", built.report["build_id"], "--json")
-    assert (ran.code, ran.json["agrees"]) == (0, True), (ran.out, ran.err)
 
 
 def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
@@ -197,25 +169,6 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
     lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out
     for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed half"):
         assert said in lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--categories", " "],
-            "'--categories': '': expected the name of a category without the prefix Category:, like Astronomy",
-        ),
-        (["--categories", "Category:Algebra"], "'--categories': 'Category:Algebra': expected the name of a category"),
-        (["--candidates", "1"], "Invalid value for '--candidates'"),
-        (["--days", "9999"], "Invalid value for '--days'"),
-        (["--review", "perhaps"], "Invalid value for '--review'"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_usage_of_slaq_is_told(factmill: Factmill, arguments: list[str], message: str) -> None:
-    ran = factmill("build", "slaq", *arguments)
-    assert (ran.code, message in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
 
 
 def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
@@ -242,21 +195,17 @@ def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
     assert waiting["facts"]["review"] == {"open": flagged}
 
     assert run("review", waiting["build_id"], "--to", queue)["open"] == flagged
-    with queue.open(encoding="utf-8", newline="") as file:
-        items = list(csv.DictReader(file))
+    items = read_csv(queue)
     edits = {"decision": "edit", "edited": f"ShortQ2: {NEW_QUESTION}", "reviewer": "Bob"}
     for number, item in enumerate(items):
         item.update(edits if number % 2 == 0 else {"decision": "keep", "reviewer": "Ann"})
-    with queue.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, items[0].keys())
-        writer.writeheader()
-        writer.writerows(items)
+    write_csv(queue, items)
     assert run("review", "--from", queue)["decisions"] == flagged
     queue.unlink()
 
     reviewed = run(*build)
     check_balance(reviewed)
-    rows = read_topics(reviewed)
+    rows = read_table(reviewed, "slaq")
     assert reviewed["facts"]["review"] == {"edit": len(items[::2]), "keep": len(items[1::2])}
     edited = {item["row_id"] for item in items[::2]} & {row["id"] for row in rows}
     assert 0 < len(edited) < len(rows)

@@ -133,10 +133,7 @@ def test_a_release_and_its_build_are_the_same(maker: Maker) -> None:
 
 
 def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
-    one, other = (
-        maker.release("one", FANOUTQA, fanout_tables()),
-        maker.release("other", MULTIHAL, multihal_tables()),
-    )
+    one, other = (maker.release("one", FANOUTQA, fanout_tables()), maker.release("other", MULTIHAL, multihal_tables()))
     with pytest.raises(UsageError, match="of different benchmarks"):
         maker.compare(one, other)
     with pytest.raises(UsageError, match=r"no release\.json"):

@@ -18,7 +18,6 @@ HABIT = "reasoning model"
 """Dresses what it says, heeds corrections, refuses parameters and roles: all that single calls learn."""
 
 BATCH = 'mode = "batch"\nusd_per_million_in = 10.0\njobs = { poll_s = 0.1, few_singly = 0 }'
-
 SINGLE = "usd_per_million_in = 10.0"
 
 

@@ -16,7 +16,6 @@ from factmill.flows.rebuild import _attempt_rebuild_part
 from factmill.tasks.errors import BudgetExhausted, BuildError
 
 HABIT = "well-formed"
-
 SMALL = ("granola", "--limit", "16", "--samples", "2", "--json")
 
 

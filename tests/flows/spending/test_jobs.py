@@ -53,9 +53,8 @@ def left(server: BatchServer, factmill: Factmill) -> Path:
 
 
 def list_known(factmill: Factmill, *options: str) -> list[dict[str, Any]]:
-    ran = factmill("jobs", "--json", *options, MY_KEY="key")
-    assert ran.code == 0, ran.err
-    return list(ran.json["jobs"])
+    told = factmill.get_json("jobs", *options, MY_KEY="key")
+    return list(told["jobs"])
 
 
 def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: BatchServer, factmill: Factmill) -> None:

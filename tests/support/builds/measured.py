@@ -1,11 +1,14 @@
 """A build with the command to measure models on it."""
 
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from support.builds.small_builds import SmallBuilds
-from support.commands.command import Factmill
+from support.commands.command import Factmill, Ran
 
 from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -25,17 +28,51 @@ class Measured:
         warehouse = folder / "w.duckdb"
         return cls(small_builds.factmill, benchmark, warehouse, small_builds.copy(benchmark, warehouse))
 
+    @property
+    def place(self) -> tuple[str | Path, ...]:
+        return ("--build", self.build_id, "--warehouse", self.warehouse, "--json")
+
+    def run(self, *options: str | Path, **environment: str) -> Ran:
+        return self.factmill("evaluate", self.benchmark, *options, *self.place, **environment)
+
     def __call__(self, *options: str | Path, **environment: str) -> Any:
         """Evaluate, and return what --json prints."""
-        place = ("--build", self.build_id, "--warehouse", self.warehouse, "--json")
-        ran = self.factmill("evaluate", self.benchmark, *options, *place, **environment)
+        ran = self.run(*options, **environment)
         assert ran.code == 0, ran.err
         return ran.json
+
+    def start_and_kill(self, is_due: Callable[[], bool], *options: str | Path, **environment: str) -> None:
+        """Start an evaluation, and kill it once it is due and has hardly computed for a second."""
+        process = self.factmill.start("evaluate", self.benchmark, *options, *self.place, **environment)
+        try:
+            while not is_due():
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.05)
+            _wait_idle(process.pid)
+        finally:
+            process.kill()
+            process.communicate()
+
+    def verify(self, told: Any, **environment: str) -> None:
+        """See that an evaluation is rebuilt byte for byte."""
+        ran = self.factmill("verify", told["evaluation_id"], "--warehouse", self.warehouse, "--json", **environment)
+        assert ran.json["agrees"], ran.err
 
     def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
         with open_warehouse(self.warehouse) as db:
             rows: list[dict[str, Any]] = load_published_table(db, build_id, table).to_pylist()
         return rows
+
+
+def _wait_idle(pid: int, quiet_s: float = 1.0) -> None:
+    """Wait until a process has hardly computed for so long, a minute at most: what was answered is recorded then."""
+    begun = since = time.monotonic()
+    computed = -1.0
+    while since + quiet_s > (now := time.monotonic()) < begun + 60:
+        ticks = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
+        if (seconds := sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")) > computed + 0.05:
+            computed, since = seconds, now
+        time.sleep(0.05)
 
 
 def list_overall(told: Any) -> dict[tuple[str, str], Any]:

@@ -87,6 +87,12 @@ class Factmill:
         signal.signal(signal.SIGINT, on_interrupt)
         return Ran(code, out.getvalue(), err.getvalue())
 
+    def get_json(self, *arguments: str | Path, **environment: str) -> Any:
+        """Run a command that has to succeed, with --json, and return what it prints."""
+        ran = self(*arguments, "--json", **environment)
+        assert ran.code == 0, ran.err
+        return ran.json
+
     def run_process(self, *arguments: str | Path, **environment: str) -> Ran:
         """Run a command as a process of its own, which has hash seeds of its own too."""
         process = self.start(*arguments, **environment)

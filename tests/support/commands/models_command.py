@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from factmill.flows.commands.models import models_app
+from factmill.flows.commands.local_data import models_app
 
 
 def run_models(*arguments: str) -> str:

@@ -15,7 +15,7 @@ from urllib3.util import Retry
 from factmill.flows.prefect_server import find_server_problem, standing_or_own_prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
-"""Where `factmill prepare` leaves what it makes for the checkout."""
+"""Where `factmill doctor --prepare` leaves what it makes for the checkout."""
 QUIET = {
     f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
     for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER")

@@ -1,4 +1,4 @@
-"""What `factmill prepare` makes of the embedded world, where the checkout has it: making it takes seconds."""
+"""What `factmill doctor --prepare` makes of the embedded world, where the checkout has it: making it takes seconds."""
 
 import os
 import shutil

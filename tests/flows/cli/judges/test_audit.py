@@ -1,11 +1,11 @@
 """`factmill audit`: the sample goes out, verdicts come in, figures stand with the build."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands.command import Factmill
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.flows.benchmarks import BENCHMARKS
 
@@ -23,17 +23,13 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
     assert "has a verdict yet" in factmill(*asked).out
     told = factmill(*asked, "--rows", "4", "--to", sheet)
     assert told.code == 0, told.err
-    with sheet.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(sheet)
     assert len(rows) == 4
     assert all("  question " in row["shown"] and "items of embedded-" in row["shown"] for row in rows)
     rows[0] |= {"informativeness": "x", "reviewer": "ada"}
     for row in rows[1:3]:
         row["reviewer"] = "ada"
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(sheet, rows)
 
     taken = factmill(*asked, "--from", sheet)
     assert "3 verdicts imported" in taken.out
@@ -46,10 +42,7 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
     assert f"- {line}" in (tmp_path / "out" / "build.md").read_text("utf-8")
 
     rows[0]["correctness"] = "perhaps"
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(sheet, rows)
     wrong = factmill(*asked, "--from", sheet)
     assert wrong.code == 2
     assert "sheet.csv, line 2: correctness is 'perhaps'" in wrong.err

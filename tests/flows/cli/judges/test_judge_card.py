@@ -1,7 +1,5 @@
 """Labels and judge cards from end to end: what goes out tells nothing, what comes back is held against the judge."""
 
-import csv
-import io
 import json
 import random
 import re
@@ -14,6 +12,7 @@ import pytest
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.tasks.storage.builds import load_published_table
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -38,23 +37,11 @@ class Marked:
 
     def export(self, to: Path, *options: str) -> list[dict[str, str]]:
         self("label", self.evaluation, "--to", to, *options)
-        return read(to)
+        return read_csv(to)
 
     def fill(self, rows: Sequence[dict[str, str]], say: Callable[[dict[str, str], str], str]) -> list[dict[str, str]]:
         """Return rows with labels: `say` gets a row and the judge's verdict on it."""
         return [row | {"label": say(row, self.verdicts[row["question"], row["answer"]])} for row in rows]
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
-
-
-def write(path: Path, rows: Sequence[Mapping[str, str]], delimiter: str = ",", encoding: str = "utf-8") -> Path:
-    with path.open("w", newline="", encoding=encoding) as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def plain(cell: str) -> str:
@@ -144,23 +131,23 @@ def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_dese
     marked: Marked, tmp_path: Path
 ) -> None:
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "60"))
-    right = make_card(marked, write(tmp_path / "r.csv", marked.fill(rows, lambda _, verdict: verdict)))
+    right = make_card(marked, write_csv(tmp_path / "r.csv", marked.fill(rows, lambda _, verdict: verdict)))
     assert (right["overall"]["accuracy"], right["overall"]["kappa"], right["reweighted"]["accuracy"]) == (1, 1, 1)
     assert right["confusion"][0][1] == right["confusion"][1][0] == 0
     assert set(right["by_setting"]) == {"short", "long"}
     turn = {"0": "1", "1": "0"}
-    wrong = make_card(marked, write(tmp_path / "w.csv", marked.fill(rows, lambda _, verdict: turn[verdict])))
+    wrong = make_card(marked, write_csv(tmp_path / "w.csv", marked.fill(rows, lambda _, verdict: turn[verdict])))
     assert (wrong["overall"]["accuracy"], wrong["reweighted"]["accuracy_low"]) == (0, 0)
     assert wrong["overall"]["kappa"] < -0.9
     draw = random.Random(1)
-    chance = make_card(marked, write(tmp_path / "c.csv", marked.fill(rows, lambda *_: draw.choice("01"))))
+    chance = make_card(marked, write_csv(tmp_path / "c.csv", marked.fill(rows, lambda *_: draw.choice("01"))))
     # four standard errors: which answers are drawn follows from the evaluation, and so from the code
     assert abs(chance["overall"]["kappa"]) < 0.5
     assert len({right["id"], wrong["id"], chance["id"]}) == 3
-    one = make_card(marked, write(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
+    one = make_card(marked, write_csv(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
     assert one["overall"]["kappa"] is None
     assert "people used a single label: there is no kappa" in one["notes"]
-    few = make_card(marked, write(tmp_path / "f.csv", marked.fill(rows[:8], lambda _, verdict: verdict)))
+    few = make_card(marked, write_csv(tmp_path / "f.csv", marked.fill(rows[:8], lambda _, verdict: verdict)))
     assert any(note.startswith("8 labels are too few: ") for note in few["notes"])
     assert right["source"] == f"those of {marked.evaluation}"
 
@@ -168,7 +155,7 @@ def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_dese
 def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -> None:
     """Where people contradict just the verdict 0, the share of all that is right is that of the verdict 1."""
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "30"))
-    card = make_card(marked, write(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
+    card = make_card(marked, write_csv(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
     everything = marked("label", marked.evaluation, "--to", tmp_path / "c.csv", "--json").json["strata"]
     sizes = {name: size for name, (_, size) in everything.items()}
     said = sum(size for name, size in sizes.items() if name.endswith("| 1")) / sum(sizes.values())
@@ -195,7 +182,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     rows += [dict(rows[0]), rows[1] | {"label": turned}]
     order = ["note", "label", "labels", "mood", "answer", "gold", "question", "item"]
     careless = [{name: row.get(name, "fine") for name in order} for row in rows]
-    path = write(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
+    path = write_csv(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
     told = marked("label", "--from", path, code=1).out
     for at, _, line in CARELESS:
         assert line.format(item=rows[at]["item"]) in told
@@ -207,11 +194,11 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
 
     kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]
     other = [row | {"label": "1"} for row in kept]
-    second = marked("label", "--from", write(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
+    second = marked("label", "--from", write_csv(tmp_path / "b.csv", other, "\t", "utf-16"), "--labeller", "Bo").out
     agreed = sum(row["label"].strip().startswith("1") for row in kept)
     assert f"slaq: 2 people; they agree on {agreed} of 14 items with several labels" in second
     assert "Bo used a single label: there is no kappa" in second
-    changed = marked("label", "--from", write(tmp_path / "b.csv", kept), "--labeller", "Bo").out
+    changed = marked("label", "--from", write_csv(tmp_path / "b.csv", kept), "--labeller", "Bo").out
     assert f"14 labels by Bo imported, {14 - agreed} of them changed" in changed
     assert "agree on 14 of 14 items with several labels; Cohen's kappa 1.000" in changed
 
@@ -245,7 +232,7 @@ def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tm
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "40"))
     # the most labels there are: more than any other test's
     rows = unguard(marked.export(tmp_path / "all.csv", "--n", "500"))
-    path = write(tmp_path / "l.csv", marked.fill(rows, lambda _, verdict: verdict))
+    path = write_csv(tmp_path / "l.csv", marked.fill(rows, lambda _, verdict: verdict))
     card = make_card(marked, path)
     assert make_card(marked, path) == card
     marked("report", marked.evaluation, "--to", tmp_path / "r.json", "--to", tmp_path / "r.md")
@@ -285,7 +272,10 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
         for n, (answer, label) in enumerate([("It is Paris", "1"), ("Lyon", "0"), ("Lutetia", "1")] * 3)
     ]
     rows.append({"question": "unclear?", "gold": "x", "answer": "y", "label": "0"})
-    path, world = write(tmp_path / "own.csv", rows), write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1")
+    path, world = (
+        write_csv(tmp_path / "own.csv", rows),
+        write_chat_world(tmp_path, judge.chat.url, ["judge"], "stern-1"),
+    )
     asked = ("judge-card", "--judge", "judge", "--world", world, "--labels", path)
     assert "the benchmark is missing; expected one of fanoutqa, slaq, in" in marked(*asked, code=2, TEST_KEY="k").err
     ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
@@ -304,7 +294,7 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
 
 def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Marked, tmp_path: Path) -> None:
     rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "5")), lambda _, verdict: verdict)
-    path = write(tmp_path / "l.csv", rows)
+    path = write_csv(tmp_path / "l.csv", rows)
     # the embedded world's judge is no model: the program stands in
     assert marked("judge-card", "--judge", "judge", "--labels", path, "--json").json["cards"][0]["overall"]["n"] == 5
     ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
@@ -341,8 +331,8 @@ def test_a_card_corrects_the_rate_that_its_judge_errs_on(
     assert raw["ci_high"] < right / len(lines)
 
     marked("label", before["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "60")
-    rows = unguard(read(tmp_path / "l.csv"))
-    path = write(tmp_path / "l.csv", [row | {"label": str(int("nonsense" not in row["answer"]))} for row in rows])
+    rows = unguard(read_csv(tmp_path / "l.csv"))
+    path = write_csv(tmp_path / "l.csv", [row | {"label": str(int("nonsense" not in row["answer"]))} for row in rows])
     card = make_card(marked, path)
     assert card["drawn_of"] == [before["evaluation_id"]]
     assert card["rates"]["short"]["sensitivity"] == pytest.approx(50 / 75, abs=0.2)

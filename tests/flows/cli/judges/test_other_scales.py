@@ -1,6 +1,5 @@
 """Labels and cards of judges that give grades (FanOutQA) and ratings (BioKaLMA)."""
 
-import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
+from support.rows.csv_files import read_csv, write_csv
 
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, format_card_summary
 
@@ -37,9 +37,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
     place = ("--warehouse", tmp_path / "w.duckdb")
 
     def run(*arguments: str | Path) -> Any:
-        ran = factmill(*arguments, *place, "--json", **KEY)
-        assert ran.code == 0, ran.err
-        return ran.json
+        return factmill.get_json(*arguments, *place, **KEY)
 
     small_builds.copy(name, tmp_path / "w.duckdb")
 
@@ -56,15 +54,11 @@ def test_grades_and_ratings_are_labelled_and_checked(
         answers.write_text("".join(json.dumps({"id": each["id"], "answer": f"No. {at}"}) + "\n" for at, each in enumerate(lines)), "utf-8")  # fmt: skip
         told = run("evaluate", name, "--answers", answers, "--world", world)
         run("label", told["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
-        with (tmp_path / "l.csv").open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_csv(tmp_path / "l.csv")
         half = len(rows) // 2
         for at, row in enumerate(rows):
             row["label"] = LABELS[name][at >= half]
-        with (tmp_path / "l.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv((tmp_path / "l.csv"), rows)
         (card,) = run("judge-card", "--judge", "mild-1", "--labels", tmp_path / "l.csv")["cards"]
         assert (card["identity"]["judge"], card["overall"]["n"]) == ("mild-1", len(rows))
         if name == "fanoutqa":  # people say B, then A; the judge always C, and B and C are right alike

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from support.commands.command import Factmill, Ran
 
-from factmill.flows.commands import graphs
+from factmill.flows.commands import local_data
 from factmill.tasks.graph import load
 from factmill.tasks.graph.loading.staging import LoadProgress
 
@@ -33,7 +33,7 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     (tmp_path / "a.nt.gz").write_bytes(gzip.compress(LINES.encode()))
     made = read_json(run(home, "load", tmp_path / "a.nt.gz", "--name", "mine", "--dump-date", "2024-05-06", "--json"))
     assert (made["stored"]["edges"], made["dump_date"]) == (29, "2024-05-06")
-    assert read_json(run(home, "list", "--json")) == [
+    assert read_json(run(home, "--json")) == [
         {
             "name": "mine",
             "state": "whole",
@@ -43,17 +43,17 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
             "advice": None,
         }
     ]
-    assert read_json(run(home, "list", "--check", "mine", "--json"))["agrees"]
+    assert read_json(run(home, "--check", "--name", "mine", "--json"))["agrees"]
     path = home / "graphs" / "mine" / "items.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-    checked = run(home, "list", "--check", "mine")
+    checked = run(home, "--check", "--name", "mine")
     assert checked.code == 1
     assert "items.npy" in checked.out
     assert "mine: DAMAGED; load it again: factmill graph load FILE... --name mine --replace" in checked.out
-    damage = read_json(run(home, "list", "--check", "mine", "--json"))
+    damage = read_json(run(home, "--check", "--name", "mine", "--json"))
     assert [file for file, told in damage["files"].items() if told["damage"]] == ["items.npy"]
     assert run(home, "remove", "mine").out == "removed the graph mine\n"
-    listed = run(home, "list")
+    listed = run(home)
     assert (listed.code, listed.out) == (0, "")
     gone = run(home, "remove", "mine")
     assert gone.code == 1
@@ -64,9 +64,9 @@ def test_malformed_lines_are_listed_when_asked_for(tmp_path: Path) -> None:
     source = tmp_path / "a.nt"
     source.write_text(LINES + "no triple\n<a:s> <a:p>\n")
     assert run(tmp_path, "load", source, "--name", "mine").code == 0
-    checked = run(tmp_path, "list", "--check", "mine", "--malformed", "1")
+    checked = run(tmp_path, "--check", "--name", "mine", "--malformed", "1")
     assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were skipped\n" in checked.out
-    told = read_json(run(tmp_path, "list", "--check", "mine", "--malformed", "5", "--json"))
+    told = read_json(run(tmp_path, "--check", "--name", "mine", "--malformed", "5", "--json"))
     assert (told["malformed"], [line["line_no"] for line in told["malformed_lines"]]) == (2, [30, 31])
 
 
@@ -91,7 +91,7 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         done = run(tmp_path, "load", source, "--name", "mine")
     assert done.code == 1
     assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
-    listed = run(tmp_path, "list").out
+    listed = run(tmp_path).out
     assert (
         f"half loaded  to resume: factmill graph load {source} --name=mine; to remove it: factmill graph remove mine"
         in listed
@@ -109,7 +109,7 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         (["load", "-", "--name", "x"], 2, "-: is empty"),
         (["load", "-", "--name", "x", "--format", "rdfxml"], 2, "is not one of 'ntriples', 'turtle'"),
         (["load", "-", "--name", "x", "--dump-date", "May"], 2, "dump date 'May': expected ISO 8601, such as "),
-        (["list", "--check", "x"], 1, "no graph x in"),
+        (["--check", "--name", "x"], 1, "no graph x in"),
     ],
 )
 def test_wrong_usage_is_told_in_words(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
@@ -140,7 +140,7 @@ NEWS = LoadProgress(
 
 
 def test_progress_is_told_in_a_line() -> None:
-    assert graphs.format_progress(NEWS) == (
+    assert local_data.format_progress(NEWS) == (
         "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, reading ends in 1 h 02 min"
     )
 
@@ -148,9 +148,9 @@ def test_progress_is_told_in_a_line() -> None:
 def test_news_are_printed_now_and_then_where_no_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(graphs, "PROGRESS_LINE_EVERY_S", 0.01)
-    monkeypatch.setattr(graphs, "_console", Console(stderr=True, force_terminal=False))
-    with graphs._live_progress("loading [mine]") as show:
+    monkeypatch.setattr(local_data, "PROGRESS_LINE_EVERY_S", 0.01)
+    monkeypatch.setattr(local_data, "_console", Console(stderr=True, force_terminal=False))
+    with local_data._live_progress("loading [mine]") as show:
         show("sorting tables, 5 lines")
         while "sorting" not in (err := capfd.readouterr().err):
             time.sleep(0.01)

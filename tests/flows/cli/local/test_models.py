@@ -21,14 +21,14 @@ def test_a_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -
     assert added["name"] == "tiny" and added["state"] == "whole" and added["settings"]["dimensions"] == 24
     assert (own_home / "local-models" / "tiny").is_dir()
     assert run_models("add", "embedder", str(checkpoint), "--name", "again").startswith("again ")
-    listed = json.loads(run_models("list", "--json"))
+    listed = json.loads(run_models("--json"))
     assert [(model["name"], model["kind"], model["digest"]) for model in listed] == [
         ("again", "embedder", added["digest"]),
         ("tiny", "embedder", added["digest"]),
     ]
-    assert added["digest"][:16] in run_models("list")
+    assert added["digest"][:16] in run_models()
     assert run_models("remove", "again") == "removed the model again\n"
-    assert [model["name"] for model in json.loads(run_models("list", "--json"))] == ["tiny"]
+    assert [model["name"] for model in json.loads(run_models("--json"))] == ["tiny"]
 
 
 def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> None:
@@ -37,11 +37,11 @@ def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> 
     checkpoint = write_checkpoint(tmp_path / "nli", weights, id2label=labels)
     added = json.loads(run_models("add", "cross-encoder", str(checkpoint), "--json"))
     assert added["kind"] == "cross-encoder" and added["settings"]["labels"] == list(labels.values())
-    assert run_models("list").startswith("nli                      cross-encoder ")
+    assert run_models().startswith("nli                      cross-encoder ")
 
 
 def test_without_models_the_list_is_empty_and_says_how_to_add_one() -> None:
-    assert run_models("list") == "" and json.loads(run_models("list", "--json")) == []
+    assert run_models() == "" and json.loads(run_models("--json")) == []
 
 
 def test_a_name_is_given_away_only_when_asked(checkpoint: Path) -> None:
@@ -59,10 +59,10 @@ def test_a_damaged_model_and_one_of_another_version_are_listed_with_what_to_do(
     (own_home / "local-models" / "tiny" / "model.bin").write_bytes(b"")
     manifest = own_home / "local-models" / "old" / "factmill-model.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format_version": 0}))
-    old, tiny = json.loads(run_models("list", "--json"))
+    old, tiny = json.loads(run_models("--json"))
     assert tiny["state"] == "damaged" and "model.bin has 0 bytes" in tiny["advice"]
     assert old["state"] == "damaged" and "--name old --replace" in old["advice"]
-    assert "converted by another version of factmill" in run_models("list")
+    assert "converted by another version of factmill" in run_models()
 
 
 def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_language_model_is_added_and_listed(tmp_path: Path, own_home: Path) ->
     assert (added["name"], added["kind"], added["state"]) == ("tiny", "perplexity", "whole")
     assert (own_home / "local-models" / "tiny").is_dir()
     assert run_models("add", "perplexity", str(made), "--name", "again").startswith("again ")
-    assert [model["kind"] for model in json.loads(run_models("list", "--json"))] == ["perplexity", "perplexity"]
+    assert [model["kind"] for model in json.loads(run_models("--json"))] == ["perplexity", "perplexity"]
     with pytest.raises(UsageError, match="give --replace"):
         run_models("add", "perplexity", str(made))
     run_models("add", "perplexity", str(made), "--replace", "--quantization", "int8")

@@ -27,8 +27,7 @@ def world_graph(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) ->
     file = tmp_path_factory.mktemp("triples") / "world.nt"
     with file.open("w", encoding="utf-8") as stream:
         write_world_ntriples(load_world_data(WORLD_FOLDER), stream)
-    ran = factmill("graph", "load", file, "--name", "world-of-paths", "--replace", "--json")
-    assert ran.code == 0, ran.err
+    factmill.get_json("graph", "load", file, "--name", "world-of-paths", "--replace")
     return "world-of-paths"
 
 

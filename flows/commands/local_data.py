@@ -1,25 +1,31 @@
-"""`factmill graph`: load, list, check and remove local graphs, with progress on standard error."""
+"""`factmill graph` and `factmill models`: load, list, check and remove local graphs; convert, list and remove local models."""
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from factmill.flows.cli.options import JsonOption, print_result
+from factmill.flows.cli.options import JsonOption, has_subcommand, print_result
+from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.errors import UsageError
 from factmill.tasks.graph import folders, load
 from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import MalformedLine, open_graph
+from factmill.tasks.models import model_folder
+from factmill.tasks.models.model_folder import ModelManifest, get_models_folder
 from factmill.tasks.settings import factmill_home, graphs_folder
 
-graph_app = typer.Typer(help="Load, list and remove local graphs: Wikidata dumps.", no_args_is_help=True)
+graph_app = typer.Typer()
 GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar="NAME")]
 
 
@@ -73,38 +79,41 @@ def load_graph(
     print_result(as_json, result, (f"{key:16} {value}" for key, value in shown.items()))
 
 
-@graph_app.command("list")
+@graph_app.callback(invoke_without_command=True)
 def list_graphs(
-    name: Annotated[str | None, typer.Argument(help="Name of a graph. Default: all.", metavar="[NAME]")] = None,
+    context: typer.Context,
+    name: str | None = typer.Option(None, help="List only this graph.", metavar="NAME"),
     check: bool = typer.Option(
-        False, "--check", help="Read all files of the graph and compare their digests with those of the load."
+        False, "--check", help="Read all files of each graph and compare their digests with those of the load."
     ),
     malformed: int = typer.Option(
         0,
         min=0,
         max=MAX_SETTING_NUMBER,
         help="With --check: maximum number of malformed input lines to list.",
+        metavar="N",
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """List the local graphs, including unfinished and damaged ones.
+    """List local graphs (Wikidata dumps), load and remove them.
 
-    With --check, the exit code is 0 only if all files are unchanged since the load.
+    Without a subcommand, the command lists the graphs, including unfinished and damaged ones. With --check, the exit code is 0
+    only if all files are unchanged since the load.
 
     \b
     Examples:
-      factmill graph list
-      factmill graph list --check truthy --malformed 20
+      factmill graph
+      factmill graph --name truthy --check --malformed 20
     """
+    if has_subcommand(context):
+        return
     if malformed and not check:
-        raise UsageError(
-            "--malformed works only with --check; for example: factmill graph list --check NAME --malformed 20"
-        )
+        raise UsageError("--malformed works only with --check; for example: factmill graph --check --malformed 20")
     found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
     if not check:
         if name is not None and not found:
             raise UsageError(
-                f"no graph {name!r} in {graphs_folder(factmill_home())}; `factmill graph list` lists the graphs"
+                f"no graph {name!r} in {graphs_folder(factmill_home())}; `factmill graph` lists the graphs"
             )
         lines = []
         for graph in found:
@@ -221,33 +230,24 @@ def _format_time(seconds: float) -> str:
 
 @contextmanager
 def _live_progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes the latest progress: shown live on a terminal, else printed periodically."""
-    if not _console.is_terminal:
-        with _periodic_progress_lines(title) as show:
-            yield show
+    """Yield a function that takes the latest progress: shown live on a terminal, else printed by a thread from time to time,
+    also during long steps."""
+    if _console.is_terminal:
+        columns = TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False)
+        with Progress(*columns, console=_console) as bar:
+            task = bar.add_task(title, note="")
+            yield lambda note: bar.update(task, note=note)
         return
-    columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}", markup=False))
-    with Progress(*columns, console=_console) as bar:
-        task = bar.add_task(title, note="")
-        yield lambda note: bar.update(task, note=note)
-
-
-@contextmanager
-def _periodic_progress_lines(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes the latest progress; a thread prints it periodically, also during long steps."""
-    latest, is_over, started = [""], threading.Event(), time.monotonic()
+    latest, is_over, started = deque([""], maxlen=1), threading.Event(), time.monotonic()
 
     def print_latest() -> None:
         while not is_over.wait(PROGRESS_LINE_EVERY_S):
-            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[0]}")
-
-    def take(note: str) -> None:
-        latest[0] = note
+            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[-1]}")
 
     printer = threading.Thread(target=print_latest, daemon=True)
     printer.start()
     try:
-        yield take
+        yield latest.append
     finally:
         is_over.set()
         printer.join()
@@ -255,3 +255,114 @@ def _periodic_progress_lines(title: str) -> Iterator[Callable[[str], None]]:
 
 def _print_to_stderr(text: str) -> None:
     _console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+models_app = typer.Typer()
+ModelNameOption = Annotated[
+    str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
+]
+_QUANTIZATION_HELP = (
+    "Number format of the stored weights, only for translator and perplexity. int8, of which 7 bits are used, is the fastest, and "
+    "its results are the same on all CPUs of one class; those of float32 are the same on every CPU; a CPU computes float16 as "
+    "float32. Default: float16 for perplexity; for a translator int8, or the format that FOLDER has if factmill made it."
+)
+_Quantization = Literal["int8", "float16", "float32"]
+ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
+_CONVERTERS: dict[ModelKind, str] = {
+    "embedder": "encoder:make_embedder_folder",
+    "cross-encoder": "encoder:make_cross_encoder_folder",
+    "translator": "translator:make_translator_folder",
+    "perplexity": "language_model:make_language_model_folder",
+}
+"""Kind → `module:function` of its converter, in tasks/models/converting."""
+_DEFAULT_QUANTIZATION: dict[ModelKind, _Quantization | None] = {"translator": None, "perplexity": "float16"}
+"""Kinds whose weights can be stored in several ways → default; None: int8, or as a factmill folder has them."""
+
+
+@models_app.command("add")
+def add_model(
+    kind: ModelKind = typer.Argument(..., help="Kind of model; see above.", metavar="KIND"),
+    checkpoint: Path = typer.Argument(
+        ..., help="Folder with a checkpoint, or with a checkpoint that CTranslate2 has converted.", metavar="FOLDER"
+    ),
+    name: ModelNameOption = None,
+    quantization: _Quantization | None = typer.Option(None, help=_QUANTIZATION_HELP),
+    replace: bool = typer.Option(False, "--replace", help="Replace an existing model of this name."),
+    as_json: JsonOption = False,
+) -> None:
+    """Convert a model's checkpoint to a local model.
+
+    \b
+    Kinds:
+      embedder       a sentence encoder of the BERT family (bert, roberta, xlm-roberta, camembert).
+                     FOLDER holds config.json, model.safetensors, 1_Pooling/config.json and
+                     tokenizer.json or vocab.txt
+      cross-encoder  a classifier of pairs of texts (NLI, consistency) of the BERT family. FOLDER
+                     holds config.json, model.safetensors and tokenizer.json or vocab.txt
+      translator     an NLLB-200 checkpoint with its sentencepiece.bpe.model
+      perplexity     a causal language model (GPT-2, Llama, Mistral, Qwen, Gemma, OPT, …) that computes
+                     how probable a text is. FOLDER holds tokenizer.json or the SentencePiece file
+
+    Translator and perplexity need torch and transformers: pip install 'factmill[convert]'.
+
+    \b
+    Examples:
+      factmill models add embedder ./all-MiniLM-L6-v2
+      factmill models add translator ./nllb-200-distilled-600M --quantization float32
+      factmill models add perplexity ./gpt2 --name small
+    """
+    if quantization and kind not in _DEFAULT_QUANTIZATION:
+        raise UsageError(
+            f"--quantization does not apply to the kind {kind}, which has one number format; it applies to "
+            f"{' and '.join(_DEFAULT_QUANTIZATION)}"
+        )
+    progress.set_progress_style()
+    started = time.perf_counter()
+    convert = resolve_name(f"factmill.tasks.models.converting.{_CONVERTERS[kind]}")
+    more = {"quantization": quantization or _DEFAULT_QUANTIZATION[kind]} if kind in _DEFAULT_QUANTIZATION else {}
+    manifest = convert(checkpoint, get_models_folder(factmill_home()), name, "replace" if replace else "refuse", **more)
+    added = {**_make_model_json(manifest), "seconds": round(time.perf_counter() - started, 2)}
+    print_result(as_json, added, [f"{_format_model_line(added)}  in {added['seconds']} s"])
+
+
+@models_app.callback(invoke_without_command=True)
+def list_models(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List local models (CTranslate2), convert and remove them.
+
+    Without a subcommand, the command lists the models, including damaged ones.
+    """
+    if has_subcommand(context):
+        return
+    folder = get_models_folder(factmill_home())
+    found = []
+    for name in model_folder.list_model_names(folder):
+        try:
+            found.append(
+                _make_model_json(model_folder.load_manifest_and_check_sizes(model_folder.get_model_path(name, folder)))
+            )
+        except UsageError as error:
+            unknown = dict.fromkeys(("kind", "digest", "size_bytes"))
+            found.append({"name": name, **unknown, "state": "damaged", "advice": str(error)})
+    note = "" if found else "no models yet; to add one, see factmill models add --help"
+    print_result(as_json, found, map(_format_model_line, found), note)
+
+
+@models_app.command("remove")
+def remove_model(name: str = typer.Argument(..., help="Name of the model.", metavar="NAME")) -> None:
+    """Remove a local model.
+
+    Example: factmill models remove all-MiniLM-L6-v2
+    """
+    model_folder.remove_model(name, get_models_folder(factmill_home()))
+    typer.echo(f"removed the model {name}")
+
+
+def _format_model_line(model: dict[str, Any]) -> str:
+    if model["state"] == "damaged":
+        return f"{model['name']:24} damaged: {model['advice']}"
+    return f"{model['name']:24} {model['kind']:13} {model['size_bytes']:>15,} bytes  {model['digest'][:16]}"
+
+
+def _make_model_json(manifest: ModelManifest) -> dict[str, Any]:
+    told = {name: getattr(manifest, name) for name in ("digest", "size_bytes", "settings", "made_with", "source")}
+    return {"name": manifest.name, "kind": manifest.kind, "state": "whole", **told, "advice": None}

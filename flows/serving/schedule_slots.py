@@ -150,10 +150,7 @@ def start_one_run_and_cancel_missed_runs(
 
 
 def resume_interrupted_runs(
-    client: SyncPrefectClient,
-    deployment: DeploymentResponse,
-    crashed: Iterable[UUID],
-    report: Callable[[str], None],
+    client: SyncPrefectClient, deployment: DeploymentResponse, crashed: Iterable[UUID], report: Callable[[str], None]
 ) -> bool:
     """Restart, with the same parameters, each run that was stopped or killed together with serve.
 

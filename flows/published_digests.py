@@ -2,7 +2,7 @@
 
 They cover the published tables, the keys of all scripted replies that the builds look up, and the embedded world.
 
-    factmill build all --json | python -m factmill.flows.commands.digests       # rewrite on purpose: `make digests`
+    factmill build all --json | python -m factmill.flows.published_digests       # rewrite on purpose: `make digests`
 
 Parquet bytes depend on the library that writes them, so the file also holds pyarrow's version. The ids of the builds
 and the digests of the rooms identify the inputs and the code that made the tables.
@@ -11,7 +11,6 @@ and the digests of the rooms identify the inputs and the code that made the tabl
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,20 +39,10 @@ def load_published_digests() -> TableDigests:
     return builds if content["pyarrow"] == version("pyarrow") else {}
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedReplyKeyDigests:
-    """The prompts of the embedded builds, as stored in the project."""
-
-    world_digest: str
-    """Digest of the embedded world at that time."""
-    prompts: Mapping[str, str]
-    """Prompt → digest of the keys that builds look up (digest_reply_key_set)."""
-
-
-def load_scripted_reply_key_digests() -> ScriptedReplyKeyDigests:
-    """Return the key digests that were last stored in the project."""
+def load_world_and_reply_key_digests() -> tuple[str, Mapping[str, str]]:
+    """Return the embedded world's digest, and prompt → digest of the keys that builds look up, as last stored."""
     content = _load_digests_file()
-    return ScriptedReplyKeyDigests(content["world"], content["asked"])
+    return content["world"], content["asked"]
 
 
 def load_scripted_reply_keys_by_prompt(

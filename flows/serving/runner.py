@@ -40,7 +40,11 @@ from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.schedules import Cron, Interval, RRule, Schedule
 from prefect.states import Cancelled, Failed
 
-from factmill.flows.commands.serving.schedule_slots import (
+from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
+from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
+from factmill.flows.rebuild import rebuild
+from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
+from factmill.flows.serving.schedule_slots import (
     SERVER_SCHEDULE_ADAPTER,
     STOPPED_STATE_NAME,
     find_deployment,
@@ -51,10 +55,6 @@ from factmill.flows.commands.serving.schedule_slots import (
     start_catch_up_run,
     start_one_run_and_cancel_missed_runs,
 )
-from factmill.flows.deployment_flows import SERVING_PID_VARIABLE, format_error_with_class_name, make_deployed_flow
-from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S, find_server_problem
-from factmill.flows.rebuild import rebuild
-from factmill.flows.serve_options import ServeOptions, validate_flow_parameters
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
     make_flow_run_name,
@@ -233,7 +233,6 @@ class ServeLog:
 
 
 def _find_scheduled_run_time(run: FlowRun) -> datetime | None:
-    """Return the scheduled time of a run; None for a run that a user started."""
     return run.expected_start_time if {_SCHEDULER_TAG, CATCH_UP_TAG} & {*run.tags} else None
 
 
@@ -343,7 +342,6 @@ class ServingRunner(Runner):
         return self._served[run.deployment_id].full_name if run.deployment_id in self._served else "?"
 
     async def _submit_and_report(self, submit: Any, run: FlowRun, *given: Any) -> None:
-        """Execute a run and report how it ended."""
         await submit(run, *given)
         if run.id not in self._started:
             return
@@ -383,7 +381,6 @@ class ServingRunner(Runner):
         return list(due.values())
 
     def _fail_run(self, run: FlowRun, error: UsageError) -> None:
-        """Set a run that cannot start to failed."""
         run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
@@ -437,13 +434,15 @@ class ServingRunner(Runner):
         try:
             if was_lost:
                 await self._check_deployments()
-            if not self._is_busy():
+            # what becomes of runs that start, are active or end is reported by their own starters
+            poller = self._scheduled_run_poller
+            if not (poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids):
                 await asyncio.to_thread(mark_crashed_runs)
             if observer._consumer_task is None or observer._consumer_task.done():
                 await observer._check_for_cancelled_flow_runs()
             if self._catch_up:
                 await asyncio.to_thread(self._start_catch_up_runs)
-            await self._scheduled_run_poller._get_and_submit_flow_runs()
+            await poller._get_and_submit_flow_runs()
         except Exception as error:  # noqa: BLE001 - any error is reported, and the next poll may succeed
             if isinstance(error, PrefectHTTPStatusError):
                 return f"it answers {error.response.status_code}"
@@ -471,11 +470,6 @@ class ServingRunner(Runner):
                             f"{served.full_name}: slot {slot:%Y-%m-%d %H:%M:%S} had no run; starting one for it now"
                         )
             self._since[deployment_id] = until
-
-    def _is_busy(self) -> bool:
-        """True while runs are starting, active or ending: their own starters report what becomes of them."""
-        poller = self._scheduled_run_poller
-        return bool(poller.stopping or poller._submitting_flow_run_ids or self._cancelling_flow_run_ids)
 
     async def _check_deployments(self) -> None:
         """Stop serving if the server has come back without the deployments."""
