@@ -7,8 +7,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from support.damage import damage
+from support.steps.receipts import make_receipt
 
-from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.shards import (
@@ -28,12 +28,6 @@ def numbers(first: int, count: int) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
 
 
-def receipt(shard: Path, digest: str, **more: int) -> BatchReceipt:
-    return BatchReceipt(
-        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest, **more
-    )
-
-
 def test_a_range_spans_shards(tmp_path: Path) -> None:
     files = []
     for index, (first, count) in enumerate([(0, 3), (3, 0), (3, 4), (7, 2)]):
@@ -47,15 +41,15 @@ def test_a_shard_without_receipt_is_not_done(tmp_path: Path) -> None:
     shard = tmp_path / "0"
     digest = write_shard(shard, {"rows": numbers(0, 1)})
     assert find_reusable_receipt(shard) is None
-    write_receipt(receipt(shard, digest))
-    assert find_reusable_receipt(shard) == receipt(shard, digest)
+    write_receipt(make_receipt(shard, digest=digest))
+    assert find_reusable_receipt(shard) == make_receipt(shard, digest=digest)
 
 
 @pytest.mark.parametrize("file", ["0.receipt.json", "0.rows.parquet"])
 @pytest.mark.parametrize("left", [0, 20, None])
 def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file: str, left: int | None) -> None:
     shard = tmp_path / "0"
-    write_receipt(receipt(shard, write_shard(shard, {"rows": numbers(0, 1)})))
+    write_receipt(make_receipt(shard, digest=write_shard(shard, {"rows": numbers(0, 1)})))
     if left is None:
         (tmp_path / file).unlink()
     else:
@@ -67,7 +61,7 @@ def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file
 @pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in SHARD_KINDS)])
 def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how: str) -> None:
     shard, draw = tmp_path / "0", random.Random(f"{file} {how}")
-    write_receipt(receipt(shard, write_shard(shard, {kind: numbers(0, 100) for kind in SHARD_KINDS})))
+    write_receipt(make_receipt(shard, digest=write_shard(shard, {kind: numbers(0, 100) for kind in SHARD_KINDS})))
     path = tmp_path / f"0.{file}"
     whole = path.read_bytes()
     for _ in range(20):
@@ -79,7 +73,7 @@ def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how:
 
 def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:
     digest = write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
-    write_receipt(receipt(tmp_path / "0", digest))
+    write_receipt(make_receipt(tmp_path / "0", digest=digest))
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     assert find_reusable_receipt(moved / "0") is None
 
@@ -87,7 +81,7 @@ def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:
 def test_a_shard_that_lost_rows_to_a_passing_failure_is_done_again(tmp_path: Path) -> None:
     shard = tmp_path / "0"
     digest = write_shard(shard, {"rows": numbers(0, 1)})
-    write_receipt(receipt(shard, digest, unsettled=1))
+    write_receipt(make_receipt(shard, digest=digest, unsettled=1))
     assert find_reusable_receipt(shard) is None
 
 
