@@ -144,7 +144,7 @@ def make_driver_security(compute: ComputeSettings) -> Any:
 
 ResourceKind = Literal["translator", "perplexity", "embedder", "cross-encoder", "graph"]
 
-WORKER_MODULE = "factmill.tasks.engine.cluster.worker_tasks"
+WORKER_MODULE = "factmill.tasks.engine.cluster.capabilities"
 """Module that workers run."""
 _VERSIONED_LIBRARIES = ("ctranslate2", "numpy", "sentencepiece", "tokenizers")
 """Libraries whose version may change bits of a model's output."""

@@ -18,6 +18,7 @@ from factmill.tasks.engine.cluster.capabilities import (
     ServedResources,
     load_servable_graph,
     load_servable_model_variants,
+    set_served_resources,
 )
 from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
@@ -26,7 +27,6 @@ from factmill.tasks.engine.cluster.protocol import (
     import_distributed_without_logs,
     make_tls_security,
 )
-from factmill.tasks.engine.cluster.worker_tasks import set_served_resources
 from factmill.tasks.errors import FactmillError, ServiceUnreachable, UsageError
 from factmill.tasks.graph.folders import list_graph_and_half_load_names
 from factmill.tasks.models import perplexity, translator

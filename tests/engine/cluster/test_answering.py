@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from factmill.tasks.engine.cluster.capabilities import ServableModelOrGraph, ServedResources
+from factmill.tasks.engine.cluster.capabilities import (
+    RequestUnpicklingToAnswer,
+    ServableModelOrGraph,
+    ServedResources,
+    answer_or_refuse_cluster_request,
+    set_served_resources,
+)
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
@@ -15,11 +21,6 @@ from factmill.tasks.engine.cluster.protocol import (
     format_worker_code_version,
     import_distributed_without_logs,
     parse_dask_resource_name,
-)
-from factmill.tasks.engine.cluster.worker_tasks import (
-    RequestUnpicklingToAnswer,
-    answer_or_refuse_cluster_request,
-    set_served_resources,
 )
 from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.errors import SettingsError, UsageError
@@ -71,7 +72,7 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         raise MemoryError("no room for 8 GB")
 
     said: list[str] = []
-    monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.print_and_log", said.append)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.capabilities.print_and_log", said.append)
     set_served_resources(
         ServedResources(
             [
