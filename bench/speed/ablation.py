@@ -71,7 +71,3 @@ def main() -> None:
         print(json.dumps({"device": torch.cuda.get_device_name(), **time_large()}))
     else:
         print("no GPU here: the time of a model of 1.7 billion parameters is not told")
-
-
-if __name__ == "__main__":
-    main()

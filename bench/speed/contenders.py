@@ -89,7 +89,7 @@ def show_contest(
 
 def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path) -> Run:
     """Run one contender --runs times, each in a process of its own; return the quickest run."""
-    command = [sys.executable, sys.argv[0], "--task", section, "--contender", name]
+    command = [sys.executable, str(Path(__file__).parents[1]), sys.argv[0], "--task", section, "--contender", name]
     for option, value in vars(options).items():
         if option not in _NOT_FOR_THE_TASK:
             command += [f"--{option}", str(value)]

@@ -162,7 +162,3 @@ def main() -> int:
     if options.rows < 2 * (PLANTED + DECOYS):
         parser.error(f"--rows {options.rows}: expected at least {2 * (PLANTED + DECOYS)}, room for the planted pairs")
     return run_sections(SECTIONS, options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

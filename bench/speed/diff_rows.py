@@ -145,7 +145,3 @@ def merge(before: Any, after: Any) -> dict[str, int]:
         differs |= old.map(str).to_numpy() != new.map(str).to_numpy()
     counts = both["_merge"].value_counts()
     return {"added": int(counts["right_only"]), "removed": int(counts["left_only"]), "changed": int(differs.sum())}
-
-
-if __name__ == "__main__":
-    main()

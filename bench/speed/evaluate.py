@@ -158,7 +158,3 @@ def main() -> None:
             f"a file of {FILED:,} answers: scored in {seconds:.1f} s; the whole command, Prefect's start and the report with "
             f"it: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:,.0f} MiB"
         )
-
-
-if __name__ == "__main__":
-    main()

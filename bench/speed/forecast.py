@@ -212,7 +212,3 @@ def main() -> int:
                 good = [compare_evaluation(trial, name, seed) for seed in options.seeds for name in names]
             server.close()
     return 0 if all(good) and not server.faults else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -91,7 +91,3 @@ def main() -> int:
     if server.faults:
         print(f"the server with habits failed at {server.faults} requests")
     return 0 if all(good) and not server.faults else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

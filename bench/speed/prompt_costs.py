@@ -57,7 +57,3 @@ def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str
             sums[1] += calls * count_prompt_characters(json.loads(parts)) / ENGLISH_CHARACTERS_PER_TOKEN
             sums[2] += said / ENGLISH_CHARACTERS_PER_TOKEN
     return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]
-
-
-if __name__ == "__main__":
-    main()

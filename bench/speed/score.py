@@ -109,7 +109,3 @@ def main() -> None:
     taken = (time.perf_counter() - start) * len(answers) / done
     print(f"{'plain':9} {taken:8.2f} s   ({done:,} answers scored, the same numbers in all of them)")
     print(f"upstream is {taken / seconds['upstream']:.1f} times as fast, fixed {taken / seconds['fixed']:.1f} times")
-
-
-if __name__ == "__main__":
-    main()

@@ -207,7 +207,3 @@ def main() -> int:
             f"--vectors {options.vectors}: expected at least {options.questions * NEAR}, room for the planted ones"
         )
     return run_sections(SECTIONS, options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

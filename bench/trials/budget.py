@@ -344,7 +344,3 @@ def main() -> int:
     print(f"\n| habit | bounds of US$ {told.bound:.2f} crossed | owed, US$ | bought replies |\n|---|--:|--:|--:|")
     print("\n".join(table))
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

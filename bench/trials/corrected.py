@@ -93,7 +93,3 @@ def main() -> int:
         )
     print(f"least coverage: {worst:.3f}; expected at least {LEAST}")
     return int(is_below)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -94,7 +94,3 @@ def main() -> int:
             wrong += damage_and_rebuild(trial, given.arguments, given.places, given.seed, kinds)
         print(*wrong, sep="\n")
         return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -133,7 +133,3 @@ def main() -> int:
         wrong += build_with_faults(trial, builds, AWAY_RATE, AWAY)
         wrong += build_with_a_faulty_model(trial, given.rate, given.seed)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -90,7 +90,3 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 wrong += build_at_once(Trial(Path(folder)), builds, kills, given.seed)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -52,7 +52,3 @@ def main() -> int:
     print(f"seed {given.seed}: {given.cases} cases, {wrong} wrong")
     web.close()
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

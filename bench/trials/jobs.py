@@ -214,7 +214,3 @@ def main() -> int:
             names = told.builds or list(BENCHMARKS)
             good = try_builds(Path(folder), names, told.habit, told.most_lines, told.kill, told.files)
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

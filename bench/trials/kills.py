@@ -91,7 +91,3 @@ def main() -> int:
     signals = [signal.SIGKILL] * given.kills + [signal.SIGTERM] * given.terms
     with tempfile.TemporaryDirectory() as folder:
         return 1 if stop_at_random(Trial(Path(folder)), given.arguments, signals, given.seed) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -286,7 +286,3 @@ def main() -> int:
         print("one changed constant in a function that rows pass through")
         print_constants(asked.constants, asked.seed)
     return 0 if is_quiet and is_right else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -167,7 +167,3 @@ def main() -> int:
                 print(f"{number}: SURVIVED {fault.path}:{fault.line} → {fault.new or '(nothing)'}: {line}", flush=True)
     print(f"{len(drawn)} of {len(faults)} faults planted, {survived} survived")
     return 1 if survived else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

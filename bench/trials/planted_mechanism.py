@@ -145,7 +145,3 @@ def main() -> None:
                 lost += paired_by in ("judge", "position") and bool(told["unscored"])
         chat.close()
     sys.exit(1 if lost else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -359,7 +359,3 @@ def prepare(command: OtherCommand, folder: Path) -> Trial:
             raise SystemExit(f"{benchmark}: the build ends with {ran.code}: {ran.err[-1000:]}")
         builds[benchmark] = ran.json["build_id"]
     return Trial(command, folder, builds, Planted(read_gold(warehouse), SHARE))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

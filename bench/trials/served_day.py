@@ -187,7 +187,3 @@ def main() -> int:
         day.judge()
     print("\n".join(day.wrong) or "each slot was done exactly once")
     return 1 if day.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -146,7 +146,3 @@ def main() -> int:
         trial = Trial(Path(folder))
         wrong = kill_servers(trial, given.arguments, given.kills, given.together, given.seed, given.builds)
         return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -150,7 +150,3 @@ def name_sources(benchmark: str) -> list[str]:
     if benchmark == "multihal":
         return ["--linker", "falcon"]
     return []
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -82,7 +82,3 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         way = "lasting" if given.lasting else "once"
         return 1 if starve(Trial(Path(folder)), given.arguments, way, given.numbers, given.every) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

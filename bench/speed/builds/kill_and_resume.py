@@ -108,7 +108,3 @@ def main() -> int:
                 flush=True,
             )
     return 1 if bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

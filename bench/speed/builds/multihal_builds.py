@@ -70,7 +70,3 @@ def main() -> int:
         same = first["tables"] == again["tables"]
         print(f"bytes {'identical' if same else 'DIFFER'}; calls of the second build: {again['calls_sent']}")
         return 0 if same and again["calls_sent"] == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -230,7 +230,3 @@ def main() -> int:
         else:
             print("distilabel, datatrove: not measured, no --peer")
     return 0 if published[0] == published[-1] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -93,7 +93,3 @@ def main() -> int:
                     "EntityQuestions", ["--graph", "real", "--source", str(options.source.resolve())], folder
                 )
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

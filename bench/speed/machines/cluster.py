@@ -205,7 +205,3 @@ def main() -> int:
             if "builds" in options.sections:
                 right &= compare_builds(cluster, home, options.benchmark or BENCHMARKS)
     return 0 if right else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

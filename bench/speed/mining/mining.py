@@ -318,7 +318,3 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps({"seed": room.seed, "failed": room.bad, **room.report}, indent=1))
     return 1 if room.bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -61,7 +61,3 @@ def main() -> None:
     measure("Arrow", lambda: read(pa.CompressedInputStream(pa.BufferReader(packed), "bz2")), size, options.runs)
     for cores in options.cores:
         measure(f"ours, {cores} cores", lambda cores=cores: read_on_cores(packed, cores), size, options.runs)  # type: ignore[misc]
-
-
-if __name__ == "__main__":
-    main()

@@ -178,7 +178,3 @@ def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: 
         print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{ratio:7.2f}{lowest:10.6f}{share:>9}", flush=True)
     if peak:
         print(f"peak: {peak / 1e9:.0f} GFLOP/s")
-
-
-if __name__ == "__main__":
-    main()

@@ -139,7 +139,3 @@ def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
         shown = str(turned) if "factmill," in name else "-"
         ratio = took["transformers"] / took[name]
         print(f"{name:20}{len(texts) / took[name]:9.1f}{ratio:7.2f}{shown:>8}{apart:10.1e}")
-
-
-if __name__ == "__main__":
-    main()

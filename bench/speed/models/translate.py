@@ -361,7 +361,3 @@ def main() -> None:
             folders = checkpoint, models / "random", models / "random-int8"
             asked = draw_of_lengths(Translator(folders[2], "cpu", threads=1), given.texts, given.lengths)
             compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked, given.alone))
-
-
-if __name__ == "__main__":
-    main()

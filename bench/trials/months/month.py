@@ -108,7 +108,3 @@ def main() -> int:
         wrong = live_a_month(Trial(Path(folder)), given.days, given.seed, given.limit, given.max_age)
     print("\n".join(wrong) or "all as it has to be")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -233,7 +233,3 @@ def main() -> int:
         month.live(given.gc_from, given.keep)
     print("\n".join(month.wrong) or "all as it has to be")
     return 1 if month.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
