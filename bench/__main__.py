@@ -10,9 +10,9 @@ import ast
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts import ROOT
+
 PATHS = [str(ROOT / folder) for folder in ("", "bench", "tests", "data/models")]
 
 

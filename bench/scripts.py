@@ -2,12 +2,11 @@
 
 import argparse
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,7 +19,8 @@ def read_options(doc: str | None, **options: Any) -> argparse.Namespace:
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, option in options.items():
-        told = option if isinstance(option, dict) else _describe_option(*option if isinstance(option, tuple) else [option])
+        parts = option if isinstance(option, tuple) else (option,)
+        told = option if isinstance(option, dict) else _describe_option(*parts)
         parser.add_argument(name if name in {"arguments", "sections"} else f"--{name.replace('_', '-')}", **told)
     return parser.parse_args()
 
@@ -37,10 +37,13 @@ def _describe_option(default: Any, meaning: str | None = None, choices: Any = No
 
 
 @contextmanager
-def prefect_server(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Run a Prefect server unless one stands; yield FACTMILL_HOME (by default one in the folder) and its address."""
-    home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-    os.environ.update(make_prefect_environment(home))
-    with standing_or_own_prefect_server(home) as prefect:
-        prefect.wait_ready()
-        yield home, os.environ["PREFECT_API_URL"]
+def folder_on_prefect() -> Iterator[tuple[Path, Path, str]]:
+    """Run a Prefect server unless one stands; yield a folder, FACTMILL_HOME (by default one in it), the server's address."""
+    from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
+
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(os.environ.get("FACTMILL_HOME", f"{scratch}/home"))
+        os.environ.update(make_prefect_environment(home))
+        with standing_or_own_prefect_server(home) as prefect:
+            prefect.wait_ready()
+            yield Path(scratch), home, os.environ["PREFECT_API_URL"]

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from scripts import ROOT
+
 Run = dict[str, Any]
 """What one run took (wall_s, cpu_s, peak_mb), and what the script adds."""
 Cell = Callable[[Run, Run], str]
@@ -89,7 +91,7 @@ def show_contest(
 
 def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path) -> Run:
     """Run one contender --runs times, each in a process of its own; return the quickest run."""
-    command = [sys.executable, str(Path(__file__).parents[1]), sys.argv[0], "--task", section, "--contender", name]
+    command = [sys.executable, str(ROOT / "bench"), sys.argv[0], "--task", section, "--contender", name]
     for option, value in vars(options).items():
         if option not in _NOT_FOR_THE_TASK:
             command += [f"--{option}", str(value)]

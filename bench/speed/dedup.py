@@ -15,7 +15,6 @@ highest of the whole process. Exits 1 when a pair is missing, or one is found th
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

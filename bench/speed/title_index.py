@@ -18,7 +18,6 @@ disk. `wrong`: questions whose 30 are not the planted ones in their order. Exits
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

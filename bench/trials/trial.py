@@ -14,10 +14,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from scripts import ROOT
 from support.commands.command import Ran
 from trials.observed import WEIGHTS, watch
 
-ROOT = Path(__file__).resolve().parents[2]
 _GONE_S = 10.0
 """What the children of a killed process never take to end."""
 

@@ -174,6 +174,7 @@ def write_world(folder: Path, name: str, url: str, rules: dict[str, float], toke
 
 TABLES: dict[str, Callable[[], None]] = {"replies": show_replies, "rates": show_rates}
 
+
 def main() -> None:
     """Print the tables that are named, all by default."""
     started = time.monotonic()

@@ -6,7 +6,6 @@ For each moment a new home and warehouse. Prints a line a moment: what had been 
 second run asked, whether any recorded call was asked twice, and whether the table is the same. Exits 1 on a difference.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -18,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from scripts import ROOT, read_options
 from support.worlds.replies import COMMAND as REPLYING
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-c", REPLYING]
 MOMENTS = [
     ("before the first stage", "starting Prefect", 0),
@@ -72,10 +71,7 @@ def count_calls(warehouse: Path) -> tuple[int, int]:
 
 def main() -> int:
     """Kill at every moment."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graph-from", type=Path)
-    parser.add_argument("arguments", nargs="*")
-    options = parser.parse_args()
+    options = read_options(__doc__, graph_from=Path, arguments=[str])
     bad = 0
     with tempfile.TemporaryDirectory() as scratch:
         home, arguments = Path(scratch) / "home", list(options.arguments)
