@@ -19,7 +19,7 @@ accuracy; SLAQ's accuracy counts refusals as wrong), with the interval of all sh
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from support.habits.planted import Planted, read_gold
 from support.habits.provider_habits import REFUSALS, ProviderHabit, fail_block_and_cut, make_habits
 from support.habits.provider_server import PRICES, Book, ProviderServer
 from support.habits.runs import read_tables
-from trials.worlds import write_provider_world
+from support.worlds.with_models import write_world_with_model
 
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 
@@ -99,6 +99,29 @@ class Trial:
         path = self.folder / f"{name}.duckdb"
         shutil.copy(self.folder / "measured.duckdb", path)
         return path
+
+
+def write_provider_world(
+    folder: Path,
+    name: str,
+    url: str,
+    settings: Mapping[str, Any],
+    attempts: int,
+    command: OtherCommand,
+    roles: Sequence[str] = ("author", "judge", "answerer"),
+) -> Path:
+    """Write the embedded world with one server's model in some roles; settings that a checkout does not know are left out."""
+    said = {"kind": "openai", "name": "provider", "url": url, **settings}
+    lines = [f"{key} = {_format_toml(value)}" for key, value in said.items() if key in command.model_settings]
+    limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"
+    return write_world_with_model(folder / f"{name}.toml", roles, "\n".join([*lines, limits]), name)
+
+
+def _format_toml(value: Any) -> str:
+    """Return a value as TOML has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_format_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def read_outcome(outcome: Outcome, warehouse: Path, run: str, planted: Planted) -> None:

@@ -28,12 +28,12 @@ import numpy as np
 import pyarrow as pa
 from speed.mining.graph_maker import Ints
 from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
-from speed.mining.mining_literals import measure_literals
 from speed.mining.mining_room import Room, rate_of
 from speed.mining.mining_tasks import MIB, Result, measure_command, run_task
 from speed.mining.triple_maker import EDGE_SHARE
 
 MILLION = 1_000_000
+LITERAL_KINDS = ("dates", "years", "numbers")
 SECTIONS = ("speed", "literals", "loading", "growth")
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
 COLD_PAIRS = 1_000
@@ -139,6 +139,55 @@ def _read_ours(work: Path, number: int) -> Ints:
 def _compare(work: Path, peer: str, number: int) -> bool:
     """True when a peer's paths are ours, in the same order."""
     return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
+
+
+def measure_literals(
+    room: Room, edges: int, literals: int, an_item: int, pairs: int, runs: int, before: Path | None
+) -> None:
+    """Print how many pairs with dates, years and numbers are answered a second in a graph with so many literals.
+
+    They are spread over items, or lie `an_item` together. What was made and loaded in the folder earlier is used again.
+    """
+    name = f"literals-{literals}-{an_item}-edges-{edges}"
+    work = room.folder / name
+    asked = {"count": literals, "an_item": an_item, "pairs": pairs, "sets": runs + 1, "seed": room.seed, "work": work}
+    print(f"\n## {literals:,} dates and numbers beside {edges:,} edges", end="")
+    print(f", {an_item} an item" if an_item else "", flush=True)
+    if not (room.home / name).exists():
+        _load_literals(room, edges, name, asked)
+    elif not (work / f"pairs-{pairs}-{runs}").exists():
+        run_task("save_pairs_of_literals", folder=room.make_graph(edges)[0], **asked)
+    (work / f"pairs-{pairs}-{runs}").touch()
+    checkouts = {"before": before} if before else {}
+    for kind in LITERAL_KINDS:
+        told: list[Result] = []
+        for which, code in {**checkouts, "now": None}.items():
+            found = run_task("find_literals", code, name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
+            cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
+            memory = found["memory"]["own_mib"]
+            print(
+                f"{kind:8}{which:8}{rate_of(found, pairs):11,.0f} pairs/s, {cpu:5.1f} µs of CPU a pair, {paths:,.0f} paths,"
+                f" {memory:,.0f} MiB of its own",
+                flush=True,
+            )
+            told.append(found)
+            room.report.setdefault("literals", {}).setdefault(name, {}).setdefault(kind, {})[which] = found
+        room.check(told[0]["sha256"] == told[-1]["sha256"], f"{name}, {kind}: other paths than before")
+
+
+def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:
+    folder, path = room.make_graph(edges)[0], room.folder / f"{name}.nt"
+    if not path.exists():
+        partly = path.with_suffix(".partly")
+        run_task("write_literal_file", folder=folder, out=partly, **asked)
+        partly.rename(path)
+    loaded = run_task("load_ours", path=path, name=name, home=room.home)
+    path.unlink()
+    print(
+        f"loaded in {loaded['seconds']:.1f} s, {loaded['cpu_s']:.1f} of CPU: {loaded['arrays_bytes'] / MIB:,.0f} MiB of"
+        f" arrays, {loaded['tables_bytes'] / MIB:,.0f} MiB of tables",
+        flush=True,
+    )
 
 
 def measure_loading(room: Room, lines: int) -> None:

@@ -55,7 +55,7 @@ class ScriptedAuthor:
         """Stop the server."""
         self._chat.close()
 
-    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+    def _answer(self, messages: Sequence[Message]) -> Said:
         prompt_id = next(
             each
             for each in (ANNOTATE_PROMPT, EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT)
@@ -71,8 +71,7 @@ class ScriptedAuthor:
         self.asked[prompt_id, name] += 1
         self.corrections += [correction] if correction else []
         manners = self.manners.get(f"{prompt_id} {name}") or self.manners[name]
-        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value, correction))
-        return (200, said) if isinstance(said, str) else (said, "overloaded")
+        return manners(Asked(paragraph, knowledge[1] if knowledge else "", value, correction))
 
 
 def always(said: Said) -> Manners:

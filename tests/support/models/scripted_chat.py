@@ -1,18 +1,17 @@
 """A chat model behind a real HTTP server that answers as a test says, and a world whose models it plays."""
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from support.webs.loopback import Loopback, Seen
-
-from factmill.tasks.assets import ASSETS_ROOT
+from support.worlds.with_models import write_world_with_model
 
 Message = dict[str, Any]
-Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]
-"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error."""
+Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | str | int]
+"""Messages of a request → what the model says, as text or as a message with calls of tools, or the error, and the status before
+it; what is said alone has status 200, and a status alone says that the model is overloaded."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
@@ -50,7 +49,10 @@ class ScriptedChat:
             self.with_tools += 1
             if not self.takes_tools:
                 return {"status": 400, "json": {"error": {"message": f"{asked['model']} does not support tools"}}}
-        status, said = self._answer(asked["messages"])
+        told = self._answer(asked["messages"])
+        status, said = (
+            told if isinstance(told, tuple) else (200, told) if isinstance(told, str) else (told, "overloaded")
+        )
         if status != 200:
             return {"status": status, "json": {"error": {"message": said}}, "until": self.free}
         message = {"content": said} if isinstance(said, str) else said
@@ -63,16 +65,5 @@ class ScriptedChat:
 
 def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "tester") -> Path:
     """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
-    text = (
-        (ASSETS_ROOT / "data" / "worlds" / "embedded.toml")
-        .read_text("utf-8")
-        .replace('"embedded"\nuser', '"chatty"\nuser')
-    )
-    for role in roles:
-        text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
-            f'\n[models.{role}]\nkind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'
-            f"usd_per_million_in = 1.0\nlimits = {_LIMITS}\n"
-        )
-    path = folder / "chatty.toml"
-    path.write_text(text, "utf-8")
-    return path
+    settings = f'kind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\nlimits = {_LIMITS}'
+    return write_world_with_model(folder / "chatty.toml", roles, settings, "chatty")

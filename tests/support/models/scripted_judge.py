@@ -49,7 +49,7 @@ class ScriptedJudge:
         """How often it was asked anything."""
         return self.selections.total() + sum(map(len, self.scored.values()))
 
-    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+    def _answer(self, messages: Sequence[Message]) -> Said:
         is_again = "<question>" not in messages[-1]["content"]
         text = messages[-3 if is_again else -1]["content"]
         (question,) = _QUESTION.findall(text)
@@ -62,7 +62,7 @@ class ScriptedJudge:
             (path,) = _PATH.findall(text)
             said = self.manners[question].score(path, is_again)
             self.scored[question, path].append(said)
-        return (200, said) if isinstance(said, str) else (said, "overloaded")
+        return said
 
 
 def pick(*paths: str) -> str:
