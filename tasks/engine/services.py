@@ -29,8 +29,7 @@ from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed_without_logs
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
-    get_perplexity_settings,
-    get_translator_settings,
+    get_model_settings,
     make_service_identity,
     perplexity_identity,
     service_urls,
@@ -220,7 +219,7 @@ class Services:
         return self._open_once("translator", self._open_translator)
 
     def _open_translator(self) -> CallService:
-        settings, identity = get_translator_settings(self.world), translator_identity(self.world, self.home)
+        settings, identity = get_model_settings(self.world, "translator"), translator_identity(self.world, self.home)
         if self.cluster:
             return _make_lazy_cluster_model("translator", identity, self.cluster)
         from factmill.tasks.models.model_services import make_translator_service
@@ -237,7 +236,7 @@ class Services:
         return self._open_once("perplexity", self._open_perplexity)
 
     def _open_perplexity(self) -> CallService:
-        settings, identity = get_perplexity_settings(self.world), perplexity_identity(self.world, self.home)
+        settings, identity = get_model_settings(self.world, "perplexity"), perplexity_identity(self.world, self.home)
         if settings.kind == "openai":
             from factmill.tasks.clients.perplexity import TextPerplexityClient
 

@@ -28,7 +28,6 @@ from factmill.tasks.evaluation.definition import (
 )
 from factmill.tasks.evaluation.measured_build import format_release_omissions, load_answers_file, load_measured_rows
 from factmill.tasks.options import BuildReport, RunOptions
-from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.storage.table_store import TableStore
 
 
@@ -70,10 +69,7 @@ def publish_evaluation(
             *format_unknown_finish_reason_warning(lock["author"], pc.unique(answers["finish"]).to_pylist()),
         ],
     }
-    files = [
-        SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS_FILE_UNIT, ())
-    ]
-    if files:
+    if files := build.run.source_files(ANSWERS_FILE_UNIT):
         # mismatches of a file of answers: missing, extra and repeated ids
         facts |= load_answers_file(files[0]).format_mismatches(list_question_keys(answers))
     return build.publish(tables, facts)

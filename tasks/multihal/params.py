@@ -13,7 +13,6 @@ from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_so
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedder_name_and_digest,
-    has_translator,
     translator_identity,
 )
 from factmill.tasks.errors import UsageError
@@ -97,7 +96,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
             for foundation, each in found.files.items()
         }
     world = load_world(run.world, run.graph)
-    languages = select_published_languages(params.languages or (LANGUAGE_TAGS if has_translator(world) else ()))
+    languages = select_published_languages(params.languages or (LANGUAGE_TAGS if "translator" in world.models else ()))
     if params.label_source == "wikidata":
         check_graph_languages(world, factmill_home(), [LANGUAGE_TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
