@@ -16,16 +16,17 @@ Every contender runs in processes of its own, one after the other. Everything fo
 files go to a temporary folder; some 12 GB are in use at 50 million edges. Exits 1 when any paths differ.
 """
 
-import argparse
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
+from scripts import read_options
 from speed.mining.graph_maker import Ints
 from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
 from speed.mining.mining_room import Room, rate_of
@@ -301,44 +302,34 @@ def _load_mixture(room: Room, lines: int) -> Mixture:
     return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["cpu_seconds"], loaded["tables_bytes"])
 
 
-def read_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)}; all when none is given")
-    parser.add_argument("--edges", type=float, nargs="+", default=[10, 50], help="graphs of speed, in millions")
-    parser.add_argument(
-        "--growth-edges", type=float, nargs="+", default=[1, 10, 50], help="those of growth, in millions"
-    )
-    parser.add_argument("--sparql-edges", type=float, default=10, help="ask Oxigraph on graphs up to so many millions")
-    parser.add_argument("--literals", type=float, nargs="*", default=[2.5, 12.5], help="dates and numbers, in millions")
-    parser.add_argument("--crowded", type=float, nargs="*", default=[2.5], help="those that lie together, in millions")
-    parser.add_argument("--an-item", type=int, default=75, help="dates and numbers of an item where they lie together")
-    parser.add_argument("--before", type=Path, help="another checkout, for literals", metavar="FOLDER")
-    parser.add_argument("--lines", type=float, default=10, help="lines of loading, in millions")
-    parser.add_argument("--pairs", type=int, default=10_000, help="pairs in a batch of speed")
-    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="batches of growth")
-    parser.add_argument("--runs", type=int, default=9, help="warm runs, each on pairs of its own")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument(
-        "--folder", type=Path, help="work here and use the graphs made here before (their edges, not loads)"
-    )
-    parser.add_argument("--keep", action="store_true", help="leave the temporary folder")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
-    for name, (default, meaning) in Dump.describe().items():
-        parser.add_argument(f"--dump-{name.replace('_', '-')}", type=float, default=default, help=meaning)
-    options = parser.parse_args()
-    if unknown := set(options.sections) - set(SECTIONS):
-        parser.error(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
-    return options
-
-
 def main() -> int:
     """Run the sections asked for."""
-    options = read_options()
+    options = read_options(
+        __doc__,
+        sections=(list(SECTIONS), f"{', '.join(SECTIONS)}; all when none is given"),
+        edges=([10.0, 50.0], "graphs of speed, in millions"),
+        growth_edges=([1.0, 10.0, 50.0], "those of growth, in millions"),
+        sparql_edges=(10.0, "ask Oxigraph on graphs up to so many millions"),
+        literals=([2.5, 12.5], "dates and numbers, in millions"),
+        crowded=([2.5], "those that lie together, in millions"),
+        an_item=(75, "dates and numbers of an item where they lie together"),
+        before=(Path, "another checkout, for literals"),
+        lines=(10.0, "lines of loading, in millions"),
+        pairs=(10_000, "pairs in a batch of speed"),
+        batches=(list(BATCHES), "batches of growth"),
+        runs=(9, "warm runs, each on pairs of its own"),
+        seed=7,
+        folder=(Path, "work here and use the graphs made here before (their edges, not loads)"),
+        keep=(False, "leave the temporary folder"),
+        json=(Path, "write all figures to this file"),
+        **{f"dump_{name}": (float(default), meaning) for name, (default, meaning) in Dump.describe().items()},
+    )
+    if unknown := set(options.sections) - set(SECTIONS):
+        sys.exit(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="mining-"))
     folder.mkdir(parents=True, exist_ok=True)
     room = Room(folder.resolve(), options.seed)
-    wanted = options.sections or SECTIONS
+    wanted = options.sections
     print(f"seed {room.seed}, {os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}, in {room.folder}")
     try:
         if "speed" in wanted:
