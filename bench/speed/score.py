@@ -78,12 +78,7 @@ def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any
 
 def main() -> None:
     """Print what both ways take, their ratio, and what a longer file costs."""
-    options = read_options(
-        __doc__,
-        answers=100_000,
-        questions=Path,
-        peer_seconds=0.0,
-    )
+    options = read_options(__doc__, answers=100_000, questions=Path, peer_seconds=0.0)
     golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
     answers, asked = make_answers(golds, options.answers)
     lemmatize = load_lemmatizer(resolve_lemmatizer_name())

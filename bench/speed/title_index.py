@@ -198,12 +198,7 @@ SECTIONS = {"searching": (run_searching, show_searching), "embedding": (run_embe
 def main() -> int:
     """Run the sections that are named, both by default."""
     options = read_contest(
-        __doc__,
-        SECTIONS,
-        2,
-        titles=(10_000, "titles to embed"),
-        vectors=(300_000, "vectors to search"),
-        questions=310,
+        __doc__, SECTIONS, 2, titles=(10_000, "titles to embed"), vectors=(300_000, "vectors to search"), questions=310
     )
     if options.vectors < options.questions * NEAR:
         sys.exit(

@@ -76,11 +76,7 @@ def _warehouse(trial: Trial, name: str) -> Path:
 
 
 def _run(
-    trial: Trial,
-    name: str,
-    arguments: Sequence[str],
-    moments: Sequence[tuple[int, float]],
-    builds: Path | None,
+    trial: Trial, name: str, arguments: Sequence[str], moments: Sequence[tuple[int, float]], builds: Path | None
 ) -> tuple[int, dict[str, object], str]:
     """Run a command in a warehouse of its own and kill its server at moments: after so many lines, and seconds later.
 

@@ -21,6 +21,7 @@ import os
 import shutil
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -285,7 +286,7 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
     print(format_growth(measured), flush=True)
     mixture = _load_mixture(room, sizes[-2] if len(sizes) > 1 else sizes[-1])
     print(format_estimate(measured, mixture, dump), flush=True)
-    room.report["growth"] = {"measured": [each.as_dict() for each in measured], "dump": dump.as_dict()}
+    room.report["growth"] = {"measured": [asdict(each) for each in measured], "dump": asdict(dump)}
 
 
 def _load_mixture(room: Room, lines: int) -> Mixture:
