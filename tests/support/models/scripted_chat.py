@@ -9,9 +9,11 @@ from support.webs.loopback import Loopback, Seen
 from support.worlds.with_models import write_world_with_model
 
 Message = dict[str, Any]
-Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | str | int]
-"""Messages of a request → what the model says, as text or as a message with calls of tools, or the error, and the status before
-it; what is said alone has status 200, and a status alone says that the model is overloaded."""
+Said = str | int
+"""What a model says, or the HTTP status that it fails with, overloaded."""
+REFUSAL = "I cannot help with that."
+Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | Said]
+"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error; or `Said`."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
