@@ -103,9 +103,9 @@ def uses_expired_replies(warehouse: Path, build_id: str, oldest: Mapping[str, da
     )
     with open_warehouse(warehouse) as db:
         return any(
-            is_expired(*fields, moment)
+            is_expired(record_id, operation, parts, asked_at, moment)
             for service, moment in oldest.items()
-            for fields in db.execute(query, [build_id, service, moment]).fetchall()
+            for record_id, operation, parts, asked_at in db.execute(query, [build_id, service, moment]).fetchall()
         )
 
 
