@@ -3,26 +3,19 @@
 Requests go only to workers with exactly the required model or graph and code; both are checked here again.
 """
 
+import pickle
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.core.wikidata_paths import FoundPaths
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
     ResourceKind,
-    decode_array,
-    decode_calls,
-    decode_literals,
-    decode_path_options,
-    encode_array,
-    encode_found_paths,
-    encode_reply,
     format_worker_code_version,
 )
 from factmill.tasks.errors import FactmillError
@@ -38,7 +31,7 @@ from factmill.tasks.models.model_services import make_language_model_service, ma
 from factmill.tasks.progress import print_and_log
 
 GroupHandler = Callable[[str, Any], Any]
-"""(Operation, arguments) → answer, both encoded by wire.py."""
+"""(Operation, arguments) → answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
                 ServableModelOrGraph(
                     RequiredResource("embedder", manifest.digest),
                     manifest.name,
-                    lambda: _make_vector_handler(SentenceEncoder(model_folder, device, threads)),
+                    lambda: _make_handler(SentenceEncoder(model_folder, device, threads).encode),
                 )
             ]
         case "cross-encoder":
@@ -87,7 +80,7 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
                 ServableModelOrGraph(
                     RequiredResource("cross-encoder", manifest.digest),
                     manifest.name,
-                    lambda: _make_score_handler(CrossEncoder(model_folder, device, threads)),
+                    lambda: _make_handler(CrossEncoder(model_folder, device, threads).score),
                 )
             ]
     # a translator or language model once for each compute type, since that is part of its identity
@@ -130,12 +123,12 @@ def _make_servable_model(
 
 def _make_call_handler(service: CallService) -> GroupHandler:
     def answer(_operation: str, asked: Any) -> Any:
-        calls = decode_calls(service.identity, asked)
+        calls = [Call(service.identity, operation, parts) for operation, parts in asked]
         places = {id(call): place for place, call in enumerate(calls)}
         replies: list[Any] = [None] * len(calls)
 
         def take(call: Call, reply: CallResponse) -> None:
-            replies[places[id(call)]] = encode_reply(reply)
+            replies[places[id(call)]] = reply
 
         service.send(calls, take)
         return replies
@@ -143,26 +136,16 @@ def _make_call_handler(service: CallService) -> GroupHandler:
     return answer
 
 
-def _make_vector_handler(encoder: SentenceEncoder) -> GroupHandler:
-    return lambda _operation, texts: encode_array(encoder.encode(texts))
-
-
-def _make_score_handler(encoder: CrossEncoder) -> GroupHandler:
-    return lambda _operation, pairs: encode_array(encoder.score([(first, second) for first, second in pairs]))
+def _make_handler(compute: Callable[[Any], Any]) -> GroupHandler:
+    return lambda _operation, asked: compute(asked)
 
 
 def _make_path_handler(graph: WikidataGraph) -> GroupHandler:
-    def answer(operation: str, asked: Any) -> Any:
-        subjects, objects, properties, options = asked
-        start = decode_array(subjects).astype(np.int64)
-        if operation == "item_paths":
-            return encode_found_paths(graph.find_item_paths(start, decode_array(objects), decode_path_options(options)))
-        wanted = decode_literals(objects)
-        return encode_found_paths(
-            graph.find_literal_paths(start, wanted, frozenset(properties), decode_path_options(options))
-        )
-
-    return answer
+    finders: dict[str, Callable[..., FoundPaths]] = {
+        "item_paths": graph.find_item_paths,
+        "literal_paths": graph.find_literal_paths,
+    }
+    return lambda operation, asked: finders[operation](*asked)
 
 
 _served_resources: list[ServedResources] = []
@@ -182,14 +165,15 @@ class RequestUnpicklingToAnswer:
     """
 
     def __init__(self, kind: ResourceKind, identity: str, code: str, operation: str, asked: Any) -> None:
-        self._arguments = kind, identity, code, operation, asked
+        # arguments are unpickled by a worker whose code was checked, not before
+        self._arguments = kind, identity, code, operation, pickle.dumps(asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return answer_or_refuse_cluster_request, self._arguments
 
 
 def answer_or_refuse_cluster_request(
-    kind: ResourceKind, identity: str, code: str, operation: str, asked: Any
+    kind: ResourceKind, identity: str, code: str, operation: str, asked: bytes
 ) -> list[Any]:
     """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
     wanted = RequiredResource(kind, identity)
@@ -198,7 +182,7 @@ def answer_or_refuse_cluster_request(
     if not _served_resources or wanted not in _served_resources[0]:
         return ["refused", f"this worker does not hold the {wanted}"]
     try:
-        return ["answered", _served_resources[0].answer(wanted, operation, asked)]
+        return ["answered", _served_resources[0].answer(wanted, operation, pickle.loads(asked))]
     except FactmillError as error:
         print_and_log(f"note: the {wanted} refused {operation}: {error}")
         return ["refused", str(error)]

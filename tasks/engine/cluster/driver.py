@@ -42,7 +42,7 @@ _FAULT_RETRIES = 2
 """Retries of a group after a transient error such as MemoryError; dead workers count apart (Dask's allowed-failures)."""
 
 ClusterRequestGroup = tuple[str, Any]
-"""(Operation, arguments as encoded by wire.py)."""
+"""(Operation, arguments)."""
 
 
 class MalformedWorkerAnswer(Exception):
