@@ -66,23 +66,19 @@ class ServedResources:
 def load_servable_model_variants(model_folder: Path, device: Device, threads: int | None) -> list[ServableModelOrGraph]:
     """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
     manifest = load_verified_manifest(model_folder, load_manifest_and_check_sizes(model_folder).kind)
-    match manifest.kind:
-        case "embedder":
-            return [
-                ServableModelOrGraph(
-                    RequiredResource("embedder", manifest.digest),
-                    manifest.name,
-                    lambda: _make_handler(SentenceEncoder(model_folder, device, threads).encode),
-                )
-            ]
-        case "cross-encoder":
-            return [
-                ServableModelOrGraph(
-                    RequiredResource("cross-encoder", manifest.digest),
-                    manifest.name,
-                    lambda: _make_handler(CrossEncoder(model_folder, device, threads).score),
-                )
-            ]
+    if manifest.kind in ("embedder", "cross-encoder"):
+        is_embedder = manifest.kind == "embedder"
+
+        def open_encoder() -> GroupHandler:
+            compute: Callable[[Any], Any] = (
+                SentenceEncoder(model_folder, device, threads).encode
+                if is_embedder
+                else CrossEncoder(model_folder, device, threads).score
+            )
+            return lambda _operation, asked: compute(asked)
+
+        wanted = RequiredResource("embedder" if is_embedder else "cross-encoder", manifest.digest)
+        return [ServableModelOrGraph(wanted, manifest.name, open_encoder)]
     # a translator or language model once for each compute type, since that is part of its identity
     kinds: tuple[ComputeType | None, ...] = (None, "float32")
     if resolve_identity_device(device) == "cuda":
@@ -134,10 +130,6 @@ def _make_call_handler(service: CallService) -> GroupHandler:
         return replies
 
     return answer
-
-
-def _make_handler(compute: Callable[[Any], Any]) -> GroupHandler:
-    return lambda _operation, asked: compute(asked)
 
 
 def _make_path_handler(graph: WikidataGraph) -> GroupHandler:
