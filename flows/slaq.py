@@ -2,8 +2,8 @@
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.slaq.benchmark import SLAQ
-from factmill.tasks.slaq.publish import publish_slaq
 from factmill.tasks.slaq.questions import balance_halves, check_questions, classify_fact_answers, write_questions
+from factmill.tasks.slaq.release import publish_slaq
 from factmill.tasks.slaq.scrape import (
     check_requested_categories,
     choose_topic_reader,

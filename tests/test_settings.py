@@ -97,16 +97,32 @@ def test_an_unknown_world_says_what_to_give() -> None:
         load_world("marble")
 
 
-def test_the_digest_of_a_world_leaves_limits_and_user_agent_out(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
-    gentler = WORLD.replace('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }').replace(
-        '"me"', '"you"'
+PRICES = "usd_per_million_cached = 3\nusd_per_million_cache_write = 4\nusd_per_request = 0.01"
+BY_JOBS = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_part"),
+    [
+        ('"http://a/sparql"', '"http://a/sparql", limits = { parallel = 1 }, max_age = "30d"', False),
+        ('"http://b"', '"http://b", token_env = "MY_TOKEN"', False),
+        ('user_agent = "me"', 'user_agent = "you"\nwikimedia = { parallel = 1 }', False),
+        ('name = "m"', f'name = "m"\n{PRICES}', False),
+        ('name = "m"', f'name = "m"\n{BY_JOBS}', False),
+        ('name = "m"', 'name = "m"\nmax_age = 90', False),
+        ('name = "m"', 'name = "m"\nthinking_tokens = 3', True),
+        ('name = "m"', 'name = "n"', True),
+    ],
+)
+def test_the_digest_of_a_world_holds_what_changes_replies_and_nothing_else(
+    tmp_path: Path, old: str, new: str, is_part: bool
+) -> None:
+    plain, other = (load_world(write(tmp_path, text)) for text in (WORLD, WORLD.replace(old, new)))
+    assert other != plain
+    assert is_part == (
+        other.digest_answer_settings(BUILD_MODEL_ROLES) != plain.digest_answer_settings(BUILD_MODEL_ROLES)
     )
-    assert load_world(write(tmp_path, gentler)).digest_answer_settings(BUILD_MODEL_ROLES) == plain
-    assert (
-        load_world(write(tmp_path, WORLD.replace('name = "m"', 'name = "n"'))).digest_answer_settings(BUILD_MODEL_ROLES)
-        != plain
-    )
+    assert bool(other.models["author"].request_profile()) == ("thinking" in new)
 
 
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,25 +171,7 @@ def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> No
         load_world(write(tmp_path, f"{text}{line}\n"))
 
 
-def test_prices_and_limits_are_no_part_of_the_digest_of_a_world_but_a_profile_is(tmp_path: Path) -> None:
-    plain = load_world(write(tmp_path, WORLD)).digest_answer_settings(BUILD_MODEL_ROLES)
-    prices = "usd_per_million_cached = 3\nusd_per_million_cache_write = 4\nusd_per_request = 0.01\n"
-    priced = load_world(write(tmp_path, WORLD + prices))
-    assert priced.digest_answer_settings(BUILD_MODEL_ROLES) == plain
-    assert not any(model.request_profile() for model in priced.models.values())
-    assert (
-        load_world(write(tmp_path, WORLD + "thinking_tokens = 3\n")).digest_answer_settings(BUILD_MODEL_ROLES) != plain
-    )
-
-
-def test_the_way_in_which_a_model_is_asked_is_no_part_of_the_digest_of_a_world_and_goes_for_chat_models(
-    tmp_path: Path,
-) -> None:
-    by_jobs = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10 }\n'
-    world = load_world(write(tmp_path, WORLD + by_jobs))
-    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == load_world(write(tmp_path, WORLD)).digest_answer_settings(
-        BUILD_MODEL_ROLES
-    )
+def test_batch_jobs_go_for_chat_models_that_are_asked_so(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"unknown setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
@@ -235,13 +233,12 @@ AUTHOR = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'
 JUDGE = '[models.judge]\nkind = "openai"\nname = "j"\nurl = "http://m/v1"\n'
 
 
-def test_services_and_models_have_ages_which_are_no_part_of_the_lock(tmp_path: Path) -> None:
+def test_services_and_models_have_ages(tmp_path: Path) -> None:
     plain, aged = tmp_path / "plain.toml", tmp_path / "aged.toml"
     text = f'name = "w"\nuser_agent = "a"\n[wikidata]\nurl = "http://w/sparql"\nAGE\n[wikipedia]\nurl = "embedded"\n{AUTHOR}'
     plain.write_text(text.replace("AGE", ""), "utf-8")
     aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
     world = load_world(str(aged))
-    assert world.digest_answer_settings(["author"]) == load_world(str(plain)).digest_answer_settings(["author"])
     assert resolve_reply_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
     assert resolve_reply_max_ages(world, "1h")["http://w/sparql"] == 3600
     assert resolve_reply_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
@@ -361,13 +358,8 @@ def test_other_hosts_do(tmp_path: Path, host: str) -> None:
         load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
 
 
-def test_a_token_is_read_from_its_variable_and_stands_in_no_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = load_world(write(tmp_path, WORLD))
-    text = WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')
-    world = load_world(write(tmp_path, text + "[wikimedia]\nparallel = 1\n"))
-    assert world.digest_answer_settings(BUILD_MODEL_ROLES) == plain.digest_answer_settings(BUILD_MODEL_ROLES)
+def test_a_token_is_read_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = load_world(write(tmp_path, WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')))
     with pytest.raises(SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN \(token_env\) is"):
         world.require_service_access("wikipedia")
     monkeypatch.setenv("MY_TOKEN", "two words")

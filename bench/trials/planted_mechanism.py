@@ -27,7 +27,7 @@ from support.models.tiny_causal import write_model
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.prompts import fill_prompt_template
-from factmill.tasks.slaq.evaluation.questions import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
+from factmill.tasks.slaq.evaluation.definition import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
 from factmill.tasks.slaq.mechanism.ablation import tokenize_prompt_and_answer
 
 _WRONG_SHORT, _WRONG_LONG = (4, 5), (3, 5)

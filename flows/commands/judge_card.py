@@ -35,7 +35,6 @@ from factmill.tasks.core.evaluation.human_labels import LabelItem
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
-    JudgeVerdict,
     format_judge_card,
     make_judge_card,
 )
@@ -210,14 +209,14 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
 
 def _find_verdicts_and_evaluations(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], list[str], dict[str, str]]:
+) -> tuple[JudgeIdentity, dict[str, str], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
 
     An answer is matched by its id and text, from whichever evaluation it was drawn. A folder of own prompts that holds the
     judge's selects the verdicts that these gave. Else, if a judge's prompts, or the program `exact`, changed between evaluations, the newest
     version counts.
     """
-    warehouse, found = resolve_warehouse_path(run), dict[str, JudgeVerdict]()
+    warehouse, found = resolve_warehouse_path(run), dict[str, str]()
     scheme, used = evaluation.label_scheme, list[str]()
     assert scheme is not None
     wanted = {
@@ -245,7 +244,7 @@ def _find_verdicts_and_evaluations(
             for part in scheme.list_judged_parts(row):
                 item = wanted.get((row["id"], part.part, part.question, part.gold, part.answer))
                 if item is not None:
-                    found.setdefault(item, JudgeVerdict(part.verdict))
+                    found.setdefault(item, part.verdict)
         if len(found) > before:
             identity = who
             own = {name: each for name, each in record.own_prompt_digests.items() if name in scheme.prompts}
@@ -274,7 +273,7 @@ def _select_judge_prompts(evaluation: Evaluation, manifest: Mapping[str, Any]) -
 
 def _ask_judge_about_own_answers(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
-) -> tuple[JudgeIdentity, dict[str, JudgeVerdict], dict[str, str]]:
+) -> tuple[JudgeIdentity, dict[str, str], dict[str, str]]:
     """Call a judge on the user's own answers; return its identity, item → verdict without failed calls, and id → digest
     of its own prompts."""
     assert evaluation.label_scheme is not None
@@ -307,7 +306,7 @@ def _ask_judge_about_own_answers(
         ]
         judged = judge_predictions(work, rows, evaluation.judging_spec)
         verdicts = {
-            row.id: JudgeVerdict(part.verdict)
+            row.id: part.verdict
             for row in judged
             for part in evaluation.label_scheme.list_judged_parts(row.model_dump())
         }

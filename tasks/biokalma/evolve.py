@@ -22,6 +22,7 @@ from factmill.tasks.biokalma.core.author_replies import (
 )
 from factmill.tasks.biokalma.core.citations import normalise_entities_brackets_and_spaces, read_sentences_and_citations
 from factmill.tasks.biokalma.core.evolution import (
+    CoherenceScale,
     choose_piece_or_missing_perplexities,
     compute_specificity,
     list_addable_values_by_relation,
@@ -30,14 +31,13 @@ from factmill.tasks.biokalma.core.evolution import (
     list_scored_candidates,
     list_semantically_new_pieces,
 )
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, verbalise_piece
+from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
     EvolutionRound,
     EvolutionRoundRow,
     EvolvingPair,
     PairWithRelationCounts,
-    RelationCandidate,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
 from factmill.tasks.biokalma.sources.person_pairs import (
@@ -89,38 +89,23 @@ class PairRound:
         """True when no choice is left to try."""
         return len(self.refused) >= min(MAX_PIECES_TRIED, len(self.choices))
 
-    def list_scored_choices(self, params: BiokalmaParams) -> list[RelationCandidate]:
-        """Return all choices with their known scores."""
-        return list_scored_candidates(
-            self._joined_choices(),
-            self.specificity,
-            self._known_perplexities(),
-            self.tried,
-            params.alpha,
-            params.coherence,
-        )
-
     def choose_next(self, params: BiokalmaParams) -> int | list[int]:
         """Return the index of the next choice, or the indices whose perplexities the choice needs first."""
         if self.perplexity_replies and all(reply.status != "ok" for reply in self.perplexity_replies.values()):
             # no requested perplexity is available, so request all others
             return [at for at in range(len(self.choices)) if at not in self.perplexity_replies]
-        return choose_piece_or_missing_perplexities(
-            self._joined_choices(),
-            self.specificity,
-            self._known_perplexities(),
-            self.tried,
-            params.alpha,
-            params.coherence,
-        )
+        return choose_piece_or_missing_perplexities(*self.make_score_terms(params))
 
-    def _joined_choices(self) -> list[PersonKnowledgePiece]:
-        """Return one piece per choice, with its values joined."""
-        values = ("; ".join(piece.value for piece in each) for each in self.choices)
-        return [each[0].model_copy(update={"value": value}) for each, value in zip(self.choices, values, strict=True)]
-
-    def _known_perplexities(self) -> Mapping[int, float | None]:
-        return {at: _find_finite_perplexity(reply) for at, reply in self.perplexity_replies.items()}
+    def make_score_terms(
+        self, params: BiokalmaParams
+    ) -> tuple[list[PersonKnowledgePiece], list[float], dict[int, float | None], list[int], float, CoherenceScale]:
+        """Return what Equation 1 weighs: one piece per choice with its values joined, specificities, known
+        perplexities, indices tried, α and the scale of coherence."""
+        joined = [
+            each[0].model_copy(update={"value": "; ".join(piece.value for piece in each)}) for each in self.choices
+        ]
+        perplexities = {at: _find_finite_perplexity(reply) for at, reply in self.perplexity_replies.items()}
+        return joined, self.specificity, perplexities, self.tried, params.alpha, params.coherence
 
 
 def make_rounds_or_add_rejects(
@@ -137,11 +122,8 @@ def make_rounds_or_add_rejects(
     turns = []
     for row in rows:
         if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
-            counts = {count.id: count for count in row.relation_counts}
-            found = [counts[pieces[0].pid] for pieces in choices]
-            turns.append(
-                PairRound(row, choices, [compute_specificity(each.graphs, each.graphs_in_all) for each in found])
-            )
+            counts = {count.id: compute_specificity(count.graphs, count.graphs_in_all) for count in row.relation_counts}
+            turns.append(PairRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
         else:
             rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
@@ -162,32 +144,22 @@ def choose_pieces_requesting_perplexities(
                     turn.tried.append(place)
                     chosen.append(turn)
                 case []:
-                    rejects[turn.row.id] = _make_perplexity_reject(
-                        turn.row.id, turn.perplexity_replies[min(turn.perplexity_replies)]
-                    )
+                    first_reply = turn.perplexity_replies[min(turn.perplexity_replies)]
+                    rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, first_reply)
                 case places:
                     wanted += [(turn, place) for place in places]
-        calls = [
-            (
-                turn,
-                place,
-                make_perplexity_call(scorer.identity, _make_extended_paragraph(turn.row, turn.choices[place], forms)),
-            )
-            for turn, place in wanted
-        ]
+        calls = []
+        for turn, place in wanted:
+            first, *more = turn.choices[place]
+            text = f"{turn.row.paragraph_now} {verbalise_piece(first, turn.row.names[first.qid], forms, more)}"
+            calls.append((turn, place, make_perplexity_call(scorer.identity, text)))
         records = work.get_call_records(scorer, ((turn.row.id, call) for turn, _, call in calls))
         for turn, place, call in calls:
-            turn.perplexity_replies[place] = records[call.key].reply()
-            if turn.perplexity_replies[place].transient:
-                rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, turn.perplexity_replies[place])
+            turn.perplexity_replies[place] = reply = records[call.key].reply()
+            if reply.transient:
+                rejects[turn.row.id] = _make_perplexity_reject(turn.row.id, reply)
         waiting = list({turn.row.id: turn for turn, _ in wanted if turn.row.id not in rejects}.values())
     return chosen
-
-
-def _make_extended_paragraph(
-    row: EvolvingPair, pieces: Sequence[PersonKnowledgePiece], forms: Mapping[str, RelationWording]
-) -> str:
-    return f"{row.paragraph_now} {verbalise_piece(pieces[0], row.names[pieces[0].qid], forms, pieces[1:])}"
 
 
 def _make_perplexity_reject(row_id: str, reply: CallResponse) -> Reject:
@@ -208,17 +180,11 @@ def _list_addable_pieces_by_relation(
     The final set must be about both people, which the scores alone do not ensure. A piece that states the inverse of a
     used one is a choice only where a person without pieces has no other.
     """
-    pool, known = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    lacking = (
-        list_people_without_pieces(row.names, list_pieces_of_complete_relations(known, pool, row.names))
-        if is_last
-        else []
-    )
-    choices = [
-        each
-        for each in list_addable_values_by_relation(known, pool, row.names)
-        if not lacking or each[0].qid in lacking
-    ]
+    known = row.minimum_knowledge
+    complete = list_pieces_of_complete_relations(known, row.pool, row.names)
+    lacking = list_people_without_pieces(row.names, complete) if is_last else []
+    addable = list_addable_values_by_relation(known, row.pool, row.names)
+    choices = [each for each in addable if not lacking or each[0].qid in lacking]
     new = [each for each in choices if list_semantically_new_pieces(each, known, inverses) == each]
     return new or (choices if lacking else [])
 
@@ -247,48 +213,43 @@ def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _AnnotatedParagraph:
-    text: str
-    """Paragraph with its citations."""
-    cited: ClassifiedParagraphCitations
+AnnotatedParagraph = tuple[str, ClassifiedParagraphCitations]
+"""The paragraph with its citations, and the citations classified."""
 
 
 def _read_annotated_paragraph(
     row: PairWithRelationCounts, texts: Sequence[str]
-) -> _AnnotatedParagraph | UnreadableCompletion:
+) -> AnnotatedParagraph | UnreadableCompletion:
     text = read_paragraph(texts[0])
     if isinstance(text, UnreadableCompletion):
         return text
-    pool = [*row.person_pool, *row.other_pool]
-    read = read_sentences_and_citations(text, pool, is_nested=True)
+    read = read_sentences_and_citations(text, row.pool, is_nested=True)
     # a removed citation may leave a space or none, so spaces are not compared
     if "".join("".join(read.sentences).split()) != "".join(normalise_entities_brackets_and_spaces(row.text).split()):
         return UnreadableCompletion("text_changed: without its citations the paragraph is not the one that was given")
-    return _AnnotatedParagraph(text, classify_paragraph_citations(read, pool, row.names))
+    return text, classify_paragraph_citations(read, row.pool, row.names)
 
 
 def _make_first_round_or_reject(
-    row: PairWithRelationCounts, answer: ParsedCompletion[_AnnotatedParagraph], inverses: Mapping[str, frozenset[str]]
+    row: PairWithRelationCounts, answer: ParsedCompletion[AnnotatedParagraph], inverses: Mapping[str, frozenset[str]]
 ) -> RowOutcome:
-    annotated = answer.parsed
-    if isinstance(annotated, Reject):
-        return annotated
-    cited = annotated.cited
+    if isinstance(answer.parsed, Reject):
+        return answer.parsed
+    annotated, cited = answer.parsed
     unstated = "; ".join(f"{piece.qid} {piece.property}: {piece.value}" for piece in cited.unstated)
     if cited.is_mostly_unstated:
         problem = f"{len(cited.unstated)} of {len(cited.unstated) + len(cited.pieces)} cited pieces are not stated in the text that cites them"
-        return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated.text}")
+        return Reject(row.id, "cites_unstated", f"{problem}: {unstated}; annotated text: {annotated}")
     pieces = list_semantically_new_pieces(cited.pieces, [], inverses)
     if not pieces:
         problem = (
             f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
         )
-        return Reject(row.id, "no_citation", f"{problem}: {annotated.text}")
+        return Reject(row.id, "no_citation", f"{problem}: {annotated}")
     first = EvolutionRound(
         number=1,
         chosen=pieces,
-        sentence=annotated.text,
+        sentence=annotated,
         candidates=[],
         refused=[],
         removed_citations=cited.unknown_citations,
@@ -316,23 +277,19 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for row in rows.values():
         # the last round ensures that each person has one complete relation
-        complete = list_pieces_of_complete_relations(
-            row.minimum_knowledge, [*row.person_pool, *row.other_pool], row.names
-        )
+        complete = list_pieces_of_complete_relations(row.minimum_knowledge, row.pool, row.names)
         if row.id in lost:
             outcomes.append(lost[row.id])
         elif lacking := list_people_without_pieces(row.names, complete):
             outcomes.append(Reject(row.id, "person_missing", f"no complete piece of knowledge is about {lacking[0]}"))
         else:
             outcomes.append(row.replace(minimum_knowledge=complete))
-    rounds = ((row.id, each) for row in rows.values() for each in row.rounds)
-    work.extras = make_arrow_table(
-        EvolutionRoundRow,
-        (
-            EvolutionRoundRow(id=f"{row_id}_{each.number}", row_id=row_id, **each.model_dump())
-            for row_id, each in rounds
-        ),
+    rounds = (
+        EvolutionRoundRow(id=f"{row.id}_{each.number}", row_id=row.id, **each.model_dump())
+        for row in rows.values()
+        for each in row.rounds
     )
+    work.extras = make_arrow_table(EvolutionRoundRow, rounds)
     return work.finish(outcomes, EvolvingPair)
 
 
@@ -348,19 +305,16 @@ def _extend_paragraphs_or_list_failed(
     params = work.inputs(BiokalmaInputs).params
     left = []
     for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_added_sentence):
-        row = turn.row
-        if isinstance(answer.parsed, Reject) and (
-            answer.parsed.retryable or answer.parsed.reason not in UNREADABLE_COMPLETION_KINDS
-        ):
-            rejects[row.id] = answer.parsed
-        elif isinstance(answer.parsed, Reject):
+        row, sentence = turn.row, answer.parsed
+        if isinstance(sentence, Reject):
+            if sentence.retryable or sentence.reason not in UNREADABLE_COMPLETION_KINDS:
+                rejects[row.id] = sentence
+                continue
             # an author that refuses one piece may add another
             first, values = turn.pieces[0], "; ".join(each.value for each in turn.pieces)
-            turn.refused.append(f"{first.qid} {first.pid} {values}: {answer.parsed.detail}")
+            turn.refused.append(f"{first.qid} {first.pid} {values}: {sentence.detail}")
             if turn.is_exhausted:
-                reason = (
-                    answer.parsed.reason if answer.parsed.reason != "reply_not_in_format" else "no_piece_brought_in"
-                )
+                reason = sentence.reason if sentence.reason != "reply_not_in_format" else "no_piece_brought_in"
                 rejects[row.id] = Reject(row.id, reason, f"round {number}: {'; '.join(turn.refused)}")
             else:
                 left.append(turn)
@@ -368,8 +322,8 @@ def _extend_paragraphs_or_list_failed(
             added = EvolutionRound(
                 number=number,
                 chosen=turn.pieces,
-                sentence=answer.parsed,
-                candidates=turn.list_scored_choices(params),
+                sentence=sentence,
+                candidates=list_scored_candidates(*turn.make_score_terms(params)),
                 refused=turn.refused,
                 removed_citations=0,
                 unstated_citations=0,
@@ -378,7 +332,7 @@ def _extend_paragraphs_or_list_failed(
             rows[row.id] = row.replace(
                 rounds=[*row.rounds, added],
                 minimum_knowledge=[*row.minimum_knowledge, *turn.pieces],
-                paragraph_now=f"{row.paragraph_now} {answer.parsed}",
+                paragraph_now=f"{row.paragraph_now} {sentence}",
             )
     return left
 
@@ -396,27 +350,16 @@ def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author write both questions for the paragraph's knowledge set (Appendix A.3, Tables 11 and 12)."""
     work = open_batch(batch)
     rows = work.rows(EvolvingPair)
-    general = [
-        answer
-        for _, answer in work.prompt_model(
-            "author",
-            _make_question_prompts(rows, GENERAL_QUESTION_PROMPT),
-            QUESTION_REPLY_FORM,
-            _read_valid_general_question,
-        )
-    ]
-    specific = [
-        answer
-        for _, answer in work.prompt_model(
-            "author",
-            _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT),
-            QUESTION_REPLY_FORM,
-            _read_question_and_asked_share,
-        )
-    ]
+    asked = _make_question_prompts(rows, GENERAL_QUESTION_PROMPT)
+    general = list(work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_valid_general_question))
+    asked = _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT)
+    specific = work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_question_and_asked_share)
     scorer = work.run.services.perplexity().identity
     return work.finish(
-        (_make_biokalma_row(row, one, two, scorer) for row, one, two in zip(rows, general, specific, strict=True)),
+        (
+            _make_biokalma_row(row, one, two, scorer)
+            for (row, one), (_, two) in zip(general, list(specific), strict=True)
+        ),
         BiokalmaRow,
     )
 
@@ -426,9 +369,9 @@ def _make_question_prompts(
 ) -> Iterator[tuple[str, EvolvingPair, FilledPrompt]]:
     prompt = load_prompt(prompt_id)
     for row in rows:
-        pieces_by_person = {qid: [piece for piece in row.minimum_knowledge if piece.qid == qid] for qid in row.names}
         knowledge = "\n".join(
-            format_person_knowledge(row.names[qid], pieces) for qid, pieces in pieces_by_person.items()
+            format_person_knowledge(name, [piece for piece in row.minimum_knowledge if piece.qid == qid])
+            for qid, name in row.names.items()
         )
         yield row.id, row, fill_prompt_template(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
@@ -437,8 +380,8 @@ def _read_valid_general_question(row: EvolvingPair, texts: Sequence[str]) -> str
     question = read_question(texts[0])
     if isinstance(question, UnreadableCompletion):
         return question
-    pool, held = [*row.person_pool, *row.other_pool], row.minimum_knowledge
-    complete = {piece.property for piece in list_pieces_of_complete_relations(held, pool, {})}
+    held = row.minimum_knowledge
+    complete = {piece.property for piece in list_pieces_of_complete_relations(held, row.pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in complete)
     return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 

@@ -127,7 +127,7 @@ def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[
         id=fact.id,
         person=person,
         relation=fact.relation,
-        relation_label=load_build_pair_relations(work.source_files(RELATION_FILE)).get_label(fact.relation),
+        relation_label=load_build_pair_relations(work.source_files(RELATION_FILE)).labels[fact.relation],
         other=other,
         paragraph=None,
         given=list(pair),
@@ -214,24 +214,13 @@ def _resolve_pair_and_add_candidates(
         if not found:
             return Reject(row.id, "name_not_found", f"no item of the class has the name {name!r}")
     if not joined:
-        return Reject(
-            row.id,
-            "not_joined",
-            f"{row.relation} joins none of {_join_limited_names(people)} to any of {_join_limited_names(others)}",
-        )
+        both = f"none of {_join_limited_names(people)} to any of {_join_limited_names(others)}"
+        return Reject(row.id, "not_joined", f"{row.relation} joins {both}")
     if len(joined) > 1:
-        joined_names = [f"{a} and {b}" for a, b in joined]
-        return Reject(
-            row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {_join_limited_names(joined_names)}"
-        )
-    person_qid, other_qid = joined[0]
-    return row.extend_to(
-        ResolvedPair,
-        person_qid=person_qid,
-        other_qid=other_qid,
-        person_candidates=len(people),
-        other_candidates=len(others),
-    )
+        pairs_text = _join_limited_names([f"{a} and {b}" for a, b in joined])
+        return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {pairs_text}")
+    fields = {"person_candidates": len(people), "other_candidates": len(others)}
+    return row.extend_to(ResolvedPair, person_qid=joined[0][0], other_qid=joined[0][1], **fields)
 
 
 def _join_limited_names(found: Sequence[str]) -> str:
@@ -294,25 +283,19 @@ def load_excluded_pids(class_qid: str) -> set[str]:
 def _add_pools_and_distinguish_names(
     row: ResolvedPair, facts: Mapping[str, Sequence[ItemFact]], left_out: set[str]
 ) -> RowOutcome:
-    of_person, of_other = facts[row.person_qid], facts[row.other_qid]
-    person_pool = make_knowledge_pool(row.person_qid, of_person, left_out)
-    other_pool = make_knowledge_pool(row.other_qid, of_other, left_out)
-    for qid, pool in ((row.person_qid, person_pool), (row.other_qid, other_pool)):
-        if not pool:
-            return Reject(row.id, "empty_pool", f"{qid} has no facts except those that pools exclude")
-    names = _distinguish_names_by_birth_date(row, of_person, of_other)
+    pools = {qid: make_knowledge_pool(qid, facts[qid], left_out) for qid in row.names}
+    if empty := [qid for qid, pool in pools.items() if not pool]:
+        return Reject(row.id, "empty_pool", f"{empty[0]} has no facts except those that pools exclude")
+    births = {qid: _list_years_and_dates_of_birth(facts[qid]) for qid in row.names}
+    names = _distinguish_names_by_birth_date(row, births)
     if isinstance(names, Reject):
         return names
-    known = [*of_person, *of_other]
+    known = [fact for qid in row.names for fact in facts[qid]]
     return row.replace(person=names[0], other=names[1]).extend_to(
         PairWithKnowledgePools,
-        person_pool=person_pool,
-        other_pool=other_pool,
-        birth_years=[
-            _parse_historical_year(fact.value)
-            for fact in known
-            if fact.pid == BIRTH_DATE_PID and fact.qid is None and fact.value
-        ],
+        person_pool=pools[row.person_qid],
+        other_pool=pools[row.other_qid],
+        birth_years=[year for dates in births.values() for year, _ in dates],
         **{
             kind: sorted({fact.qid for fact in known if fact.pid in pids and fact.qid}, key=get_wikidata_id_number)
             for kind, pids in COUNTED_PIDS.items()
@@ -321,22 +304,12 @@ def _add_pools_and_distinguish_names(
 
 
 def _distinguish_names_by_birth_date(
-    row: ResolvedPair, of_person: Sequence[ItemFact], of_other: Sequence[ItemFact]
+    row: ResolvedPair, births: Mapping[str, Sequence[tuple[int, str]]]
 ) -> tuple[str, str] | Reject:
     """Return the two names; equal names get "(the elder)" and "(the younger)", by dates of birth."""
     if fold_name(row.person) != fold_name(row.other):
         return row.person, row.other
-    born = [
-        min(
-            (
-                (_parse_historical_year(fact.value), fact.value)
-                for fact in facts
-                if fact.pid == BIRTH_DATE_PID and not fact.qid and fact.value
-            ),
-            default=None,
-        )
-        for facts in (of_person, of_other)
-    ]
+    born = [min(births[qid], default=None) for qid in row.names]
     if born[0] is None or born[1] is None or born[0] == born[1]:
         detail = f"{row.person_qid} and {row.other_qid} are both called {row.person}, and dates of birth do not show which one is older"
         return Reject(row.id, "same_name", detail)
@@ -344,38 +317,33 @@ def _distinguish_names_by_birth_date(
     return f"{row.person} ({ages[0]})", f"{row.other} ({ages[1]})"
 
 
+def _list_years_and_dates_of_birth(facts: Iterable[ItemFact]) -> list[tuple[int, str]]:
+    """Return each year, negative before the common era, and RDF date; a date's astronomical year 0 is 1 BC."""
+    found = []
+    for date in (fact.value for fact in facts if fact.pid == BIRTH_DATE_PID and not fact.qid and fact.value):
+        year = int(date.lstrip("+-").split("-")[0]) * (-1 if date.startswith("-") else 1)
+        found.append((year if year > 0 else year - 1, date))
+    return found
+
+
 def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str]) -> list[PersonKnowledgePiece]:
     """Return the pieces of knowledge about an item: claims with labels, and dates; each once."""
     pieces: dict[tuple[str, str | None, str], PersonKnowledgePiece] = {}
     for fact in facts:
-        if (
-            fact.pid in left_out
-            or not fact.property
-            or not fact.value
-            or (fact.qid is None and fact.pid not in DATE_PIDS)
-        ):
+        if fact.pid in left_out or not (fact.property and fact.value and (fact.qid or fact.pid in DATE_PIDS)):
             continue
         value = fact.value if fact.qid else format_wikidata_date(fact.value, fact.precision)
-        pieces.setdefault(
-            (fact.pid, fact.qid, value),
-            PersonKnowledgePiece(
-                qid=qid,
-                pid=fact.pid,
-                property=fact.property,
-                value_qid=fact.qid,
-                value=value,
-                precision=fact.precision,
-                statement=fact.statement,
-            ),
+        piece = PersonKnowledgePiece(
+            qid=qid,
+            pid=fact.pid,
+            property=fact.property,
+            value_qid=fact.qid,
+            value=value,
+            precision=fact.precision,
+            statement=fact.statement,
         )
+        pieces.setdefault((fact.pid, fact.qid, value), piece)
     return list(pieces.values())
-
-
-def _parse_historical_year(date: str) -> int:
-    """Return the year of an RDF date, negative before the common era; the date's astronomical year 0 is 1 BC."""
-    sign = -1 if date.startswith("-") else 1
-    year = sign * int(date.lstrip("+-").split("-")[0])
-    return year if year > 0 else year - 1
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -394,23 +362,16 @@ def _add_first_paragraph(
 ) -> RowOutcome:
     if row.paragraph is not None:
         licence = work.inputs(BiokalmaInputs).licence
-        given = join_lines_and_end_with_stop(row.paragraph)
-        return row.extend_to(PairWithParagraph, text=given, text_source="file", text_pages=[], licence=licence)
+        text = join_lines_and_end_with_stop(row.paragraph)
+        return row.extend_to(PairWithParagraph, text=text, text_source="file", text_pages=[], licence=licence)
     for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
-        page = articles.get(qid)
-        text = (
-            find_opening_naming_both_people(
-                extract_article_text(page.text, load_article_removals()), row.names[qid], about
-            )
-            if page
-            else None
-        )
-        if page and text:
-            pages = [f"{page.title}, revision {page.revid}"]
-            opening = join_lines_and_end_with_stop(text)
-            return row.extend_to(
-                PairWithParagraph, text=opening, text_source="article", text_pages=pages, licence=WIKIPEDIA_LICENCE
-            )
+        if (page := articles.get(qid)) is None:
+            continue
+        article = extract_article_text(page.text, load_article_removals())
+        if opening := find_opening_naming_both_people(article, row.names[qid], about):
+            text = join_lines_and_end_with_stop(opening)
+            origin = {"text_source": "article", "text_pages": [f"{page.title}, revision {page.revid}"]}
+            return row.extend_to(PairWithParagraph, text=text, **origin, licence=WIKIPEDIA_LICENCE)
     relation = next(
         (piece for piece in row.person_pool if (piece.pid, piece.value_qid) == (row.relation, row.other_qid)), None
     )
@@ -429,17 +390,13 @@ def _look_up_articles(
     items, failed = look_up_item_descriptions(work, asked)
     titles = {qid: item.title for qid, item in items.items() if item.title}
     at = work.inputs(BiokalmaInputs).epoch
-    dated = (
-        (row_id, qid, make_page_revision_at_call(wikipedia.identity, titles[qid], at))
-        for row_id, qid in asked
-        if qid in titles
-    )
+    found = ((row_id, qid) for row_id, qid in asked if qid in titles)
+    dated = ((row_id, qid, make_page_revision_at_call(wikipedia.identity, titles[qid], at)) for row_id, qid in found)
     revisions, failed_now = work.call_and_parse(wikipedia, dated, parse_page_revision, "wikipedia_failed")
     revids = {qid: revision.revid for qid, revision in revisions.items() if revision.revid is not None}
+    there = ((row_id, qid) for row_id, qid in asked if qid in revids)
     texts = (
-        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid], titles[qid]))
-        for row_id, qid in asked
-        if qid in revids
+        (row_id, qid, make_revision_html_call(wikipedia.identity, revids[qid], titles[qid])) for row_id, qid in there
     )
     articles, failed_last = work.call_and_parse(wikipedia, texts, parse_revision_html, "wikipedia_failed")
     return articles, failed | failed_now | failed_last
@@ -451,14 +408,17 @@ def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     rows = work.rows(PairWithParagraph)
     counts = count_pools_by_relation([pool for row in rows for pool in (row.person_pool, row.other_pool)])
-    labels = {piece.pid: piece.property for row in rows for piece in (*row.person_pool, *row.other_pool)}
+    labels = {piece.pid: piece.property for row in rows for piece in row.pool}
     counts_by_relation = {
         pid: RelationGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
-        for pid, graphs in sorted(Counter(counts).items(), key=lambda pair: get_wikidata_id_number(pair[0]))
+        for pid, graphs in sorted(counts.items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
     work.extras = make_arrow_table(RelationGraphCount, counts_by_relation.values())
-    counted = []
-    for row in rows:
-        pids = dict.fromkeys(piece.pid for piece in (*row.person_pool, *row.other_pool))
-        counted.append(row.extend_to(PairWithRelationCounts, relation_counts=[counts_by_relation[pid] for pid in pids]))
-    return work.finish(counted, PairWithRelationCounts)
+    pids = ((row, dict.fromkeys(piece.pid for piece in row.pool)) for row in rows)
+    return work.finish(
+        (
+            row.extend_to(PairWithRelationCounts, relation_counts=[counts_by_relation[pid] for pid in of])
+            for row, of in pids
+        ),
+        PairWithRelationCounts,
+    )

@@ -173,34 +173,14 @@ _TABLE = "biokalma"
 def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
     knowledge = build.load_column(_TABLE, "minimum_knowledge")
-    yield make_bar_figure(
-        "pieces",
-        "Pieces of knowledge that answer a question",
-        "questions",
-        count_numbers_filling_gaps(map(len, knowledge)),
-        "pieces",
-    )
+    pieces = count_numbers_filling_gaps(map(len, knowledge))
+    yield make_bar_figure("pieces", "Pieces of knowledge that answer a question", "questions", pieces, "pieces")
     pairs = count_values_commonest_first(build.load_column(_TABLE, "relation_label"))
     yield make_bar_figure("pairs", "Pairs by relation", "questions", pairs, "relation")
-    yield make_bar_figure(
-        "properties",
-        "Properties of the pieces",
-        "pieces",
-        count_values_commonest_first(piece["property"] for pieces in knowledge for piece in pieces),
-        "property",
-    )
-    yield make_bar_figure(
-        "text_sources",
-        "Source of the first paragraph",
-        "questions",
-        count_values_commonest_first(build.load_column(_TABLE, "text_source")),
-        "text",
-    )
-    decided = build.facts.get("rounds_decided_by", {})
-    yield make_bar_figure(
-        "decided",
-        "Measure that decided the choice of pieces in later rounds",
-        "rounds",
-        dict(sorted(decided.items(), key=lambda each: (-each[1], each[0]))),
-        "measure",
-    )
+    properties = count_values_commonest_first(piece["property"] for row in knowledge for piece in row)
+    yield make_bar_figure("properties", "Properties of the pieces", "pieces", properties, "property")
+    texts = count_values_commonest_first(build.load_column(_TABLE, "text_source"))
+    yield make_bar_figure("text_sources", "Source of the first paragraph", "questions", texts, "text")
+    decided = dict(sorted(build.facts.get("rounds_decided_by", {}).items(), key=lambda each: (-each[1], each[0])))
+    title = "Measure that decided the choice of pieces in later rounds"
+    yield make_bar_figure("decided", title, "rounds", decided, "measure")

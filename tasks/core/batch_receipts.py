@@ -5,16 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-SUMMED_COUNTS = (
-    "rows_in",
-    "rejects",
-    "merged",
-    "calls_sent",
-    "calls_replayed",
-    "tokens_in",
-    "tokens_out",
-    "cost_usd",
-)
+SUMMED_COUNTS = ("rows_in", "rejects", "merged", "calls_sent", "calls_replayed", "tokens_in", "tokens_out", "cost_usd")
 """Counts of a receipt that a stage adds up, in addition to its rows."""
 PILOT_DRAW_STAGE = "draw_pilot"
 """Name of the stage in which a pilot draws its rows (engine/building.py)."""
@@ -79,10 +70,7 @@ _MAX_UNITS_NAMED = 3
 
 
 def format_batch_name(batch: StageBatch, units: Sequence[str], size: int, rows: int) -> str:
-    """Format a batch as text: its stage, the source units of its rows, and their range.
-
-    `size`: rows of a full batch, 0 for one that reads a source; `rows`: total over all batches.
-    """
+    """Format a batch by stage, units and range; `size`: rows of a full batch (0: a source), `rows`: of all batches."""
     named = ",".join(units[:_MAX_UNITS_NAMED]) + (
         f" +{len(units) - _MAX_UNITS_NAMED}" if len(units) > _MAX_UNITS_NAMED else ""
     )
@@ -105,8 +93,7 @@ def format_stage_summary(summary: Mapping[str, Any], reasons: Mapping[str, int])
 
 
 def format_reject_noun(stage: str) -> str:
-    """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, since those rows are not lost, else
-    "rejected"."""
+    """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, whose rows are not lost."""
     return "not drawn" if stage == PILOT_DRAW_STAGE else "rejected"
 
 

@@ -1,7 +1,7 @@
 """Strip wrappers from completions of models: it runs before every parser, so that parsers see the plain form only.
 
 Wrappers of a completion are thoughts, code fences, a line that introduces it, remarks after it, list marks, emphasis,
-full-width punctuation. Parts that are certainly not the answer are removed (undressing.py) and recorded; nothing else is
+full-width punctuation. Parts that are certainly not the answer are removed (text/reply_wrappers.py) and recorded; nothing else is
 repaired. A completion that still cannot be read is Unreadable, of one of four kinds:
 
 | kind | meaning | second attempt? |
@@ -204,30 +204,29 @@ def strip_completion_wrappers(
     if not plain.strip():
         why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""
         return UnreadableCompletion(f"the reply says nothing{why}", "cut_off" if is_cut else "empty_reply")
-    found = _EXTRACTORS[completion_format.kind](plain, completion_format)
+    found: StrippedCompletion | UnreadableCompletion | None
+    match completion_format.kind:
+        case "object":
+            read = find_single_json_object_text(plain, completion_format.label_pattern)
+            found = StrippedCompletion(read[0], frozenset(read[1])) if read else None
+        case "lines":
+            found = _extract_headed_lines(plain, completion_format)
+        case "text":
+            found = _strip_free_text(plain, completion_format)
     if isinstance(found, UnreadableCompletion):
         return found
     if _REFUSAL.match(plain) and (found is None or (completion_format.kind == "text" and "\n" not in plain.strip())):
         return UnreadableCompletion(f"the model refuses: {_quote_one_line(plain)}", "refused")
     stripped = found or _strip_free_text(plain, completion_format)
     # an object shows that it is complete, and so do lines followed by a remark
-    is_whole = not is_cut or (
-        found is not None and (completion_format.kind == "object" or stripped.removed_wrappers >= {"remark"})
-    )
-    if (
-        not is_whole
-        and completion_format.needs_clear_end
-        and not (completion_format.kind == "text" and stripped.text.endswith((".", "?", "!")))
-    ):
+    ends_clearly = completion_format.kind == "object" or stripped.removed_wrappers >= {"remark"}
+    is_whole = not is_cut or (found is not None and ends_clearly)
+    has_stop = completion_format.kind == "text" and stripped.text.endswith((".", "?", "!"))
+    if not is_whole and completion_format.needs_clear_end and not has_stop:
         return UnreadableCompletion("the token limit ended the reply before it was whole", "cut_off")
     steps = {"thoughts": spoken != text, "next_turn": own != spoken, "draft": final != own, "fences": plain != final}
     around = {name for name, was_there in steps.items() if was_there}
     return StrippedCompletion(stripped.text, stripped.removed_wrappers | around, not is_whole)
-
-
-def _extract_json_object(text: str, form: CompletionFormat) -> StrippedCompletion | None:
-    found = find_single_json_object_text(text, form.label_pattern)
-    return None if found is None else StrippedCompletion(found[0], frozenset(found[1]))
 
 
 def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
@@ -251,10 +250,7 @@ def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
 
 
 def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompletion | UnreadableCompletion | None:
-    """Return the lines of the form with plain heads, and the text between them; None where there is none.
-
-    Unreadable where a judge retracts its last line.
-    """
+    """Return the lines of the form with plain heads, and the text between; None without any; Unreadable if retracted."""
     lines = text.splitlines()
     taken_off: set[str] = set()
     if "|" in text and _rewrite_tables_as_lines(lines, form):
@@ -346,17 +342,11 @@ def _extract_single_json_field(text: str, form: CompletionFormat) -> StrippedCom
     if len(fields) != 1:
         return None
     name, value = fields[0]
-    values = [_format_json_field(each) for each in (value if isinstance(value, list) else [value])]
-    if not values or any(each is None or "\n" in each for each in values):
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(each, str | float) and "\n" not in str(each) for each in values):
         return None
-    return StrippedCompletion(f"{name}: {', '.join(map(str, values))}", frozenset(found[1] | {"label"}))
-
-
-def _format_json_field(value: object) -> str | None:
-    """Format a JSON field's value as text; None if it is neither text nor a number."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, str | float) else None
+    texts = (str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in values)
+    return StrippedCompletion(f"{name}: {', '.join(texts)}", frozenset(found[1] | {"label"}))
 
 
 def _find_answer_end(lines: Sequence[str], last: int, answer: str, form: CompletionFormat) -> int:
@@ -391,11 +381,8 @@ def _parse_line_head_and_answer(
             break
     else:
         return None
-    mark, closed, answer = (
-        found["mark"],
-        found["closed"],
-        _drop_gloss(shown[found.end() :].rstrip(), form, removed_wrappers),
-    )
+    mark, closed = found["mark"], found["closed"]
+    answer = _drop_gloss(shown[found.end() :].rstrip(), form, removed_wrappers)
     if mark and not closed:
         # emphasis encloses the head only (**1::** Paris) or the whole line (**1:: Paris**)
         if answer.startswith(mark):
@@ -415,9 +402,8 @@ def _strip_answer_marks_and_gloss(answer: str, form: CompletionFormat, removed_w
     """Return the text after a head without its citations, emphasis and gloss."""
     cited = answer.strip() if form.keeps_citations else strip_citation_marks(answer.strip())
     removed_wrappers |= {"citations"} if cited != answer.strip() else set()
-    answer = cited
-    plain = strip_surrounding_emphasis_and_quotes(answer.strip(), quotes=form.strips_quotes)
-    removed_wrappers |= {"emphasis"} if plain != answer.strip() else set()
+    plain = strip_surrounding_emphasis_and_quotes(cited.strip(), quotes=form.strips_quotes)
+    removed_wrappers |= {"emphasis"} if plain != cited.strip() else set()
     return strip_surrounding_emphasis_and_quotes(_drop_gloss(plain, form, removed_wrappers), quotes=form.strips_quotes)
 
 
@@ -430,10 +416,3 @@ def _drop_gloss(answer: str, form: CompletionFormat, removed_wrappers: set[str])
 def _quote_one_line(text: str) -> str:
     flat = " ".join(text.split())
     return repr(flat if len(flat) <= 120 else f"{flat[:119]}…")
-
-
-_EXTRACTORS: dict[str, Callable[[str, CompletionFormat], StrippedCompletion | UnreadableCompletion | None]] = {
-    "object": _extract_json_object,
-    "lines": _extract_headed_lines,
-    "text": _strip_free_text,
-}

@@ -110,15 +110,20 @@ class _CandidatePairs:
         exact = np.zeros(len(self.row))
         for start in range(0, len(self.row), _MAX_EXACT_PAIRS_AT_ONCE):
             part = slice(start, start + _MAX_EXACT_PAIRS_AT_ONCE)
-            one, other = queries[self.query[part]].astype(np.float64), vectors[self.row[part]].astype(np.float64)
-            lengths = np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
-            # sums along a row, which do not depend on how many rows there are, unlike a matrix product's
-            exact[part] = (one * other).sum(axis=1) / np.where(lengths > 0, lengths, 1)
+            exact[part] = _compute_exact_cosines(queries[self.query[part]], vectors[self.row[part]])
         order = np.lexsort((self.row, -exact, self.query))
         query = self.query[order]
         place = np.arange(len(query)) - np.searchsorted(query, query)
         nearest = order[place < count]
         return _CandidatePairs(self.query[nearest], self.row[nearest], exact[nearest])
+
+
+def _compute_exact_cosines(first: VectorArray, second: VectorArray) -> CosineArray:
+    """Return the cosine in float64 of each row of one array with that of the other; 0 for a vector of length 0."""
+    one, other = first.astype(np.float64), second.astype(np.float64)
+    lengths = np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
+    # sums along a row, which do not depend on how many rows there are, unlike a matrix product's
+    return np.asarray((one * other).sum(axis=1) / np.where(lengths > 0, lengths, 1))
 
 
 def _check_unit_lengths(vectors: VectorArray) -> None:
@@ -131,8 +136,7 @@ def _check_unit_lengths(vectors: VectorArray) -> None:
 _DUPLICATE_BLOCK_ROWS = 2048
 """Rows and columns of a block: 16 MB of products."""
 _MIN_AXES = 32
-"""Minimum number of axes: with 31,000 random vectors of 384 dimensions, and with real questions, at most one pair in a
-thousand passes."""
+"""Minimum number of axes: at most one pair in a thousand passes (31,000 random vectors; real questions)."""
 _MAX_UNPROJECTED_ROWS = 512
 """Up to this number of rows, comparing all dimensions is faster than finding axes."""
 
@@ -190,22 +194,18 @@ def find_duplicate_pairs(
         compared &= ~np.asarray(exempt, bool)
     rows = np.flatnonzero(compared)
     bounding = _project_to_cosine_upper_bounds(vectors[rows] / lengths[rows, None])
-    found = [
-        _keep_exact_duplicates(vectors, rows[low], rows[high], threshold)
-        for low, high in _iterate_near_pairs(bounding, threshold)
-    ]
-    first, second, cosine = (np.concatenate(column) for column in zip(*found, strict=True)) if found else _no_pairs()
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    for low, high in _iterate_near_pairs(bounding, threshold):
+        cosines = _compute_exact_cosines(vectors[rows[low]], vectors[rows[high]])
+        above = cosines > threshold
+        found.append((rows[low][above], rows[high][above], cosines[above]))
+    first, second, cosine = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.lexsort((second, first))
     return DuplicatePairs(len(vectors), first[order], second[order], cosine[order])
 
 
-def _no_pairs() -> tuple[RowIndexArray, RowIndexArray, npt.NDArray[np.float64]]:
-    return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-
-
 def _project_to_cosine_upper_bounds(units: npt.NDArray[np.float64]) -> VectorArray:
-    """Return rows, of fewer dimensions if there are many, whose products are upper bounds of the cosines of the unit vectors
-    (n × dimensions)."""
+    """Return rows whose products are upper bounds of the unit vectors' cosines; of many rows, with fewer dimensions."""
     if len(units) <= _MAX_UNPROJECTED_ROWS:
         return units.astype(np.float32)
     count = max(_MIN_AXES, units.shape[1] // 16)
@@ -229,14 +229,3 @@ def _iterate_near_pairs(bounding: VectorArray, threshold: float) -> Iterator[tup
             low, high = low[above], high[above]
             for start in range(0, len(low), _MAX_EXACT_PAIRS_AT_ONCE):
                 yield low[start : start + _MAX_EXACT_PAIRS_AT_ONCE], high[start : start + _MAX_EXACT_PAIRS_AT_ONCE]
-
-
-def _keep_exact_duplicates(
-    vectors: VectorArray, low: RowIndexArray, high: RowIndexArray, threshold: float
-) -> tuple[RowIndexArray, RowIndexArray, npt.NDArray[np.float64]]:
-    """Return the pairs whose cosine in float64 is above the threshold."""
-    one, other = vectors[low].astype(np.float64), vectors[high].astype(np.float64)
-    # sums along a row, which do not depend on how many rows there are, unlike a matrix product's
-    cosine = (one * other).sum(axis=1) / np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
-    above = cosine > threshold
-    return low[above], high[above], cosine[above]

@@ -69,15 +69,11 @@ def is_token_limit_reached(reason: str) -> bool:
 
 
 def format_unknown_finish_reason_warning(model: str, reasons: Iterable[str]) -> list[str]:
-    """Format a sentence that names a model's unknown finish reasons; an empty list where there is none.
-
-    `reasons`: each holds one or several reasons, separated by commas.
-    """
+    """Format a sentence about a model's unknown finish reasons, if any; `reasons`: each one or several, with commas."""
     each = {reason for several in set(reasons) for reason in several.split(", ")}
     unknown = sorted(reason for reason in each if classify_finish_reason(reason) == "unknown")
-    if not unknown:
-        return []
-    return [
+    warning = (
         f"model {model} ended texts with the finish reason {', '.join(map(repr, unknown))}, which is unknown: "
         "factmill treats these texts as complete"
-    ]
+    )
+    return [warning] if unknown else []

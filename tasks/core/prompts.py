@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from factmill.tasks.core.digests import JsonValue, digest_bytes
@@ -74,19 +73,17 @@ class FilledPrompt:
 
     def with_correction(self, rejected: str, correction: str) -> "FilledPrompt":
         """Return the second attempt: the model sees its completion, without the middle if very long, and its fault."""
-        half = (MAX_REJECTED_CHARACTERS - len(_OMISSION_MARK)) // 2
-        shown = (
-            rejected
-            if len(rejected) <= MAX_REJECTED_CHARACTERS
-            else f"{rejected[:half]}{_OMISSION_MARK}{rejected[-half:]}"
-        )
-        return replace(self, rejected_reply=shown, correction=correction)
+        if len(rejected) > MAX_REJECTED_CHARACTERS:
+            half = (MAX_REJECTED_CHARACTERS - len(_OMISSION_MARK)) // 2
+            rejected = f"{rejected[:half]}{_OMISSION_MARK}{rejected[-half:]}"
+        return replace(self, rejected_reply=rejected, correction=correction)
 
     def build_messages(self) -> list[dict[str, Any]]:
         """Return the chat messages, each with role and content: user and assistant alternate, a user's or tool's is last."""
         safe = {name: value.replace("</", "< /") for name, value in self.variables.items()}
         filled: list[dict[str, Any]] = [
-            {"role": who, "content": _substitute_inputs(text, safe)} for who, text in self.prompt.parts
+            {"role": who, "content": _PLACEHOLDER.sub(lambda found: safe[found[1]], text)}
+            for who, text in self.prompt.parts
         ]
         if self.correction:
             filled.append({"role": "assistant", "content": self.rejected_reply})
@@ -96,7 +93,11 @@ class FilledPrompt:
     def make_call_parts(self) -> dict[str, JsonValue]:
         """Return the parts of the recorded call, by name; optional ones are absent if empty, so that old records still match."""
         more: dict[str, JsonValue] = {"rejected": self.rejected_reply} if self.correction else {}
-        more |= {"turns": [_shorten_turn(turn) for turn in self.turns]} if self.turns else {}
+        turns = [dict(turn) for turn in self.turns]
+        for turn in turns:  # the calls of all later turns repeat it
+            if len(text := str(turn["content"])) > _MAX_RECORDED_TURN_CHARACTERS:
+                turn |= {"content": f"{text[:_MAX_RECORDED_TURN_CHARACTERS]} […]", "characters": len(text)}
+        more |= {"turns": turns} if turns else {}
         more |= {"tools": [dict(tool) for tool in self.tools]} if self.tools else {}
         return {
             "prompt": self.prompt.id,
@@ -218,26 +219,3 @@ def fill_prompt_template(prompt: PromptTemplate, samples: int = 1, **variables: 
 def format_prompt_digests(digests: Mapping[str, str]) -> str:
     """Format id → digest of prompts as part of a line: ids with the beginnings of their digests."""
     return ", ".join(f"{name} (SHA-256 {digest[:12]})" for name, digest in sorted(digests.items()))
-
-
-def _substitute_inputs(text: str, safe: Mapping[str, str]) -> str:
-    pieces, names = _split_at_placeholders(text)
-    return "".join(piece + safe[name] for piece, name in zip(pieces, names, strict=False)) + pieces[-1]
-
-
-@lru_cache(maxsize=256)
-def _split_at_placeholders(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the texts before, between and after the placeholders of a part, and the placeholders' names."""
-    pieces = _PLACEHOLDER.split(text)
-    return tuple(pieces[::2]), tuple(pieces[1::2])
-
-
-def _shorten_turn(turn: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a turn shortened for the record: the calls of all later turns repeat it."""
-    text = str(turn["content"])
-    cut = (
-        {}
-        if len(text) <= _MAX_RECORDED_TURN_CHARACTERS
-        else {"content": f"{text[:_MAX_RECORDED_TURN_CHARACTERS]} […]", "characters": len(text)}
-    )
-    return {**turn, **cut}

@@ -35,7 +35,10 @@ class QuestionRelation:
     @cached_property
     def question_pattern(self) -> re.Pattern[str]:
         """Regular expression that matches a question of this relation; group 1 is the subject."""
-        before, after = (_make_flexible_space_pattern(part) for part in self.template.removesuffix("?").split("[X]"))
+        before, after = (
+            r"\s+".join(re.escape(word).replace("'", "['’]") for word in re.split(r"\s+", part))
+            for part in self.template.removesuffix("?").split("[X]")
+        )
         return re.compile(rf"\s*{before}(\S|\S.*?\S)\s*{after}\s*\??\s*", re.DOTALL)
 
 
@@ -75,14 +78,6 @@ def find_template_problem(template: str) -> str:
 
 
 def extract_subject_name(question: str, relation: QuestionRelation) -> str | None:
-    """Return the subject's name, at `[X]` of the template; None when the question does not match the template.
-
-    Words must match exactly; spacing, and a missing or detached question mark, do not matter.
-    """
+    """Return the subject's name, at `[X]` of the template; None unless all words match (not spacing and ?)."""
     match = relation.question_pattern.fullmatch(question)
     return " ".join(match[1].split()) if match else None
-
-
-def _make_flexible_space_pattern(part: str) -> str:
-    """Return a part of a template as a regular expression in which any white space matches a space."""
-    return r"\s+".join(re.escape(word).replace("'", "['’]") for word in re.split(r"\s+", part))

@@ -102,15 +102,14 @@ def make_review_item(
 ) -> ReviewItem:
     """Return an open review item; its id depends on all arguments."""
     parts = [benchmark, row_id, flag, detail, context, [[edit.field, edit.text] for edit in proposed]]
-    return ReviewItem(
-        id=digest_json(parts)[:16],
-        benchmark=benchmark,
-        row_id=row_id,
-        flag=flag,
-        detail=detail,
-        context=context,
-        proposed=list(proposed),
-    )
+    named: dict[str, Any] = {
+        "benchmark": benchmark,
+        "row_id": row_id,
+        "flag": flag,
+        "detail": detail,
+        "context": context,
+    }
+    return ReviewItem(id=digest_json(parts)[:16], proposed=list(proposed), **named)
 
 
 def decide_review_items(
@@ -162,7 +161,12 @@ def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Ed
     for item in items:
         if item.row_id not in known:
             raise SourceError(f"{format_decision_place(item)}: no row {item.row_id!r} in {item.benchmark}")
-        _check_edits(item, editable)
+        if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
+            raise SourceError(
+                f"{format_decision_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
+            )
+        if item.decision == "edit" and not item.edited:
+            raise SourceError(f"{format_decision_place(item)}: the decision is edit, but the edited text is missing")
         by_row[item.row_id].append(item)
     return [_apply_to_row(row, by_row[row.id], editable) if row.id in by_row else row for row in rows]
 
@@ -170,15 +174,6 @@ def apply_decisions(rows: Sequence[R], items: Iterable[ReviewItem], editable: Ed
 def format_decision_place(item: ReviewItem) -> str:
     """Format the place of a decision for messages: "queue.csv, line 3", or the item if it is from no file."""
     return f"{item.file}, line {item.line}" if item.file else f"review item {item.id}"
-
-
-def _check_edits(item: ReviewItem, editable: EditableTexts) -> None:
-    if unknown := [edit.field for edit in item.edited if edit.field not in editable]:
-        raise SourceError(
-            f"{format_decision_place(item)}: {unknown[0]!r} cannot be edited in {item.benchmark}; expected one of {list(editable)}"
-        )
-    if item.decision == "edit" and not item.edited:
-        raise SourceError(f"{format_decision_place(item)}: the decision is edit, but the edited text is missing")
 
 
 def _apply_to_row(row: R, items: Sequence[ReviewItem], editable: EditableTexts) -> R | Reject:
@@ -193,36 +188,24 @@ def _apply_to_row(row: R, items: Sequence[ReviewItem], editable: EditableTexts) 
     texts: dict[TextLocation, ReviewItem] = {}
     for item in items:
         for edit in item.edited if item.decision == "edit" else ():
-            column = editable[edit.field]
-            if (other := texts.setdefault(column, item)) is not item and edit not in other.edited:
+            location = editable[edit.field]
+            if (other := texts.setdefault(location, item)) is not item and edit not in other.edited:
                 raise SourceError(
                     f"{format_decision_place(item)}: {edit.field} of row {row.id!r} has a different edit in {format_decision_place(other)}"
                 )
-            row = _replace_text(row, column, edit.text)
+            if isinstance(location, str):
+                row = row.replace(**{location: edit.text})
+            else:
+                column, at = location
+                values = list(getattr(row, column))
+                values[at] = edit.text
+                row = row.replace(**{column: values})
     return row
 
 
-def _replace_text(row: R, column: TextLocation, text: str) -> R:
-    if isinstance(column, str):
-        return row.replace(**{column: text})
-    name, at = column
-    values = list(getattr(row, name))
-    values[at] = text
-    return row.replace(**{name: values})
-
-
 REVIEW_QUEUE_COLUMNS = (
-    "id",
-    "benchmark",
-    "row_id",
-    "flag",
-    "detail",
-    "context",
-    "proposed",
-    "decision",
-    "edited",
-    "reviewer",
-    "note",
+    *("id", "benchmark", "row_id", "flag", "detail", "context", "proposed"),
+    *("decision", "edited", "reviewer", "note"),
 )
 """Columns of the file; the reviewer fills in `decision`, `edited`, `reviewer` and `note`."""
 REVIEW_LAYOUT = SheetLayout(
@@ -250,13 +233,8 @@ _MAX_CELL_CHARACTERS = 2**31 - 1
 
 def format_review_queue_csv(items: Sequence[ReviewItem], canary: str = "") -> str:
     """Format the queue as CSV text with a header, items in the given order; a canary gets its own column."""
-    texts = ({"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)} for item in items)
     more = {CANARY_COLUMN: canary} if canary else {}
-    lines = (
-        item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | more
-        for item, edits in zip(items, texts, strict=True)
-    )
-    return format_formula_safe_csv([*REVIEW_QUEUE_COLUMNS, *more], lines)
+    return format_formula_safe_csv([*REVIEW_QUEUE_COLUMNS, *more], (_format_item_cells(item) | more for item in items))
 
 
 def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
@@ -278,12 +256,11 @@ def parse_review_queue_csv(text: str, file: str) -> list[ReviewItem]:
 
 def make_review_sheet(items: Sequence[ReviewItem]) -> Sheet:
     """Return the queue as a sheet; open items have no decision yet."""
-    rows = []
-    for item in items:
-        edits = {"proposed": _format_edits(item.proposed), "edited": _format_edits(item.edited)}
-        decision = {"decision": "" if item.decision == "open" else item.decision}
-        rows.append(item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits | decision)
-    return Sheet(REVIEW_LAYOUT, rows)
+    undecided = {"decision": ""}
+    return Sheet(
+        REVIEW_LAYOUT,
+        [_format_item_cells(item) | (undecided if item.decision == "open" else {}) for item in items],
+    )
 
 
 def parse_review_row(row: SheetRow, file: str) -> ReviewItem:
@@ -297,7 +274,8 @@ def format_formula_safe_csv(columns: Sequence[str], lines: Iterable[Mapping[str,
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     writer.writerow(columns)
-    writer.writerows([_guard_formula_cell(cells[column]) for column in columns] for cells in lines)
+    for cells in lines:
+        writer.writerow([f"'{cell}" if _FORMULA.match(cell) else cell for cell in map(cells.__getitem__, columns)])
     return file.getvalue()
 
 
@@ -382,8 +360,12 @@ def _parse_review_item(cells: Mapping[str, str], file: str, line: int) -> Review
         raise SourceError(f"{file}, line {line}, column {wrong['loc'][0]}: {wrong['msg']}") from error
 
 
-def _format_edits(edits: Iterable[TextEdit]) -> str:
-    return "\n".join(f"{edit.field}: " + edit.text.replace("\n", "\n  ") for edit in edits)
+def _format_item_cells(item: ReviewItem) -> dict[str, str]:
+    edits = {
+        column: "\n".join(f"{edit.field}: " + edit.text.replace("\n", "\n  ") for edit in given)
+        for column, given in (("proposed", item.proposed), ("edited", item.edited))
+    }
+    return item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits
 
 
 def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextEdit]:
@@ -404,10 +386,6 @@ def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextE
             raise SourceError(f"{file}, line {line}, column {column}: {part[0]!r} {problem}")
         names.add(found[1])
         yield TextEdit(field=found[1], text=found[2])
-
-
-def _guard_formula_cell(cell: str) -> str:
-    return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def _unguard_formula_cell(cell: str) -> str:

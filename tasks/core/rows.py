@@ -135,18 +135,16 @@ def _dump_models(value: Any) -> Any:
 
 
 _ARROW_SCALAR_TYPES: dict[Any, pa.DataType] = {
-    str: pa.string(),
-    int: pa.int64(),
-    float: pa.float64(),
-    bool: pa.bool_(),
-    date: pa.date32(),
-    datetime: pa.timestamp("us", tz="UTC"),
+    **{str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()},
+    **{date: pa.date32(), datetime: pa.timestamp("us", tz="UTC")},
 }
 
 
 def _arrow_field(name: str, annotation: Any) -> pa.Field:
-    bare, nullable = _split_optional_annotation(annotation)
-    return pa.field(name, _arrow_type(bare), nullable=nullable)
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    args = typing.get_args(annotation) if is_union else (annotation,)
+    bare = next(arg for arg in args if arg is not types.NoneType)
+    return pa.field(name, _arrow_type(bare), nullable=types.NoneType in args)
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:
@@ -164,13 +162,6 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     raise TypeError(
         f"no Arrow type for a column of type {annotation!r}; use str, int, float, bool, date, datetime, list or a model"
     )
-
-
-def _split_optional_annotation(annotation: Any) -> tuple[Any, bool]:
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        args = [a for a in typing.get_args(annotation) if a is not type(None)]
-        return args[0], len(args) < len(typing.get_args(annotation))
-    return annotation, False
 
 
 def _no_ids(_row: Mapping[str, Any]) -> tuple[str, ...]:

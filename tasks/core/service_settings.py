@@ -96,27 +96,12 @@ CHAT_MODEL_KINDS = ("openai", "anthropic")
 """Kinds of chat models behind a server."""
 ANTHROPIC_URL = "https://api.anthropic.com"
 REQUEST_PROFILE_SETTINGS = {
-    "token_limit",
-    "thinking_tokens",
-    "temperature",
-    "seed",
-    "system",
-    "reasoning_effort",
-    "extra_body",
+    *("token_limit", "thinking_tokens", "temperature", "seed", "system", "reasoning_effort", "extra_body"),
 }
 """Settings of a chat model that change its requests."""
 RESERVED_REQUEST_FIELDS = {
-    "model",
-    "messages",
-    "stream",
-    "n",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "seed",
-} | {
-    "response_format",
-    "reasoning_effort",
+    *("model", "messages", "stream", "n", "max_tokens", "max_completion_tokens", "temperature", "seed"),
+    *("response_format", "reasoning_effort"),
 }
 """Fields that factmill itself sets in a chat request."""
 CONNECTION_SETTINGS = {"headers", "query", "key_header", "key_command", "stream"}
@@ -205,21 +190,18 @@ class ServiceLimits(StrictModel):
     @field_validator("max_bytes")
     @classmethod
     def _check_operations(cls, table: dict[str, int]) -> dict[str, int]:
-        there = [
-            "all",
-            BATCH_FILES_OPERATION,
-            *(each.name for each in list_operations() if each.service not in ("translator", "world")),
-        ]
+        operations = [each.name for each in list_operations() if each.service not in ("translator", "world")]
+        there = ["all", BATCH_FILES_OPERATION, *operations]
         if unknown := [name for name in table if name not in there]:
             raise ValueError(f"unknown operation {unknown[0]}{format_did_you_mean(unknown[0], there)}")
         return table
 
     def get_max_response_bytes(self, operation: str) -> int:
         """Return the maximum size of a response to an operation, in bytes."""
-        default = (
+        others = (
             _MAX_FILE_BYTES if operation == BATCH_FILES_OPERATION else self.max_bytes.get("all", _MAX_RESPONSE_BYTES)
         )
-        return self.max_bytes.get(operation, default)
+        return self.max_bytes.get(operation, others)
 
 
 class ServiceEndpoint(StrictModel):
@@ -254,11 +236,12 @@ class WikipediaSettings(ServiceEndpoint):
 
     @model_validator(mode="after")
     def _check_engine(self) -> "WikipediaSettings":
+        idle = sorted(self.model_fields_set & {"url", "token_env", "max_age", "limits"})
         if self.engine == "mediawiki" and self.path:
             raise ValueError('path: only engine = "zim" reads a file; add that line, or remove path')
         if self.engine == "zim" and not self.path:
             raise ValueError('path: expected the path of a ZIM file, since engine is "zim"')
-        if self.engine == "zim" and (idle := sorted(self.model_fields_set & {"url", "token_env", "max_age", "limits"})):
+        if self.engine == "zim" and idle:
             raise ValueError(f"{idle[0]}: a file has no such setting; remove it")
         return self
 
@@ -357,32 +340,39 @@ class ModelSettings(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_url(cls, given: Any) -> Any:
-        is_anthropic = isinstance(given, dict) and given.get("kind") == "anthropic"
-        return {**given, "url": given.get("url") or ANTHROPIC_URL} if is_anthropic else given
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_scripted(cls, given: Any) -> Any:
-        is_nameless = isinstance(given, dict) and given.get("kind") == "scripted" and "name" not in given
-        return {**given, "name": SCRIPTED_MODEL_NAME} if is_nameless else given
+    def _fill_in_defaults_of_kind(cls, given: Any) -> Any:
+        match given:
+            case {"kind": "anthropic"}:
+                return {**given, "url": given.get("url") or ANTHROPIC_URL}
+            case {"kind": "scripted"}:
+                return {"name": SCRIPTED_MODEL_NAME, **given}
+        return given
 
     @model_validator(mode="after")
-    def _check_scripted(self) -> "ModelSettings":
-        if self.kind == "scripted" and not self.name.startswith(SCRIPTED_MODEL_NAME):
-            raise ValueError(
-                f"name: for kind `scripted` it must begin with `{SCRIPTED_MODEL_NAME}`, so that no row appears to be written by a model"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_anthropic(self) -> "ModelSettings":
-        if self.kind == "anthropic" and self.url.rstrip("/").endswith("/v1"):
-            raise ValueError(f"url: for kind `anthropic` the address has no /v1, such as {ANTHROPIC_URL}")
-        if self.kind == "anthropic" and self.choices:
-            raise ValueError("choices: the Messages API returns one reply per request; remove this setting")
-        if self.kind == "anthropic" and self.stream:
-            raise ValueError("stream: factmill does not stream replies of the Messages API; remove this setting")
+    def _check_kind_and_key(self) -> "ModelSettings":
+        is_anthropic, has_key = self.kind == "anthropic", bool(self.key_env or self.key_command)
+        problems = {
+            f"name: for kind `scripted` it must begin with `{SCRIPTED_MODEL_NAME}`, so that no row appears to be written by a model": (
+                self.kind == "scripted" and not self.name.startswith(SCRIPTED_MODEL_NAME)
+            ),
+            f"url: for kind `anthropic` the address has no /v1, such as {ANTHROPIC_URL}": (
+                is_anthropic and self.url.rstrip("/").endswith("/v1")
+            ),
+            "choices: the Messages API returns one reply per request; remove this setting": is_anthropic
+            and self.choices,
+            "stream: factmill does not stream replies of the Messages API; remove this setting": is_anthropic
+            and self.stream,
+            "key_env and key_command both name the source of the key; keep one of them": (
+                self.key_env and self.key_command
+            ),
+            "key_header needs a key; add key_env or key_command, or remove key_header": self.key_header and not has_key,
+            f"headers.{self.key_header}: key_header sets this header; keep one of them": (
+                self.key_header.lower() in {name.lower() for name in self.headers}
+            ),
+        }
+        for message, is_wrong in problems.items():
+            if is_wrong:
+                raise ValueError(message)
         return self
 
     @field_validator("key_command", mode="before")
@@ -420,8 +410,7 @@ class ModelSettings(StrictModel):
         for name, value in headers.items():
             _check_header_name(name)
             _check_no_literal_secret(name, value)
-            if isinstance(value, str):
-                check_header_text(value, f"{name}: ")
+            check_header_text(value if isinstance(value, str) else "", f"{name}: ")
         if len({name.lower() for name in headers}) < len(headers):
             raise ValueError("a header appears twice; header names are case-insensitive")
         return headers
@@ -432,16 +421,6 @@ class ModelSettings(StrictModel):
         for name, value in query.items():
             _check_no_literal_secret(name, value)
         return query
-
-    @model_validator(mode="after")
-    def _check_one_key(self) -> "ModelSettings":
-        if self.key_env and self.key_command:
-            raise ValueError("key_env and key_command both name the source of the key; keep one of them")
-        if self.key_header and not (self.key_env or self.key_command):
-            raise ValueError("key_header needs a key; add key_env or key_command, or remove key_header")
-        if self.key_header.lower() in {name.lower() for name in self.headers}:
-            raise ValueError(f"headers.{self.key_header}: key_header sets this header; keep one of them")
-        return self
 
     @field_validator("extra_body")
     @classmethod

@@ -99,16 +99,14 @@ def check_language_tag(language: str) -> str:
     return language
 
 
-def fill_values_block(query: str, variable: str, rows: Iterable[SparqlTerm]) -> str:
-    """Return the query with the contents of every `VALUES ?variable { … }` block replaced by rows.
+def fill_values(query: str, variables: str | Sequence[str], rows: Iterable[Any]) -> str:
+    """Return the query with the contents of every `VALUES ?variable { … }` or `VALUES (?a ?b) { … }` block replaced by rows.
 
-    ValueError when the query has no such block. A variable may have several blocks (one per branch of a UNION).
+    A row is a term, or one term per variable. ValueError when the query has no such block; it may have several (one per
+    branch of a UNION).
     """
-    return _fill_matching_blocks(query, [f"?{variable}"], " ".join(rows))
-
-
-def fill_values_tuples(query: str, variables: Sequence[str], rows: Iterable[Sequence[SparqlTerm]]) -> str:
-    """Return the query with the contents of every `VALUES (?a ?b) { … }` block replaced by rows, one term per variable."""
+    if isinstance(variables, str):
+        return _fill_matching_blocks(query, [f"?{variables}"], " ".join(rows))
     block = []
     for row in rows:
         if len(row) != len(variables):

@@ -9,6 +9,7 @@ import ast
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -115,10 +116,7 @@ def split_column_map(given: Any) -> Any:
 
 
 def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
-    """Return field → column of the pairs that `split_column_map` gives; UsageError for a field that the form lacks.
-
-    An empty column means that the field is not read.
-    """
+    """Return field → column (empty: not read) of `split_column_map`'s pairs; UsageError for an unknown field."""
     known = {name: field.name for field in form for name in field.names}
     found: dict[str, str] = {}
     for field, _, column in (pair.partition("=") for pair in pairs):
@@ -150,7 +148,7 @@ def resolve_table_columns(
     for field in form:
         if field.name in column_map:
             column = column_map[field.name]
-            if column and not _has_column(columns, column):
+            if column and column not in columns and column.partition(".")[0] not in columns:
                 raise SourceError(
                     f"{place}: --map {field.name}={column}: the column {column} is missing; {_format_columns(columns)}"
                     f"{format_did_you_mean(column, columns)}"
@@ -164,20 +162,15 @@ def resolve_table_columns(
     if missing:
         guessed = {**column_map, **_guess_columns(form, found, columns)}
         proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
-        how = (
-            f"; if these are the right ones: --map {_quote(proposed)}"
-            if guessed.keys() >= {f.name for f in missing}
-            else ""
-        )
+        if not all(each.isalnum() or each in "_=,.-" for each in proposed):
+            proposed = f"'{proposed}'"
+        fits = guessed.keys() >= {field.name for field in missing}
+        how = f"; if these are the right ones: --map {proposed}" if fits else ""
         raise SourceError(
             f"{place}: the column {missing[0].name} is missing ({missing[0].meaning}); {_format_columns(columns)}{how}. "
             f"Fields are {format_table_form(form)}"
         )
     return found
-
-
-def _has_column(columns: Sequence[str], column: str) -> bool:
-    return column in columns or column.partition(".")[0] in columns
 
 
 def _format_columns(columns: Sequence[str]) -> str:
@@ -214,10 +207,6 @@ def _score_guess(field: TableField, column: str) -> float:
     return max(whole, 0.8 if set(plain.split("_")) & set(usual) else 0.0)
 
 
-def _quote(text: str) -> str:
-    return f"'{text}'" if any(not (each.isalnum() or each in "_=,.-") for each in text) else text
-
-
 def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, Any] | str:
     """Return field → value of a row (a text, a list of texts or a JSON value; None where empty), or what is wrong with it."""
     if not isinstance(row, Mapping):
@@ -225,7 +214,11 @@ def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, An
     found: dict[str, Any] = {}
     for field in form:
         column = own.columns.get(field.name)
-        cell = _get_cell(row, column) if column else None
+        cell = row.get(column) if column else None
+        if column and column not in row:  # answer.value is the part `value` of the cell in `answer`
+            cell = row
+            for part in column.split("."):
+                cell = cell.get(part) if isinstance(cell, Mapping) else None
         if isinstance(cell, str) and not cell.strip():
             cell = None
         value: Any = None
@@ -233,25 +226,14 @@ def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, An
             if cell is not None:
                 value = _read_cell(cell, field.kind, own.separator)
         except ValueError as error:
-            part = (
-                f"; name a part of it, like {column}.{next(iter(cell))}" if isinstance(cell, Mapping) and cell else ""
-            )
-            return f"the column {column} {error}{part}"
+            name = next(iter(cell), None) if isinstance(cell, Mapping) else None
+            hint = "" if name is None else f"; name a part of it, like {column}.{name}"
+            return f"the column {column} {error}{hint}"
         value = own.defaults.get(field.name) if value in (None, []) else value
         if field.is_required and value is None:
             return f"the column {column} is empty; expected {field.meaning}"
         found[field.name] = [] if value is None and field.kind == "list" else value
     return found
-
-
-def _get_cell(row: Mapping[str, Any], column: str) -> Any:
-    """Return a cell; `answer.value` is the part `value` of the cell in `answer`, where no column has that whole name."""
-    if column in row:
-        return row[column]
-    cell: Any = row
-    for part in column.split("."):
-        cell = cell.get(part) if isinstance(cell, Mapping) else None
-    return cell
 
 
 def _read_cell(cell: Any, kind: FieldKind, separator: str) -> Any:
@@ -263,7 +245,18 @@ def _read_cell(cell: Any, kind: FieldKind, separator: str) -> Any:
     if isinstance(cell, str):
         text = cell.strip()
         if text.startswith("[") and text.endswith("]"):
-            cell = _parse_list(text)
+            try:
+                cell = _parse_json(text)
+            except ValueError as error:
+                cell = None
+                if len(text) <= _MAX_PYTHON_LIST_CHARACTERS:
+                    # data frames write a list in a CSV file as Python does
+                    with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                        cell = ast.literal_eval(text)
+                if not isinstance(cell, list):
+                    raise ValueError(
+                        f'stands in square brackets and is no list; write it as a JSON array, ["London", "Greater London"]: {error}'
+                    ) from error
         elif separator:
             cell = [part for part in text.split(separator) if part.strip()]
     parts = cell if isinstance(cell, list | tuple) else [cell]
@@ -297,20 +290,3 @@ def _parse_json(text: str) -> Any:
         what = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ValueError(f"begins like JSON and cannot be read: {what}") from error
     return value
-
-
-def _parse_list(text: str) -> Any:
-    """Parse a JSON array, or a list as Python writes it, which is what data frames have in CSV files."""
-    try:
-        return _parse_json(text)
-    except ValueError as error:
-        if len(text) <= _MAX_PYTHON_LIST_CHARACTERS:
-            try:
-                value = ast.literal_eval(text)
-            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                value = None
-            if isinstance(value, list):
-                return value
-        raise ValueError(
-            f'stands in square brackets and is no list; write it as a JSON array, ["London", "Greater London"]: {error}'
-        ) from error

@@ -26,10 +26,10 @@ from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemDescription
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
-from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
-from factmill.tasks.fanoutqa.core.questions import ArticleEvidence, dump_json, format_released_decomposition
+from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
 from factmill.tasks.fanoutqa.core.sets.members import (
@@ -43,6 +43,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import read_property_valu
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhraseTable, SetKind, get_property_phrases
 from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
 from factmill.tasks.fanoutqa.params import QUESTION_FILES, FanOutInputs
+from factmill.tasks.fanoutqa.pin import format_problem
 from factmill.tasks.fanoutqa.sources.question_files import (
     PROPERTY_FILE,
     SET_FILE,
@@ -102,22 +103,39 @@ def _parse_set_id(place: str) -> str:
 
 @dataclass(slots=True)
 class _SetKindLookups:
-    """Look-ups for all sets of a unit."""
+    """Look-ups for all sets of a kind."""
 
+    work: BatchWork
+    kind: SetKind
     items: dict[str, ItemDescription] = field(default_factory=dict)
     pins: dict[str, PinnedArticleRevision | MissingArticleReason] = field(default_factory=dict)
     """By title."""
     failures_by_set: dict[str, Reject] = field(default_factory=dict)
     """Id of a set → a look-up that failed for it."""
 
+    @property
+    def inputs(self) -> FanOutInputs:
+        """Inputs of the build."""
+        return self.work.inputs(FanOutInputs)
+
     def find_pin(self, qid: str) -> PinnedArticleRevision | MissingArticleReason | None:
         """Return an item's pinned article, or why it is not pinned; None if it has none."""
         item = self.items.get(qid)
         return self.pins.get(item.title) if item and item.title else None
 
+    def list_members_with_article(self, drawn: _CandidateMemberSet) -> list[str]:
+        """Return the members whose article is pinned."""
+        return [qid for qid in drawn.members if isinstance(self.find_pin(qid), PinnedArticleRevision)]
+
     def record_failures(self, failed: Mapping[str, Reject]) -> None:
         """Record failed look-ups, given by place, under their sets."""
         self.failures_by_set |= {_parse_set_id(place): reject for place, reject in failed.items()}
+
+    def record_transient_failure(self, place: str, found: PinnedArticleRevision | MissingArticleReason | str) -> None:
+        """Mark a set as failed if the problem is transient, so that a later run tries it again."""
+        if isinstance(found, MissingArticleReason) and found.retryable:
+            reject = Reject(place, found.reason, found.detail, retryable=True)
+            self.failures_by_set.setdefault(_parse_set_id(place), reject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +151,18 @@ class _SetEvidence:
 def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
     """Return the outcome of every question tried on one kind of sets (data/lists/fanout_sets.csv).
 
-    Registers each as a row of the batch. Outcomes are FanOutRows without their wording, and Rejects.
+    Registers each as a row of the batch. Outcomes are SourcedFanOutQuestions without their wording, and Rejects.
     """
     kind = load_build_set_kinds(work.source_files(SET_FILE))[unit]
-    known = _SetKindLookups()
-    drawn = (
-        _group_class_items_into_named_sets(work, kind, known)
-        if kind.is_named
-        else _select_owner_listed_sets(work, kind, known)
-    )
-    drawn = _look_up_articles_and_trim_sets(work, kind, drawn, known)
+    known = _SetKindLookups(work, kind)
+    drawn = _group_class_items_into_named_sets(known) if kind.is_named else _select_owner_listed_sets(known)
+    drawn = _look_up_articles_and_trim_sets(known, drawn)
     outcomes: list[RowOutcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
     for each in drawn:
-        for tried in _load_evidence_and_try_questions(work, kind, each, drawn, known):
+        for tried in _load_evidence_and_try_questions(known, each, drawn):
             work.add_input_row(tried.id, tried.key_json)
-            outcomes.append(_make_row_or_reject(tried, work.inputs(FanOutInputs).licence))
+            outcomes.append(_make_row_or_reject(tried, known.inputs.licence))
             for qid in tried.items:
                 # candidates of named sets have their classes looked up before there are sets
                 for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
@@ -163,27 +177,22 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
 # ── Sets ──
 
 
-def _select_owner_listed_sets(work: BatchWork, kind: SetKind, known: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _select_owner_listed_sets(known: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
+    kind, most = known.kind, known.inputs.params.sets_a_kind
     values: dict[str, list[str]] = defaultdict(list)
-    for subject, value in dict.fromkeys(look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)):
+    for subject, value in dict.fromkeys(look_up_fact_pairs(known.work, kind.relation, MAX_RELATION_SUBJECTS)):
         if subject != value:
             values[subject].append(value)
-    inputs = work.inputs(FanOutInputs)
-    least, most = inputs.least_members, inputs.params.sets_a_kind
-    owners = [
-        owner
-        for owner in _sort_distinct_by_digest(kind, values)
-        if least <= len(values[owner]) <= 2 * MAX_LISTED_MEMBERS
-    ]
+    sizes = range(known.inputs.least_members, 2 * MAX_LISTED_MEMBERS + 1)
+    owners = [owner for owner in _sort_distinct_by_digest(kind, values) if len(values[owner]) in sizes]
     found: list[_CandidateMemberSet] = []
     for chunk in _iterate_slices(owners, _OWNER_BATCH_SIZE):
         sets = [_CandidateMemberSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
-        own = _filter_by_class(work, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes, known)
+        own = _filter_by_class(known, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes)
         sets = [each for each in sets if each.owner in own or each.id in known.failures_by_set]
-        of_class = _filter_by_class(
-            work, [(each.id, qid) for each in sets for qid in each.members], kind.member_classes, known
-        )
+        asked = [(each.id, qid) for each in sets for qid in each.members]
+        of_class = _filter_by_class(known, asked, kind.member_classes)
         for each in sets:
             each.members = [qid for qid in each.members if qid in of_class]
         found += [each for each in sets if each.members or each.id in known.failures_by_set]
@@ -192,21 +201,17 @@ def _select_owner_listed_sets(work: BatchWork, kind: SetKind, known: _SetKindLoo
     return found[:most]
 
 
-def _group_class_items_into_named_sets(
-    work: BatchWork, kind: SetKind, known: _SetKindLookups
-) -> list[_CandidateMemberSet]:
+def _group_class_items_into_named_sets(known: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
-    facts = look_up_fact_pairs(work, kind.relation, MAX_RELATION_SUBJECTS)
-    if kind.relation == INSTANCE_OF:
-        qids = _sort_distinct_by_digest(kind, [subject for subject, value in facts if value in kind.member_classes])
-    else:
-        qids = _sort_distinct_by_digest(kind, [subject for subject, _ in facts])
-    wanted = CANDIDATES_PER_NAMED_SET * work.inputs(FanOutInputs).params.sets_a_kind
+    kind = known.kind
+    facts = look_up_fact_pairs(known.work, kind.relation, MAX_RELATION_SUBJECTS)
+    is_class = kind.relation == INSTANCE_OF
+    subjects = (subject for subject, value in facts if not is_class or value in kind.member_classes)
+    wanted = CANDIDATES_PER_NAMED_SET * known.inputs.params.sets_a_kind
     found: list[str] = []
-    for chunk in _iterate_slices(qids, wanted):
-        of_class = set(chunk)
-        if kind.relation != INSTANCE_OF:
-            of_class = _filter_by_class(work, [(kind.unit, qid) for qid in chunk], kind.member_classes, known)
+    for chunk in _iterate_slices(_sort_distinct_by_digest(kind, subjects), wanted):
+        asked = [(kind.unit, qid) for qid in chunk]
+        of_class = _filter_by_class(known, asked, frozenset() if is_class else kind.member_classes)
         found += [qid for qid in chunk if qid in of_class]
         if len(found) >= wanted:
             break
@@ -227,13 +232,12 @@ def _iterate_slices(items: Sequence[str], size: int) -> Iterator[list[str]]:
     return (list(items[at : at + size]) for at in range(0, len(items), size))
 
 
-def _filter_by_class(
-    work: BatchWork, asked: Sequence[tuple[str, str]], classes: frozenset[str], known: _SetKindLookups
-) -> set[str]:
+def _filter_by_class(known: _SetKindLookups, asked: Sequence[tuple[str, str]], classes: frozenset[str]) -> set[str]:
     """Return the items, given as (set, item), that are instances of one of the classes; all if no class is given."""
     if not classes:
         return {qid for _, qid in asked}
-    claims, failed = look_up_claims(work, [(_format_call_place(*each), each[1]) for each in asked], [INSTANCE_OF])
+    places = [(_format_call_place(*each), each[1]) for each in asked]
+    claims, failed = look_up_claims(known.work, places, [INSTANCE_OF])
     known.record_failures(failed)
     return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
 
@@ -242,168 +246,124 @@ def _filter_by_class(
 
 
 def _look_up_articles_and_trim_sets(
-    work: BatchWork, kind: SetKind, drawn: Sequence[_CandidateMemberSet], known: _SetKindLookups
+    known: _SetKindLookups, drawn: Sequence[_CandidateMemberSet]
 ) -> list[_CandidateMemberSet]:
     """Look up labels, and articles as of the epoch; return the sets.
 
     A named set keeps only members that have both, up to MEMBERS_PER_NAMED_SET. It is dropped if none has; if no set has any,
     the first one stays.
     """
-    known.items, failed = look_up_item_descriptions(work, (place for each in drawn for place in each.call_places))
+    places = (place for each in drawn for place in each.call_places)
+    known.items, failed = look_up_item_descriptions(known.work, places)
     known.record_failures(failed)
-    if not kind.is_named:
-        _pin_item_articles(work, [(each, each.items) for each in drawn], known)
+    if not known.kind.is_named:
+        _pin_item_articles(known, [(each, each.items) for each in drawn])
         return list(drawn)
     for each in drawn:
         each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
     for at in range(0, CANDIDATES_PER_NAMED_SET, _PIN_BATCH_SIZE):
         # in slices, since outside the small embedded Wikipedia most items have an article
-        short = [each for each in drawn if len(_list_members_with_article(each, known)) < MEMBERS_PER_NAMED_SET]
-        _pin_item_articles(work, [(each, each.members[at : at + _PIN_BATCH_SIZE]) for each in short], known)
+        short = [each for each in drawn if len(known.list_members_with_article(each)) < MEMBERS_PER_NAMED_SET]
+        _pin_item_articles(known, [(each, each.members[at : at + _PIN_BATCH_SIZE]) for each in short])
     for each in drawn:
-        each.members = _list_members_with_article(each, known)[:MEMBERS_PER_NAMED_SET]
+        each.members = known.list_members_with_article(each)[:MEMBERS_PER_NAMED_SET]
     return [each for each in drawn if each.members or each.id in known.failures_by_set] or list(drawn[:1])
 
 
-def _list_members_with_article(drawn: _CandidateMemberSet, known: _SetKindLookups) -> list[str]:
-    return [qid for qid in drawn.members if isinstance(known.find_pin(qid), PinnedArticleRevision)]
-
-
-def _pin_item_articles(
-    work: BatchWork, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]], known: _SetKindLookups
-) -> None:
-    """Pin the articles of the sets' items to the epoch."""
+def _pin_item_articles(known: _SetKindLookups, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]]) -> None:
     titles = [
         (_format_call_place(each.id, qid), item.title)
         for each, qids in asked
         for qid in qids
         if (item := known.items.get(qid)) and item.title
     ]
-    known.pins |= pin_article_revisions_at_epoch(work, titles, work.inputs(FanOutInputs).epoch)
+    known.pins |= pin_article_revisions_at_epoch(known.work, titles, known.inputs.epoch)
     for place, title in titles:
-        _record_transient_failure(place, known.pins[title], known)
+        known.record_transient_failure(place, known.pins[title])
 
 
-def _record_transient_failure(
-    place: str, found: PinnedArticleRevision | MissingArticleReason | str, known: _SetKindLookups
-) -> None:
-    """Mark a set as failed if the problem is transient, so that a later run tries it again."""
-    if isinstance(found, MissingArticleReason) and found.retryable:
-        known.failures_by_set.setdefault(
-            _parse_set_id(place), Reject(place, found.reason, found.detail, retryable=True)
-        )
-
-
-def _load_set_evidence(
-    work: BatchWork, kind: SetKind, drawn: _CandidateMemberSet, known: _SetKindLookups
-) -> _SetEvidence:
+def _load_set_evidence(known: _SetKindLookups, drawn: _CandidateMemberSet) -> _SetEvidence:
     """Load the texts of a set's articles, its members' facts, and the labels of their units."""
-    pins = [
-        (place, pin)
-        for place, qid in drawn.call_places
-        if isinstance(pin := known.find_pin(qid), PinnedArticleRevision)
-    ]
-    texts = load_article_texts(work, [(place, pin.title, pin.revid) for place, pin in pins])
+    found = ((place, known.find_pin(qid)) for place, qid in drawn.call_places)
+    pins = [(place, pin) for place, pin in found if isinstance(pin, PinnedArticleRevision)]
+    texts = load_article_texts(known.work, [(place, pin.title, pin.revid) for place, pin in pins])
     for place, pin in pins:
-        _record_transient_failure(place, texts[pin.revid], known)
+        known.record_transient_failure(place, texts[pin.revid])
     members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]
-    facts, failed = look_up_item_facts(work, members)
+    facts, failed = look_up_item_facts(known.work, members)
     known.record_failures(failed)
     units = [
         (place, fact.unit)
         for place, qid in members
         for fact in facts.get(qid, ())
-        if fact.unit and fact.pid in kind.properties
+        if fact.unit and fact.pid in known.kind.properties
     ]
-    labels, failed = look_up_labels(work, units, "en")
+    labels, failed = look_up_labels(known.work, units, "en")
     known.record_failures(failed)
     return _SetEvidence(texts, facts, labels)
 
 
-def _find_item_article(wiki: str, qid: str, known: _SetKindLookups, read: _SetEvidence) -> MemberArticle | str:
+def _find_item_article(known: _SetKindLookups, qid: str, read: _SetEvidence) -> MemberArticle | str:
     """Return an item's article, or a sentence that says why there is none."""
-    item = known.items.get(qid)
     pin = known.find_pin(qid)
-    if item is None or item.title is None or pin is None:
+    if pin is None:
         return "the graph has no English article"
     if isinstance(pin, MissingArticleReason):
-        return f"{pin.reason}: {pin.detail}"
+        return format_problem(pin)
     text = read.texts[pin.revid]
     if isinstance(text, MissingArticleReason):
-        return f"{text.reason}: {text.detail}"
-    return MemberArticle(
-        ArticleEvidence(pin.title, format_article_url(wiki, pin.title), pin.pageid, pin.revid),
-        text,
-        index_article_text(text),
-    )
+        return format_problem(text)
+    url = format_article_url(known.inputs.wiki, pin.title)
+    return MemberArticle(ArticleEvidence(pin.title, url, pin.pageid, pin.revid), text, index_article_text(text))
 
 
 # ── Questions ──
 
 
 def _load_evidence_and_try_questions(
-    work: BatchWork,
-    kind: SetKind,
-    each: _CandidateMemberSet,
-    drawn: Sequence[_CandidateMemberSet],
-    known: _SetKindLookups,
+    known: _SetKindLookups, each: _CandidateMemberSet, drawn: Sequence[_CandidateMemberSet]
 ) -> Iterator[QuestionAttempt]:
     """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
-    read = _load_set_evidence(work, kind, each, known)
+    kind, inputs = known.kind, known.inputs
+    read = _load_set_evidence(known, each)
     if failed := known.failures_by_set.get(each.id):
         content = canonical_json({"set": each.id})
-        yield QuestionAttempt(
-            digest_json(content)[:16],
-            content,
-            each.id,
-            tuple(each.items),
-            QuestionRefusal(failed.reason, failed.detail, failed.retryable),
-        )
+        refusal = QuestionRefusal(failed.reason, failed.detail, failed.retryable)
+        yield QuestionAttempt(digest_json(content)[:16], content, each.id, tuple(each.items), refusal)
         return
-    others = {
-        qid: item.label
-        for qid in _list_member_class_items(kind, drawn)
-        if (item := known.items.get(qid)) and item.label
-    }
     own = set(each.items)
-    phrases = load_build_property_phrases(work.source_files(PROPERTY_FILE))
-    inputs = work.inputs(FanOutInputs)
+    of_member_class = (
+        qid
+        for other in drawn
+        for qid in (*other.members, *([other.owner] if kind.owner_classes & kind.member_classes else ()))
+        if qid and qid not in own
+    )
+    items = (known.items.get(qid) for qid in dict.fromkeys(of_member_class))
+    phrases = load_build_property_phrases(known.work.source_files(PROPERTY_FILE))
     of = MemberSet(
         kind=kind,
-        owner=_make_member(inputs.wiki, kind, each.owner, known, read, phrases) if each.owner else None,
-        members=tuple(_make_member(inputs.wiki, kind, qid, known, read, phrases) for qid in each.members),
-        other_names=tuple(label for qid, label in others.items() if qid not in own),
+        owner=_make_member(known, each.owner, read, phrases) if each.owner else None,
+        members=tuple(_make_member(known, qid, read, phrases) for qid in each.members),
+        other_names=tuple(item.label for item in items if item and item.label),
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
     )
     yield from try_questions_on_member_set(of, phrases)
 
 
-def _list_member_class_items(kind: SetKind, drawn: Sequence[_CandidateMemberSet]) -> Iterator[str]:
-    """Yield the items known to be of the members' class."""
-    for each in drawn:
-        yield from each.members
-        if each.owner and kind.owner_classes & kind.member_classes:
-            yield each.owner
-
-
-def _make_member(
-    wiki: str, kind: SetKind, qid: str, known: _SetKindLookups, read: _SetEvidence, phrases: PropertyPhraseTable
-) -> SetMember:
-    found = _find_item_article(wiki, qid, known, read)
+def _make_member(known: _SetKindLookups, qid: str, read: _SetEvidence, phrases: PropertyPhraseTable) -> SetMember:
+    found = _find_item_article(known, qid, read)
     item = known.items.get(qid)
     by_pid: dict[str, list[ItemFact]] = defaultdict(list)
     for fact in read.facts.get(qid, ()):
         by_pid[fact.pid].append(fact)
+    kinds = {pid: get_property_phrases(phrases, pid, known.kind).kind for pid in known.kind.properties}
     return SetMember(
         qid=qid,
         name=(item.label if item else None) or qid,
         article=None if isinstance(found, str) else found,
         article_problem=found if isinstance(found, str) else "",
-        values={
-            pid: read_property_values(by_pid[pid], get_property_phrases(phrases, pid, kind).kind, read.unit_labels)
-            for pid in kind.properties
-        },
+        values={pid: read_property_values(by_pid[pid], kind, read.unit_labels) for pid, kind in kinds.items()},
     )
 
 
@@ -411,22 +371,14 @@ def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
     outcome = tried.outcome
     if not isinstance(outcome, UnwordedQuestion):
         return Reject(tried.id, outcome.reason, outcome.detail, outcome.retryable)
-    question = outcome.question
-    return SourcedFanOutQuestion(
-        id=tried.id,
+    return SourcedFanOutQuestion.from_tree(
+        outcome.question,
         source="generated",
         source_name=f"wikidata {tried.short_name}",
         source_row=1,
         licence=licence,
-        question="",
-        answer=dump_json(question.answer),
-        decomposition=dump_json(format_released_decomposition(question.decomposition)),
-        necessary_evidence=None,
-        categories=list(question.categories),
-        published_split=None,
         wording=outcome.wording.to_json(),
         statements=list(outcome.statements),
-        author=None,
     )
 
 
@@ -467,25 +419,28 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(SourcedFanOutQuestion)
     prompt = load_prompt(WORD_QUESTION_PROMPT)
     asked = [
-        (row.id, row, _fill_word_question_prompt(prompt, QuestionPieces.from_json(row.wording)))
+        (
+            row.id,
+            row,
+            fill_prompt_template(
+                prompt,
+                group=wording.group,
+                names="; ".join(wording.names),
+                choice=wording.format_choice(),
+                asked=wording.asked,
+            ),
+        )
         for row in rows
         if row.wording
+        for wording in [QuestionPieces.from_json(row.wording)]
     ]
-    worded = {
-        row.id: answer
+    worded: dict[str, RowOutcome] = {
+        row.id: answer.parsed
+        if isinstance(answer.parsed, Reject)
+        else row.replace(question=answer.parsed, author=answer.model)
         for row, answer in work.prompt_model("author", asked, WORDED_QUESTION_FORMAT, _read_worded_question)
     }
-    return work.finish((_apply_worded_question(row, worded) for row in rows), SourcedFanOutQuestion)
-
-
-def _fill_word_question_prompt(prompt: PromptTemplate, wording: QuestionPieces) -> FilledPrompt:
-    return fill_prompt_template(
-        prompt,
-        group=wording.group,
-        names="; ".join(wording.names),
-        choice=wording.format_choice(),
-        asked=wording.asked,
-    )
+    return work.finish((worded.get(row.id, row) for row in rows), SourcedFanOutQuestion)
 
 
 def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
@@ -495,12 +450,3 @@ def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> s
         return question
     added = find_wording_addition(question, wording)
     return UnreadableCompletion(f"the question {added}") if added else question
-
-
-def _apply_worded_question(row: SourcedFanOutQuestion, worded: Mapping[str, ParsedCompletion[str]]) -> RowOutcome:
-    answer = worded.get(row.id)
-    if answer is None:
-        return row
-    return (
-        answer.parsed if isinstance(answer.parsed, Reject) else row.replace(question=answer.parsed, author=answer.model)
-    )

@@ -6,14 +6,14 @@ A reply that is unreadable or empty is no finding: the question gets the flag `u
 rejected only when the judge is unavailable.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from prefect import task
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
-from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
+from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.judge_replies import (
@@ -33,13 +33,13 @@ from factmill.tasks.fanoutqa.core.wording_checks import (
     find_unit_support_problem,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.lookups.pinned_articles import MissingArticleReason, load_article_texts
+from factmill.tasks.lookups.pinned_articles import load_article_texts
 
 OBJECTIVE_PROMPT, WORDING_PROMPT = "fanoutqa/objective", "fanoutqa/wording"
 _NOT_GIVEN = "not given"
 """Replaces an answer or a decomposition that is held back."""
-AnswerSteps = Sequence[tuple[SubQuestion, str, str]]
-"""(Sub-question, title, text) each; title and text are empty for a sub-question that rests on others."""
+AnswerSteps = Sequence[tuple[SubQuestion, str]]
+"""(Sub-question, text of its article) each; the text is empty for a sub-question that rests on others."""
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -51,14 +51,28 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     epoch = work.inputs(FanOutInputs).epoch
     to_judge = [(row.id, row, fill_prompt_template(objective, question=row.question, epoch=epoch)) for row in rows]
     steps = _load_answer_steps(work, rows)
-    to_mend = [(row.id, row, _fill_judge_wording_prompt(wording, row, steps[row.id])) for row in rows]
-    verdicts = [
-        answer for _, answer in work.prompt_model("judge", to_judge, OBJECTIVITY_FORM, _read_objectivity_problem)
+    to_mend = [
+        (
+            row.id,
+            row,
+            fill_prompt_template(
+                wording,
+                question=row.question,
+                answer=row.answer or _NOT_GIVEN,
+                steps="\n".join(_format_answer_step(*each) for each in steps[row.id]) or _NOT_GIVEN,
+            ),
+        )
+        for row in rows
     ]
-    wordings = [answer for _, answer in work.prompt_model("judge", to_mend, WORDING_FORM, _read_wording_judgement)]
+    verdicts = work.prompt_model(
+        "judge", to_judge, OBJECTIVITY_FORM, lambda _, texts: _read_objectivity_problem(texts[0])
+    )
+    wordings = work.prompt_model(
+        "judge", to_mend, WORDING_FORM, lambda row, texts: read_wording_verdict(texts[0], row.question)
+    )
     outcomes = (
         _add_judge_flags_or_reject(row, verdict, wording, steps[row.id])
-        for row, verdict, wording in zip(rows, verdicts, wordings, strict=True)
+        for (row, verdict), (_, wording) in zip(verdicts, wordings, strict=True)
     )
     return work.finish(outcomes, FlaggedQuestion)
 
@@ -67,41 +81,26 @@ def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
-    texts = load_article_texts(work, ((row_id, each.title, each.revid) for row_id, each in evidence if each.revid))
-    return {row_id: [_make_answer_step(sub, texts) for sub in of] for row_id, of in subs.items()}
+    found = load_article_texts(work, ((row_id, each.title, each.revid) for row_id, each in evidence if each.revid))
+    texts = {revid: text for revid, text in found.items() if isinstance(text, str)}
+    return {
+        row_id: [(sub, texts.get(sub.evidence.revid or 0, "") if sub.evidence else "") for sub in of]
+        for row_id, of in subs.items()
+    }
 
 
-def _make_answer_step(
-    sub: SubQuestion, texts: Mapping[int, str | MissingArticleReason]
-) -> tuple[SubQuestion, str, str]:
-    if sub.evidence is None:
-        return sub, "", ""
-    text = texts.get(sub.evidence.revid or 0)
-    return sub, sub.evidence.title, text if isinstance(text, str) else ""
+def _format_answer_step(sub: SubQuestion, text: str) -> str:
+    passage = find_numeric_answer_passage(sub.answer, text)
+    title = f" [{sub.evidence.title}]" if sub.evidence else ""
+    return f"{sub.question} — {dump_json(sub.answer)}{title}{f': {passage}' if passage else ''}"
 
 
-def _fill_judge_wording_prompt(prompt: PromptTemplate, row: FlaggedQuestion, steps: AnswerSteps) -> FilledPrompt:
-    step_lines = "\n".join(_format_answer_steps(steps)) or _NOT_GIVEN
-    return fill_prompt_template(prompt, question=row.question, answer=row.answer or _NOT_GIVEN, steps=step_lines)
-
-
-def _format_answer_steps(steps: AnswerSteps) -> Iterator[str]:
-    for sub, title, text in steps:
-        passage = find_numeric_answer_passage(sub.answer, text)
-        suffix = f" [{title}]" if title else ""
-        yield f"{sub.question} — {dump_json(sub.answer)}{suffix}{f': {passage}' if passage else ''}"
-
-
-def _read_objectivity_problem(_row: FlaggedQuestion, texts: Sequence[str]) -> str | UnreadableCompletion | None:
+def _read_objectivity_problem(text: str) -> str | UnreadableCompletion | None:
     """Return why a question is not objective; None if it is."""
-    verdict = read_objectivity_verdict(texts[0])
+    verdict = read_objectivity_verdict(text)
     if isinstance(verdict, UnreadableCompletion):
         return verdict
-    return None if verdict else read_objectivity_reason(texts[0]) or "the judge says N and gives no reason"
-
-
-def _read_wording_judgement(row: FlaggedQuestion, texts: Sequence[str]) -> WordingVerdict | UnreadableCompletion:
-    return read_wording_verdict(texts[0], row.question)
+    return None if verdict else read_objectivity_reason(text) or "the judge says N and gives no reason"
 
 
 def _add_judge_flags_or_reject(
@@ -111,30 +110,24 @@ def _add_judge_flags_or_reject(
     steps: AnswerSteps,
 ) -> RowOutcome:
     flags = list(row.flags)
-    answers: tuple[tuple[str, ParsedCompletion[str | None] | ParsedCompletion[WordingVerdict]], ...] = (
-        ("objectivity", verdict),
-        ("wording", wording),
-    )
-    for kind, answer in answers:
-        if not isinstance(answer.parsed, Reject):
-            flags += _make_judge_flags(row.question, answer.parsed, steps)
-        elif answer.parsed.reason in UNREADABLE_COMPLETION_KINDS:
-            flags.append(QuestionFlag(code="unscored", path="", detail=f"{kind}: {answer.parsed.detail}"))
-        else:
-            return answer.parsed
+    for kind, found in (("objectivity", verdict.parsed), ("wording", wording.parsed)):
+        if isinstance(found, Reject) and found.reason not in UNREADABLE_COMPLETION_KINDS:
+            return found
+        if isinstance(found, Reject):
+            flags.append(QuestionFlag(code="unscored", path="", detail=f"{kind}: {found.detail}"))
+        elif isinstance(found, str):
+            flags.append(QuestionFlag(code="not_objective", path="", detail=found))
+        elif found and found.kind != "fine":
+            flags.append(_make_wording_flag(row.question, found, steps))
     return row.replace(flags=flags, judge=verdict.model)
 
 
-def _make_judge_flags(question: str, found: str | WordingVerdict | None, steps: AnswerSteps) -> list[QuestionFlag]:
-    if isinstance(found, str):
-        return [QuestionFlag(code="not_objective", path="", detail=found)]
-    if found is None or found.kind == "fine":
-        return []
+def _make_wording_flag(question: str, found: WordingVerdict, steps: AnswerSteps) -> QuestionFlag:
     if found.kind == "flag":
-        return [QuestionFlag(code="cannot_be_mended", path="", detail=found.text)]
+        return QuestionFlag(code="cannot_be_mended", path="", detail=found.text)
     change = f"the judge {format_wording_change(question, found.text)}"
-    evidence = [(title, sub.answer, text) for sub, title, text in steps if title]
+    evidence = [(sub.evidence.title, sub.answer, text) for sub, text in steps if sub.evidence]
     unproven = [find_unit_support_problem(unit, evidence) for unit in find_added_units(question, found.text)]
     if lacking := [each for each in unproven if each]:
-        return [QuestionFlag(code="unproven_unit", path="", detail=f"{change}; {lacking[0]}", proposed=found.text)]
-    return [QuestionFlag(code="wording", path="", detail=change, proposed=found.text)]
+        return QuestionFlag(code="unproven_unit", path="", detail=f"{change}; {lacking[0]}", proposed=found.text)
+    return QuestionFlag(code="wording", path="", detail=change, proposed=found.text)

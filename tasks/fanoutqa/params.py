@@ -1,5 +1,6 @@
 """FanOutQA's parameters, and the inputs resolved from them: questions, epoch, models, review decisions (paper §3.1)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,6 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 QUESTION_FILES, TITLE_FILE = "files", "titles"
 """Names of the manifest's file groups: question files (also a unit, next to the kinds of sets), and the title list."""
 _EMBEDDED_QUESTIONS = ASSETS_ROOT / "data" / "world" / "sources" / "fanoutqa"
-_WIKIDATA_LICENCE = "CC0-1.0"
 _NO_TITLES_NOTE = "no --titles: the retrieval check searches only the articles of these questions"
 
 
@@ -111,7 +111,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     }
     given = [each for each in params.source if each != WIKIDATA_SOURCE]
     own = make_own_source(params, bool(given))
-    notes: list[str] = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
+    notes = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
     if given and (params.map or params.source_split or holds_only_tables([Path(each) for each in given])):
         tables = pin_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
         check_table_support(tables.own.columns, ", ".join(given))
@@ -120,21 +120,11 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
         questions = [state_source(pin_source_file(path, name), own) for name, path in found.items()]
     kinds = resolve_set_kinds(params.sets, lists) if from_wikidata else []
-    files = {
-        QUESTION_FILES: questions,
-        TITLE_FILE: [pin_source_file(path) for path in resolve_titles_file(params.titles)],
-    }
+    paths = {name: getattr(params, name) for name in ("titles", "set_file", "property_file")}
     absolute = {
         "source": make_sources_absolute(params.source),
         "epoch": moment,
-        **{
-            name: path and str(resolve_absolute_path(path))
-            for name, path in (
-                ("titles", params.titles),
-                ("set_file", params.set_file),
-                ("property_file", params.property_file),
-            )
-        },
+        **{name: path and str(resolve_absolute_path(path)) for name, path in paths.items()},
     }
     return ResolvedInputs(
         FanOutInputs(
@@ -143,11 +133,11 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
             units=(*([QUESTION_FILES] if questions else []), *kinds),
             epoch=moment,
             wiki=world.wikipedia.article_site,
-            licence=_WIKIDATA_LICENCE,
+            licence="CC0-1.0",
             embedder=embedder_name_and_digest(world, factmill_home()),
             reviewing=load_review_inputs("fanoutqa", params.review, run),
         ),
-        files | lists,
+        {QUESTION_FILES: questions, TITLE_FILE: pin_titles_file(params.titles), **lists},
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
     )
@@ -175,7 +165,10 @@ def resolve_epoch(asked: str, world: World) -> str:
 
 
 def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return name → question file; of folders the .json and .jsonl files. SourceError for a folder without any."""
+    """Return name → question file; of folders the .json and .jsonl files. SourceError for a folder without any.
+
+    A name is the file's, preceded by as few folders as make it unique.
+    """
     files: list[Path] = []
     for path in paths:
         found = [file for file in list_source_files(path) if file == path or file.suffix.lower() in (".json", ".jsonl")]
@@ -184,16 +177,9 @@ def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
                 f"{path}: the folder has no .json or .jsonl file; expected questions in the authored or released form"
             )
         files += [each for each in map(Path.resolve, found) if each not in files]
-    return {_shorten_to_unique_path(path, files): path for path in files}
-
-
-def _shorten_to_unique_path(path: Path, files: Sequence[Path]) -> str:
-    """Return a file's name, preceded by as few folders as make it unique among the files."""
-    for count in range(1, len(path.parts)):
-        name = "/".join(path.parts[-count:])
-        if sum("/".join(each.parts[-count:]) == name for each in files) == 1:
-            return name
-    return str(path)
+    names = {file: ["/".join(file.parts[-count:]) for count in range(1, len(file.parts))] for file in files}
+    uses = Counter(name for of in names.values() for name in of)
+    return {next((name for name in of if uses[name] == 1), str(file)): file for file, of in names.items()}
 
 
 def resolve_set_kinds(
@@ -210,11 +196,9 @@ def resolve_set_kinds(
             f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(load_set_kinds())}"
             f"{format_did_you_mean(unknown[0], known)}"
         )
-    own = {unit for file in lists.get(SET_FILE, ()) for unit in read_own_set_kinds(file)}
+    wanted = set(sets) or {unit for file in lists.get(SET_FILE, ()) for unit in read_own_set_kinds(file)} or set(known)
+    chosen = [kind for kind in known if kind in wanted or kind.split()[0] in sets]
     phrases = load_build_property_phrases(lists.get(PROPERTY_FILE, ()))
-    chosen = [
-        kind for kind in known if (kind in sets or kind.split()[0] in sets if sets else kind in own if own else True)
-    ]
     for unit in chosen:
         for pid in known[unit].properties:
             get_property_phrases(phrases, pid, known[unit])
@@ -229,13 +213,12 @@ def parse_past_epoch(epoch: str) -> str:
     return moment
 
 
-def resolve_titles_file(titles: str | None) -> list[Path]:
+def pin_titles_file(titles: str | None) -> list[SourceFile]:
     """Return the file of all article titles, if given; UsageError if it does not exist."""
     if titles is None:
         return []
-    path = Path(titles)
-    if not path.is_file():
+    if not Path(titles).is_file():
         raise UsageError(
             f"--titles {titles}: file not found; expected a file with one title per line, such as a wiki's dump of all titles"
         )
-    return [path]
+    return [pin_source_file(Path(titles))]

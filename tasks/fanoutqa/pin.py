@@ -36,7 +36,7 @@ from factmill.tasks.lookups.pinned_articles import (
     load_article_texts,
     pin_article_revisions_at_epoch,
 )
-from factmill.tasks.text.values.answer_search import AnswerFinding, AnswerValue, IndexedText, find_answer_in_text
+from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text
 
 LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 """Path, text of the sub-question, its answer, and its article."""
@@ -44,14 +44,22 @@ LeafReference = tuple[str, str, AnswerValue | None, ArticleEvidence]
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def pin_evidence(batch: StageBatch) -> BatchReceipt:
-    """Pin every article to its newest revision at or before the epoch (§3.1)."""
+    """Pin every article to its newest revision at or before the epoch (§3.1).
+
+    An article that a released question already pins to this epoch stays.
+    """
     work = open_batch(batch)
     rows = work.rows(SourcedFanOutQuestion)
     epoch = work.inputs(FanOutInputs).epoch
     trees = {row.id: row.tree() for row in rows}
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     asked = {
-        row.id: [each for _, _, _, each in leaves[row.id] if not _is_already_pinned(row, each, epoch)] for row in rows
+        row.id: [
+            each
+            for _, _, _, each in leaves[row.id]
+            if row.source != "released" or epoch != FANOUTQA_SNAPSHOT or None in (each.pageid, each.revid)
+        ]
+        for row in rows
     }
     pinned = pin_article_revisions_at_epoch(
         work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch
@@ -62,19 +70,12 @@ def pin_evidence(batch: StageBatch) -> BatchReceipt:
         pins = {each: pinned[each.title] for each in asked[row.id]}
         references += [_make_reference(row.id, leaf, pins.get(leaf[3])) for leaf in leaves[row.id]]
         found = ((path, pins.get(each)) for path, _, _, each in leaves[row.id])
-        troubles = [(path, pin) for path, pin in found if isinstance(pin, MissingArticleReason)]
-        if troubles:
+        if troubles := [(path, pin) for path, pin in found if isinstance(pin, MissingArticleReason)]:
             outcomes.append(_reject_unpinned_question(row.id, troubles))
         else:
             outcomes.append(row.with_tree(_apply_pins(trees[row.id], pins)).extend_to(PinnedQuestion, epoch=epoch))
     work.extras = make_arrow_table(EvidenceReference, references)
     return work.finish(outcomes, PinnedQuestion)
-
-
-def _is_already_pinned(row: SourcedFanOutQuestion, evidence: ArticleEvidence, epoch: str) -> bool:
-    """True for an article that the released question already pins to this epoch."""
-    is_pinned = evidence.pageid is not None and evidence.revid is not None
-    return row.source == "released" and epoch == FANOUTQA_SNAPSHOT and is_pinned
 
 
 def _list_leaf_references(tree: FanOutQuestion) -> list[LeafReference]:
@@ -122,23 +123,29 @@ def _make_reference(
 ) -> EvidenceReference:
     """Return a reference as published, without the finding in its article."""
     path, question, answer, evidence = leaf
-    found = pinned if isinstance(pinned, PinnedArticleRevision) else None
-    return EvidenceReference(
+    reference = EvidenceReference(
         id=f"{row_id} {path}",
         question_id=row_id,
         path=path,
         sub_question=question,
         answer=None if answer is None else dump_json(answer),
         title_asked=evidence.title,
-        title=found.title if found else evidence.title if evidence.revid else None,
-        pageid=found.pageid if found else evidence.pageid,
-        revid=found.revid if found else evidence.revid,
-        timestamp=found.timestamp if found else None,
+        title=evidence.title if evidence.revid else None,
+        pageid=evidence.pageid,
+        revid=evidence.revid,
+        timestamp=None,
         url=evidence.url,
-        problem=_format_problem(pinned) if isinstance(pinned, MissingArticleReason) else None,
+        problem=format_problem(pinned) if isinstance(pinned, MissingArticleReason) else None,
         found=None,
         missing=[],
     )
+    return apply_pin(reference, pinned) if isinstance(pinned, PinnedArticleRevision) else reference
+
+
+def apply_pin(reference: EvidenceReference, pin: PinnedArticleRevision) -> EvidenceReference:
+    """Return a reference that is pinned to a revision, without a finding in its text."""
+    page = {"title": pin.title, "pageid": pin.pageid, "revid": pin.revid, "timestamp": pin.timestamp}
+    return reference.replace(**page, problem=None, found=None, missing=[])
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -150,63 +157,45 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     leaves = {row_id: _list_leaf_references(tree) for row_id, tree in trees.items()}
     texts = load_article_texts(
         work,
-        [
+        (
             (row_id, each.title, each.revid)
             for row_id, of in leaves.items()
-            for _, _, _, each in of
+            for *_, each in of
             if each.revid is not None
-        ],
+        ),
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []
     findings: list[ReferenceAnswerFinding] = []
     for row in rows:
-        lost = [(path, trouble) for path, _, _, each in leaves[row.id] if (trouble := _find_text_problem(each, texts))]
+        lost = [
+            (path, replace(text, detail=f"{each.title}: {text.detail}"))
+            for path, _, _, each in leaves[row.id]
+            if isinstance(text := texts[each.revid or 0], MissingArticleReason)
+        ]
         if lost:
             outcomes.append(_reject_unpinned_question(row.id, lost))
-            findings += [_make_failed_finding(f"{row.id} {path}", trouble) for path, trouble in lost]
+            findings += [
+                ReferenceAnswerFinding(id=f"{row.id} {path}", found=None, missing=[], problem=format_problem(trouble))
+                for path, trouble in lost
+            ]
             continue
-        leaf_findings = [(leaf, _find_leaf_answer(leaf, known)) for leaf in leaves[row.id]]
         flags = find_structure_flags(trees[row.id])
-        flags += [_flag_missing_answer(leaf, finding) for leaf, finding in leaf_findings if finding.found is False]
-        outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
-        findings += [
-            ReferenceAnswerFinding(
-                id=f"{row.id} {leaf[0]}", found=finding.found, missing=list(finding.missing), problem=None
+        for path, question, answer, evidence in leaves[row.id]:
+            finding = find_answer_in_text(answer, known[evidence.revid or 0])
+            missing = list(finding.missing)
+            if finding.found is False:
+                where = f"{evidence.title} (revision {evidence.revid})"
+                detail = f"{where} does not say {', '.join(missing)}, which is to answer: {question}"
+                flags.append(QuestionFlag(code="answer_not_found", path=path, detail=detail))
+            findings.append(
+                ReferenceAnswerFinding(id=f"{row.id} {path}", found=finding.found, missing=missing, problem=None)
             )
-            for leaf, finding in leaf_findings
-        ]
+        outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
     work.extras = make_arrow_table(ReferenceAnswerFinding, findings)
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _find_text_problem(
-    evidence: ArticleEvidence, texts: Mapping[int, str | MissingArticleReason]
-) -> MissingArticleReason | None:
-    found = texts[evidence.revid or 0]
-    return (
-        replace(found, detail=f"{evidence.title}: {found.detail}") if isinstance(found, MissingArticleReason) else None
-    )
-
-
-def _make_failed_finding(reference_id: str, trouble: MissingArticleReason) -> ReferenceAnswerFinding:
-    return ReferenceAnswerFinding(id=reference_id, found=None, missing=[], problem=_format_problem(trouble))
-
-
-def _format_problem(trouble: MissingArticleReason) -> str:
+def format_problem(trouble: MissingArticleReason) -> str:
+    """Return a trouble as references have it: `reason: sentence`."""
     return f"{trouble.reason}: {trouble.detail}"
-
-
-def _find_leaf_answer(leaf: LeafReference, known: Mapping[int, IndexedText]) -> AnswerFinding:
-    _, _, answer, evidence = leaf
-    return AnswerFinding(None) if answer is None else find_answer_in_text(answer, known[evidence.revid or 0])
-
-
-def _flag_missing_answer(leaf: LeafReference, finding: AnswerFinding) -> QuestionFlag:
-    path, question, _answer, evidence = leaf
-    missing = ", ".join(finding.missing)
-    return QuestionFlag(
-        code="answer_not_found",
-        path=path,
-        detail=f"{evidence.title} (revision {evidence.revid}) does not say {missing}, which is to answer: {question}",
-    )

@@ -1,8 +1,7 @@
 """Publish FanOutQA: dev in full, test with its answers apart, articles, references, and the report (paper §3.1)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, pair_with_paper_figures
@@ -31,7 +30,6 @@ from factmill.tasks.fanoutqa.core.rows import (
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCounts
-from factmill.tasks.fanoutqa.review import format_flag_codes_and_paths
 from factmill.tasks.options import BuildReport
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
@@ -56,20 +54,23 @@ def publish_fanoutqa(
 ) -> BuildReport:
     """Publish the questions by split; `duplicates_flagged` are all rows with all flags, `reviewed` those that passed the review."""
     inputs = build.run.read_inputs(FanOutInputs)
+    checked = duplicates_flagged.table(FlaggedQuestion)
+    # questions of files come first, so that generated ones do not move them to another split
+    in_order = sorted(rows_from_arrow(FlaggedQuestion, checked), key=lambda row: row.source == "generated")
+    splits = assign_splits_by_shared_articles(
+        ((row.id, row.tree().articles, row.published_split) for row in in_order), inputs.params.seed
+    )
     rows = rows_from_arrow(FlaggedQuestion, reviewed.table(FlaggedQuestion))
     trees = {row.id: row.tree() for row in rows}
-    of_all = _assign_published_splits(
-        rows_from_arrow(FlaggedQuestion, duplicates_flagged.table(FlaggedQuestion)), inputs.params.seed
-    )
-    splits = {row.id: of_all[row.id] for row in rows}
     references = _merge_reference_findings(pinned, flagged)
     articles = _make_article_rows(inputs.wiki, trees, references)
     queue = reviewed.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
+    near = retrieved.companion_rows(arrow_schema(RetrievalCheckCounts))
     dev = [row for row in rows if splits[row.id] == "dev"]
     test = [row for row in rows if splits[row.id] == "test"]
     tables = {
         "fanoutqa": make_arrow_table(
-            PublishedFanOutQuestion, (_make_published_question(row, trees[row.id], splits[row.id]) for row in rows)
+            PublishedFanOutQuestion, (make_published_question(row, trees[row.id], splits[row.id]) for row in rows)
         ),
         "fanoutqa_dev": make_arrow_table(DevQuestion, (row.narrow_to(DevQuestion) for row in dev)),
         "fanoutqa_test": make_arrow_table(
@@ -82,37 +83,36 @@ def publish_fanoutqa(
         "fanoutqa_references": make_arrow_table(EvidenceReference, references),
         "fanoutqa_review": queue,
     }
+    counts = {
+        "questions_read": build.summaries[0]["rows_in"],
+        "questions": len(trees),
+        "sub_questions": sum(len(list(list_sub_questions(tree))) for tree in trees.values()),
+        "articles": len(articles),
+        "dev": len(dev),
+        "test": len(test),
+    }
     facts = {
-        "shape": _pair_counts_with_paper(build, trees, articles, splits),
+        "shape": pair_with_paper_figures(
+            {name: (value, len(trees)) for name, value in counts.items()}, PAPER_QUESTION_COUNTS
+        ),
         "sources": count_values_sorted_by_value(row.source for row in rows),
         "answer_types": count_values_sorted_by_value(
             type(tree.answer).__name__ for tree in trees.values() if tree.answer is not None
         ),
-        "flags": count_values_sorted_by_value(
-            flag["code"] for flags in duplicates_flagged.table(FlaggedQuestion)["flags"].to_pylist() for flag in flags
-        ),
+        "flags": count_values_sorted_by_value(flag["code"] for flags in checked["flags"].to_pylist() for flag in flags),
         "review": count_values_sorted_by_value(queue["decision"].to_pylist()),
-        "near_articles": _sum_retrieval_counts(retrieved.companion_rows(arrow_schema(RetrievalCheckCounts))),
+        "near_articles": {name: pc.sum(near[name]).as_py() or 0 for name in ("read", "not_to_be_had")},
         "references_without_article": sum(each.problem is not None for each in references),
     }
     return build.publish(tables, facts)
 
 
-def _assign_published_splits(rows: Iterable[FlaggedQuestion], seed: int) -> dict[str, Split]:
-    """Return id → split. Questions of files come first, so that generated ones do not move them."""
-    in_order = sorted(rows, key=lambda row: row.source == "generated")
-    return assign_splits_by_shared_articles(
-        ((row.id, row.tree().articles, row.published_split) for row in in_order), seed
-    )
-
-
-def _make_published_question(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> PublishedFanOutQuestion:
+def make_published_question(row: FlaggedQuestion, tree: FanOutQuestion, split: Split) -> PublishedFanOutQuestion:
+    """Return a question as published: its flags by code and path alone, since their details may give answers away."""
+    flags = dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in row.flags)
+    sub_questions = len(list(list_sub_questions(tree)))
     return row.narrow_to(
-        PublishedFanOutQuestion,
-        split=split,
-        sub_questions=len(list(list_sub_questions(tree))),
-        articles=tree.articles,
-        flags=format_flag_codes_and_paths(row.flags),
+        PublishedFanOutQuestion, split=split, sub_questions=sub_questions, articles=tree.articles, flags=list(flags)
     )
 
 
@@ -127,16 +127,10 @@ def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldO
 
 def _merge_reference_findings(pinned: StageDataset, flagged: StageDataset) -> list[EvidenceReference]:
     """Return all references, each with its finding if the article's text was read."""
-    findings = {
-        each.id: each.model_dump(exclude={"id"})
-        for each in rows_from_arrow(
-            ReferenceAnswerFinding, flagged.companion_rows(arrow_schema(ReferenceAnswerFinding))
-        )
-    }
-    return [
-        each.replace(**findings.get(each.id, {}))
-        for each in rows_from_arrow(EvidenceReference, pinned.companion_rows(arrow_schema(EvidenceReference)))
-    ]
+    read = flagged.companion_rows(arrow_schema(ReferenceAnswerFinding))
+    findings = {each.id: dict(each) for each in rows_from_arrow(ReferenceAnswerFinding, read)}
+    references = rows_from_arrow(EvidenceReference, pinned.companion_rows(arrow_schema(EvidenceReference)))
+    return [each.replace(**findings.get(each.id, {})) for each in references]
 
 
 def _make_article_rows(
@@ -161,23 +155,3 @@ def _make_article_rows(
         )
         for revid, each in first.items()
     ]
-
-
-def _sum_retrieval_counts(near: pa.Table) -> dict[str, int]:
-    """Return the totals of the retrieval check."""
-    return {name: pc.sum(near[name]).as_py() or 0 for name in ("read", "not_to_be_had")}
-
-
-def _pair_counts_with_paper(
-    build: Build, trees: Mapping[str, FanOutQuestion], articles: Sequence[ArticleRevision], splits: Mapping[str, str]
-) -> dict[str, dict[str, float | int | None]]:
-    counted = count_values_sorted_by_value(splits.values())
-    here = {
-        "questions_read": build.summaries[0]["rows_in"],
-        "questions": len(trees),
-        "sub_questions": sum(len(list(list_sub_questions(tree))) for tree in trees.values()),
-        "articles": len(articles),
-        "dev": counted.get("dev", 0),
-        "test": counted.get("test", 0),
-    }
-    return pair_with_paper_figures({name: (value, len(trees)) for name, value in here.items()}, PAPER_QUESTION_COUNTS)

@@ -111,9 +111,8 @@ FANOUTQA_RELEASE = ReleaseSpec(
 def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield figures: questions by source and category, their articles, sub-questions and flags."""
     rows = build.load_columns("fanoutqa", ["split", "source", "sub_questions", "articles"]).to_pylist()
-    yield _draw_counts_by_split(
-        "sources", "Questions by source", [(row["split"], row["source"]) for row in rows], "source"
-    )
+    sources = [(row["split"], row["source"]) for row in rows]
+    yield _draw_counts_by_split("sources", "Questions by source", sources, "source")
     categories = [
         (part, category)
         for part in ("dev", "test")
@@ -123,22 +122,11 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
     yield _draw_counts_by_split("categories", "Questions by category", categories, "category")
     articles = count_numbers_filling_gaps(len(row["articles"]) for row in rows)
     yield make_bar_figure("articles", "Articles per question", "questions", articles, "articles")
-    yield make_bar_figure(
-        "sub_questions",
-        "Sub-questions per question",
-        "questions",
-        count_numbers_filling_gaps(row["sub_questions"] for row in rows),
-        "sub-questions",
-    )
-    flags = build.facts.get("flags", {})
-    yield make_bar_figure(
-        "flags",
-        "Flags of the checks",
-        "questions",
-        dict(sorted(flags.items(), key=lambda each: (-each[1], each[0]))),
-        "flag",
-        "Over all checked questions, including those that were dropped later.",
-    )
+    subs = count_numbers_filling_gaps(row["sub_questions"] for row in rows)
+    yield make_bar_figure("sub_questions", "Sub-questions per question", "questions", subs, "sub-questions")
+    flags = dict(sorted(build.facts.get("flags", {}).items(), key=lambda each: (-each[1], each[0])))
+    note = "Over all checked questions, including those that were dropped later."
+    yield make_bar_figure("flags", "Flags of the checks", "questions", flags, "flag", note)
 
 
 def _draw_counts_by_split(name: str, title: str, pairs: list[tuple[str, str]], by: str) -> ReportFigure:

@@ -5,13 +5,13 @@ of the wiki, and flags the question if one of these articles holds all of its su
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from prefect import task
 
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.rows import Reject, RowOutcome, StrictModel, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_word_prefixes
 from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaf_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
@@ -57,20 +57,14 @@ def find_near_articles(batch: StageBatch) -> BatchReceipt:
         index = open_or_build_title_index(titles[0].path, titles[0].sha256 or "", embedder, services.home)
         near = index.nearest(questions, count)
     else:
-        near = find_nearest_titles(_list_candidate_titles(work, rows), questions, count, embedder)
+        # without a list of titles: those of all questions, and all of the embedded Wikipedia
+        candidates = {title for row in rows for title in row.tree().articles}
+        if services.world.wikipedia.url == "embedded":
+            candidates.update(load_world_article_titles())
+        near = find_nearest_titles(sorted(candidates), questions, count, embedder)
     return work.finish(
         (row.replace(near_articles=list(dict.fromkeys(found))) for row, found in zip(rows, near, strict=True)),
         FlaggedQuestion,
-    )
-
-
-def _list_candidate_titles(work: BatchWork, rows: Iterable[FlaggedQuestion]) -> list[str]:
-    """Return the titles available without a title list: those of all questions, and all of the embedded Wikipedia."""
-    is_embedded = work.run.services.world.wikipedia.url == "embedded"
-    return sorted(
-        {title for row in rows for title in row.tree().articles}.union(
-            load_world_article_titles() if is_embedded else ()
-        )
     )
 
 
@@ -105,11 +99,14 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
             outcomes.append(Reject(row.id, outage.reason, outage.detail, outage.retryable))
             continue
         found = next((near[revid] for revid in near if revid in having_all[row.id]), None)
-        outcomes.append(_flag_single_article(row, found, len(answers[row.id])) if found else row)
+        count = len(answers[row.id])
+        if found:
+            where = f"the article {found.title} (revision {found.revid})"
+            detail = f"{where} alone holds all {count} different sub-answers; expected no article to hold them all"
+            flag = QuestionFlag(code="one_article_has_all", path="", detail=detail)
+        outcomes.append(row.replace(flags=[*row.flags, flag]) if found else row)
         read = sum(isinstance(texts[revid], str) for revid in near)
-        counts.append(
-            RetrievalCheckCounts(id=row.id, answers=len(answers[row.id]), read=read, not_to_be_had=len(unread))
-        )
+        counts.append(RetrievalCheckCounts(id=row.id, answers=count, read=read, not_to_be_had=len(unread)))
     work.extras = make_arrow_table(RetrievalCheckCounts, counts)
     return work.finish(outcomes, FlaggedQuestion)
 
@@ -144,11 +141,3 @@ def _find_articles_with_all_answers(
             if known and all(find_answer_in_text(answer, known).found for answer in answers[row_id]):
                 having_all[row_id].add(revid)
     return having_all
-
-
-def _flag_single_article(row: FlaggedQuestion, article: PinnedArticleRevision, answers: int) -> FlaggedQuestion:
-    detail = (
-        f"the article {article.title} (revision {article.revid}) alone holds all {answers} different sub-answers; "
-        "expected no article to hold them all"
-    )
-    return row.replace(flags=[*row.flags, QuestionFlag(code="one_article_has_all", path="", detail=detail)])

@@ -43,39 +43,36 @@ def flag_duplicates(batch: StageBatch) -> BatchReceipt:
     for one, other, likeness, measure in _find_duplicate_pairs(rows, vectors):
         near[one].append((-likeness, other, measure))
         near[other].append((-likeness, one, measure))
-    flags: dict[int, QuestionFlag] = {}
+    staying: set[int] = set()
+    outcomes = list(rows)
     for at in sorted(range(len(rows)), key=lambda at: (len(rows[at].flags), at)):
-        # the nearest one that stays, of those that are already decided
-        seen = [
-            (other, measure)
-            for _, other, measure in sorted(near[at])
-            if _has_fewer_flags_or_comes_first(rows, other, at)
-        ]
-        kept = next(((rows[other], measure) for other, measure in seen if other not in flags), None)
+        # of those that are already decided, the nearest one that stays
+        kept = next(((rows[other], measure) for _, other, measure in sorted(near[at]) if other in staying), None)
         if kept:
             detail = f"asks the same as {kept[0].id} ({kept[1]}): {kept[0].question}"
-            flags[at] = QuestionFlag(code="duplicate", path="", detail=detail)
-    return work.finish(
-        (row.replace(flags=[*row.flags, flags[at]]) if at in flags else row for at, row in enumerate(rows)),
-        FlaggedQuestion,
-    )
+            flag = QuestionFlag(code="duplicate", path="", detail=detail)
+            outcomes[at] = rows[at].replace(flags=[*rows[at].flags, flag])
+        else:
+            staying.add(at)
+    return work.finish(outcomes, FlaggedQuestion)
+
+
+def find_near_duplicates(vectors: VectorArray) -> list[tuple[int, int, float]]:
+    """Return (index, index, cosine) of questions with a cosine of at least MIN_DUPLICATE_COSINE."""
+    # find_duplicate_pairs compares with ">", the paper with "at least"
+    pairs = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True))
 
 
 def _find_duplicate_pairs(
     rows: Sequence[FlaggedQuestion], vectors: VectorArray
 ) -> Iterator[tuple[int, int, float, str]]:
     """Yield pairs of duplicates: the index of both questions, their similarity, and the same in words."""
-    # find_duplicate_pairs compares with ">", the paper with "at least"
-    pairs = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
-    for one, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosine.tolist(), strict=True):
+    for one, other, cosine in find_near_duplicates(vectors):
         yield one, other, cosine, f"cosine {cosine:.3f}"
     for one, other, share in find_questions_sharing_facts([row.tree() for row in rows]):
         if "generated" in (rows[one].source, rows[other].source):
             yield one, other, share, f"{share:.0%} of the facts of the smaller one"
-
-
-def _has_fewer_flags_or_comes_first(rows: Sequence[FlaggedQuestion], one: int, other: int) -> bool:
-    return (len(rows[one].flags), one) < (len(rows[other].flags), other)
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -92,19 +89,12 @@ def review_questions(batch: StageBatch) -> BatchReceipt:
     )
 
 
-def _make_review_items(row: FlaggedQuestion) -> list[ReviewItem]:
+def _make_review_items(row: FlaggedQuestion) -> Iterator[ReviewItem]:
     context = _format_review_context(row) if row.flags else ""
-    return [
-        make_review_item(
-            "fanoutqa",
-            row.id,
-            flag.code,
-            f"{flag.path}: {flag.detail}" if flag.path else flag.detail,
-            context,
-            [TextEdit(field="question", text=flag.proposed)] if flag.proposed else [],
-        )
-        for flag in row.flags
-    ]
+    for flag in row.flags:
+        detail = f"{flag.path}: {flag.detail}" if flag.path else flag.detail
+        edits = [TextEdit(field="question", text=flag.proposed)] if flag.proposed else []
+        yield make_review_item("fanoutqa", row.id, flag.code, detail, context, edits)
 
 
 def _format_review_context(row: FlaggedQuestion) -> str:
@@ -114,8 +104,3 @@ def _format_review_context(row: FlaggedQuestion) -> str:
         where = f" ({sub.evidence.url}, revision {sub.evidence.revid})" if sub.evidence else ""
         lines.append(f"{path}: {sub.question} — {sub.answer}{where}")
     return "\n".join(lines)
-
-
-def format_flag_codes_and_paths(flags: Sequence[QuestionFlag]) -> list[str]:
-    """Return flags by code and path alone: their details may give answers away."""
-    return list(dict.fromkeys(f"{flag.code} {flag.path}".rstrip() for flag in flags))

@@ -1,6 +1,7 @@
 """Stages that write, score and clean an answer's levels (paper §3.1, §3.3, Table 8; Appendix B, "Data cleaning")."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from prefect import task
 
@@ -82,21 +83,15 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
     prompt = load_prompt(CONSISTENCY_PROMPT)
     params = work.inputs(GranolaInputs).params
     rows = work.rows(QuestionWithLevels)
-    asked = []
-    for row in rows:
-        for entity, description in (
-            (row.question_entity, row.question_entity_description),
-            (row.answer, row.answer_entity_description),
-        ):
-            asked.append(
-                (
-                    row.id,
-                    row,
-                    make_description_consistency_prompt(
-                        prompt, row.question, row.answer, entity, description, params.samples
-                    ),
-                )
-            )
+    asked = [
+        (
+            row.id,
+            row,
+            make_description_consistency_prompt(prompt, row.question, row.answer, *described, params.samples),
+        )
+        for row in rows
+        for described in _list_described_entities(row).values()
+    ]
     answers = [
         answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_inconsistent_sample_share)
     ]
@@ -107,12 +102,8 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
         elif isinstance(answer.parsed, Reject):
             outcomes.append(answer.parsed)
         elif max(question.parsed, answer.parsed) > params.max_error_score:
-            described = {
-                "question": (row.question_entity, row.question_entity_description),
-                "answer": (row.answer, row.answer_entity_description),
-            }
             above = "question" if question.parsed > params.max_error_score else "answer"
-            name, description = described[above]
+            name, description = _list_described_entities(row)[above]
             scores = f"question entity {question.parsed:.3f}, answer {answer.parsed:.3f}; the maximum is {params.max_error_score}"
             detail = f"{row.question} {row.answer}; {name}: {description}; scores: {scores}"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
@@ -128,11 +119,18 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, ConsistencyScoredQuestion)
 
 
+def _list_described_entities(row: QuestionWithLevels) -> dict[str, tuple[str, str]]:
+    """Return role → name and description of both entities."""
+    return {
+        "question": (row.question_entity, row.question_entity_description),
+        "answer": (row.answer, row.answer_entity_description),
+    }
+
+
 def _read_inconsistent_sample_share(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
     """Return the share of No among the readable samples; Unreadable when there are none."""
-    read = {text: read_consistency_verdict(text) for text in set(texts)}
-    verdicts = [read[text] for text in texts]
-    score = score_description_error(verdicts).score
+    verdicts = list(map(cache(read_consistency_verdict), texts))
+    score = score_description_error(verdicts)
     if score is None:
         return next(verdict for verdict in verdicts if isinstance(verdict, UnreadableCompletion))
     return score

@@ -41,7 +41,16 @@ class DescriptionWordLists:
 def load_description_word_lists() -> DescriptionWordLists:
     """Load the lists of data/lists/; SettingsError names the missing or malformed file."""
     places: dict[str, str] = {}
-    countries, adjectives = _load_countries_and_adjectives(places)
+    countries: set[str] = set()
+    adjectives: dict[str, str] = {}
+    for line in _iterate_csv_list_lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
+        name, kind = line["name"], line["kind"]
+        for form in _split_cell(line["adjectives"]):
+            adjectives.setdefault(form, name if kind in ("country", "nation") else "")
+        if kind == "country":
+            countries.add(name)
+        if name and kind != "ambiguous":
+            places.update(dict.fromkeys([name, *_split_cell(line["other_names"])], name))
     within = {}
     for line in _iterate_csv_list_lines("regions.csv", ["name", "within", "other_names"]):
         within[line["name"]] = line["within"]
@@ -49,12 +58,11 @@ def load_description_word_lists() -> DescriptionWordLists:
     jobs = _iterate_csv_list_lines("occupations.csv", ["occupation", "class"])
     occupations = {line["occupation"].lower(): line["class"] for line in jobs}
     kinds = dict.fromkeys(occupations, frozenset({"person"}))
-    classes = {}
-    for line in _iterate_csv_list_lines("kinds.csv", ["noun", "kinds", "class"]):
+    nouns = list(_iterate_csv_list_lines("kinds.csv", ["noun", "kinds", "class"]))
+    for line in nouns:
         kinds[line["noun"]] = kinds.get(line["noun"], frozenset()) | frozenset(line["kinds"].split())
-        if line["class"]:
-            classes[line["noun"]] = line["class"]
-    return DescriptionWordLists(places, within, countries, adjectives, occupations, kinds, classes)
+    classes = {line["noun"]: line["class"] for line in nouns if line["class"]}
+    return DescriptionWordLists(places, within, frozenset(countries), adjectives, occupations, kinds, classes)
 
 
 @cache
@@ -69,20 +77,6 @@ def load_description_word_groups() -> Mapping[str, frozenset[str]]:
     """
     lines = _iterate_csv_list_lines("description_words.csv", ["group", "words"])
     return {line["group"]: frozenset(_split_cell(line["words"])) for line in lines}
-
-
-def _load_countries_and_adjectives(places: dict[str, str]) -> tuple[frozenset[str], dict[str, str]]:
-    countries: set[str] = set()
-    adjectives: dict[str, str] = {}
-    for line in _iterate_csv_list_lines("countries.csv", ["name", "kind", "adjectives", "other_names"]):
-        name, is_today = line["name"], line["kind"] in ("country", "nation")
-        for form in _split_cell(line["adjectives"]):
-            adjectives.setdefault(form, name if is_today else "")
-        if line["kind"] == "country":
-            countries.add(name)
-        if name and line["kind"] != "ambiguous":
-            places.update(dict.fromkeys([name, *_split_cell(line["other_names"])], name))
-    return frozenset(countries), adjectives
 
 
 def _iterate_csv_list_lines(name: str, columns: list[str]) -> Iterator[dict[str, str]]:
@@ -169,14 +163,17 @@ def read_described_kinds(description: str) -> frozenset[str]:
     head = read_description_head(text)
     if head.noun.endswith(" of"):
         return kinds[head.noun]
-    heads = [read_description_head(piece.strip()) for piece in _ENUMERATION.split(_ENUMERATION_END.sub("", text))]
-    known = [head for head in heads if head.noun]
-    found = [kinds[head.noun] for head in known if not _is_modifier(head.phrase)]
-    found = found or [kinds[head.noun] for head in known]
-    if found:
-        return next((each for each in found if "person" in each), found[0])
-    others = (kinds.get(read_description_head(piece.strip()).noun, frozenset()) for piece in _ENUMERATION.split(text))
-    return next((each for each in others if "person" in each), frozenset())
+    modifiers = load_description_word_groups()["modifiers"]
+    known = [head for head in _read_enumerated_heads(_ENUMERATION_END.sub("", text)) if head.noun]
+    # words like `film` and `stage` may stand for a later noun: film and television company
+    own = [head for head in known if not (head.phrase and modifiers.issuperset(head.phrase.lower().split()))]
+    found = [kinds[head.noun] for head in own or known]
+    others = () if found else (kinds.get(head.noun, frozenset()) for head in _read_enumerated_heads(text))
+    return next((each for each in (*found, *others) if "person" in each), found[0] if found else frozenset())
+
+
+def _read_enumerated_heads(text: str) -> list[DescriptionNounPhrase]:
+    return [read_description_head(piece.strip()) for piece in _ENUMERATION.split(text)]
 
 
 def tidy_description(text: str) -> str:
@@ -217,14 +214,14 @@ def _compile_head_end_pattern() -> re.Pattern[str]:
 
 def cut_nationality(phrase: str) -> tuple[bool, str]:
     """Return whether a phrase has a nationality, and the rest: `famous American film actor` gives `film actor`."""
-    found, rest = _cut_leading_nationality(phrase.split())
     words = phrase.split()
+    is_found, rest = _cut_leading_nationality(words)
     for start in range(1, min(len(words), 6)):
-        if found or words[start - 1].endswith(","):
+        if is_found or words[start - 1].endswith(","):
             break
-        found, behind = _cut_leading_nationality(words[start:])
-        rest = behind if found else rest
-    return found, rest
+        is_found, behind = _cut_leading_nationality(words[start:])
+        rest = behind if is_found else rest
+    return is_found, rest
 
 
 def _cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
@@ -279,8 +276,3 @@ def _find_head_noun(phrase: str, rest: str) -> str:
             return noun
     last = normalize_answer_to_singular(words[-1]) if words else ""
     return last if last in kinds else ""
-
-
-def _is_modifier(phrase: str) -> bool:
-    """True for words like `film` and `stage` that may stand for a later noun: film and television company."""
-    return bool(phrase) and all(word in load_description_word_groups()["modifiers"] for word in phrase.lower().split())

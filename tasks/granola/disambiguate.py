@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 from prefect import task
 
@@ -51,7 +51,6 @@ from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_ite
 from factmill.tasks.lookups.popularity import look_up_page_views
 from factmill.tasks.text.text_normalization import normalize_answer
 
-V = TypeVar("V")
 EntityRole = Literal["question", "answer"]
 BearerPair = tuple[Sequence[ItemCandidate], Sequence[ItemCandidate]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
@@ -206,7 +205,8 @@ def _check_unconfirmed_items(
     descriptions = "; ".join(
         f"{name}: {each.description}{_format_kinship_lifetime(row.relation, each)}" for name, each in sides
     )
-    if reason := find_contradiction(row.relation, subject, value, load_lexicon()):
+    lexicon = load_lexicon()
+    if reason := find_contradiction(row.relation, subject, value, lexicon):
         return Reject(row.id, reason, descriptions)
     if row.fact_in_graph is False:
         known = f"for {row.relation} of {row.question_entity_qid} the Wikidata has {', '.join(row.other_values)}"
@@ -220,10 +220,10 @@ def _check_unconfirmed_items(
         detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not have the fact"
         return Reject(row.id, "namesake_by_alias", detail)
     rivals = [bearers[qid] for qid in _list_needed_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
-    if rivals and not is_only_matching_place(subject, value, rivals, load_lexicon()):
+    if rivals and not is_only_matching_place(subject, value, rivals, lexicon):
         several = f"{len(rivals) + 1} places have the name {row.answer!r}, and nothing indicates which one is meant"
         return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
-    doubt = find_relation_doubt_flag(row.relation, subject, value, load_lexicon())
+    doubt = find_relation_doubt_flag(row.relation, subject, value, lexicon)
     return make_review_item("granola", row.id, doubt, descriptions, f"{row.question} {row.answer}") if doubt else None
 
 
@@ -234,12 +234,9 @@ def _may_be_place(bearer: NameBearer) -> bool:
 
 def _format_kinship_lifetime(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
-    known = relation in KINSHIP_RELATIONS and (one.birth_year is not None or one.death_year is not None)
-    return (
-        f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})"
-        if known
-        else ""
-    )
+    if relation not in KINSHIP_RELATIONS or one.birth_year is one.death_year is None:
+        return ""
+    return f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})"
 
 
 def _get_row_bearers(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
@@ -267,7 +264,11 @@ def _look_up_relation_matches(
         if row.subject_qid and row.value_qid:
             edge = ItemNeighbour(Pid(row.relation), Qid(row.value_qid), row.answer)
             claims[row.relation].setdefault(row.subject_qid, []).append(edge)
-    held = {row.id: find_relation_matches(row.relation, bearers[row.id], claims[row.relation], {}) for row in rows}
+
+    def match(row: EntityQuestion, around: Mapping[str, Sequence[ItemNeighbour]]) -> RelationMatches:
+        return find_relation_matches(row.relation, bearers[row.id], claims[row.relation], around)
+
+    held = {row.id: match(row, {}) for row in rows}
     open_rows = [row for row in rows if row.relation in PLACE_RELATIONS and not held[row.id].pairs]
     places = (
         (row.id, qid)
@@ -279,10 +280,7 @@ def _look_up_relation_matches(
         )
     )
     around, unknown = look_up_claims_within_hops(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
-    held |= {
-        row.id: find_relation_matches(row.relation, bearers[row.id], claims[row.relation], around) for row in open_rows
-    }
-    return held, failed | unknown
+    return held | {row.id: match(row, around) for row in open_rows}, failed | unknown
 
 
 def _link_entities_and_add_candidates(
@@ -318,13 +316,13 @@ def _link_entities_and_add_candidates(
         for option in bearers[side]
     )
     if matches.pairs and pair not in matches.pairs:
-        others = ", ".join(" and ".join(found_pair) for found_pair in sorted(matches.pairs))
+        others = ", ".join(" and ".join(each) for each in sorted(matches.pairs))
         detail = f"the smallest numbers are {' and '.join(pair)}, but {row.relation} holds between {others}; --policy linked chooses those"
         return Reject(row.id, "other_items_hold_the_relation", detail)
-    if pair[0] == pair[1] and not matches.holds(pair):
-        return Reject(
-            row.id, "one_item_for_both", f"{pair[0]} has both names: {row.question_entity!r} and {row.answer!r}"
-        )
+    holds = matches.holds(pair)
+    if pair[0] == pair[1] and not holds:
+        detail = f"{pair[0]} has both names: {row.question_entity!r} and {row.answer!r}"
+        return Reject(row.id, "one_item_for_both", detail)
     return row.extend_to(
         LinkedQuestion,
         question_entity_qid=pair[0],
@@ -332,6 +330,6 @@ def _link_entities_and_add_candidates(
         question_entity_candidates=len(bearers[0]),
         answer_entity_candidates=len(bearers[1]),
         answer_rivals=[each.qid for each in bearers[1] if each.qid != pair[1]],
-        fact_in_graph=matches.holds(pair),
-        other_values=[] if matches.holds(pair) is not False else list(matches.known_values[pair[0]]),
+        fact_in_graph=holds,
+        other_values=list(matches.known_values[pair[0]]) if holds is False else [],
     )

@@ -109,10 +109,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
         if not from_wikidata:
             paths = paths or [_EMBEDDED_QUESTION_FILES]
             found = find_relation_files(paths, relations)
-            files = {
-                pid: [state_source(file, own) for file in pinned]
-                for pid, pinned in pin_relation_source_files(found).items()
-            }
+            files = pin_relation_source_files(found, own)
             notes, relations = list_unused_file_notes(paths, found, params.relations), list(found)
     window = make_last_twelve_full_months_window(world.epoch_day())
     absolute = {
@@ -144,29 +141,28 @@ def resolve_table_relations(
     tables = pin_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
     if None in tables.counts:
-        stated |= set(filter(None, (find_relation_pid_of_file(Path(Path(file.name).name)) for file in tables.files)))
-    found = {each: find_relation(each, known) for each in stated}
-    relations = [pid for pid in known if pid in found.values() and (not requested or pid in requested)]
+        stated |= set(filter(None, (find_relation_pid_of_file(Path(file.name)) for file in tables.files)))
+    found = {pid for each in stated if (pid := find_relation(each, known))}
+    relations = [pid for pid in known if pid in found and (not requested or pid in requested)]
     if not relations:
         problem = (
-            f"no row is of {', '.join(requested)}; the rows are of {', '.join(sorted(set(filter(None, found.values()))))}"
-            if any(found.values())
+            f"no row is of {', '.join(requested)}; the rows are of {', '.join(sorted(found))}"
+            if found
             else format_unknown_relation(min(stated), known)
         )
         raise SourceError(f"{', '.join(params.source)}: {problem}")
     return relations, tables
 
 
-def pin_relation_source_files(files: Mapping[str, Sequence[Path]]) -> dict[str, list[SourceFile]]:
+def pin_relation_source_files(files: Mapping[str, Sequence[Path]], own: OwnSource) -> dict[str, list[SourceFile]]:
     """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
-    return {
-        pid: [
-            pin_source_file(path, path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}")
-            for path in found
-        ]
-        for pid, found in files.items()
-    }
+
+    def pin(path: Path) -> SourceFile:
+        name = path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}"
+        return state_source(pin_source_file(path, name), own)
+
+    return {pid: list(map(pin, found)) for pid, found in files.items()}
 
 
 def list_unused_file_notes(

@@ -79,14 +79,17 @@ def compare_shape_with_paper(
     """Return figure → this build's value, n and the paper's value; the first is None where there is no data."""
     counts = Counter(rows["num_granola_answers"].to_pylist())
     total = counts.total()
-    judged = next((summary for summary in summaries if summary["stage"] == "score_description_consistency"), None)
-    judged_n = judged["rows_in"] if judged else 0
+    judged = {summary["stage"]: summary for summary in summaries}.get("score_description_consistency")
+    rejected, read = (judged["rejects"], judged["rows_in"]) if judged else (0, 0)
+    sums = {
+        "mean_answers": sum(n * times for n, times in counts.items()),
+        "share_2_answers": counts[2],
+        "share_3_answers": counts[3],
+        "share_4_or_more_answers": sum(times for n, times in counts.items() if n >= 4),
+    }
     here = {
         "rows": (total, total),
-        "mean_answers": (divide_rounded(sum(n * times for n, times in counts.items()), total), total),
-        "share_2_answers": (divide_rounded(counts[2], total), total),
-        "share_3_answers": (divide_rounded(counts[3], total), total),
-        "share_4_or_more_answers": (divide_rounded(sum(times for n, times in counts.items() if n >= 4), total), total),
-        "share_removed_by_consistency": (divide_rounded(judged["rejects"] if judged else 0, judged_n), judged_n),
+        **{name: (divide_rounded(value, total), total) for name, value in sums.items()},
+        "share_removed_by_consistency": (divide_rounded(rejected, read), read),
     }
     return pair_with_paper_figures(here, PAPER_SHAPE)

@@ -102,25 +102,15 @@ _TABLE = "granola_eq"
 
 def draw_granola_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     """Yield charts: answers per question, page views, questions by relation."""
-    yield make_bar_figure(
-        "answers",
-        "Answers per question, from fine to coarse",
-        "questions",
-        count_numbers_filling_gaps(build.load_column(_TABLE, "num_granola_answers")),
-        "answers",
-    )
+    answers = count_numbers_filling_gaps(build.load_column(_TABLE, "num_granola_answers"))
+    yield make_bar_figure("answers", "Answers per question, from fine to coarse", "questions", answers, "answers")
     popularity = {
         role: count_by_power_of_ten(build.load_column(_TABLE, f"{role}_entity_popularity"))
         for role in ("question", "answer")
     }
     order = sorted({name for counts in popularity.values() for name in counts}, key=_parse_popularity_bin_start)
-    yield make_grouped_bar_figure(
-        "popularity",
-        "Page views of the items' articles",
-        "questions",
-        {f"{role} entity": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()},
-        "page views",
-    )
+    views = {f"{role} entity": {name: counts.get(name, 0) for name in order} for role, counts in popularity.items()}
+    yield make_grouped_bar_figure("popularity", "Page views of the items' articles", "questions", views, "page views")
     known = load_entity_questions_relations()
     relations = count_values_commonest_first(
         f"{pid} {known[pid].label}" if pid in known else pid for pid in build.load_column(_TABLE, "relation")

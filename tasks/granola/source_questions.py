@@ -1,6 +1,7 @@
 """First stages of GRANOLA-EQ: questions from EntityQuestions files or Wikidata facts (paper §3.2, Appendix B)."""
 
 import re
+from pathlib import Path
 
 from prefect import Task, task
 
@@ -12,20 +13,19 @@ from factmill.tasks.core.table_columns import OwnSource
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
-from factmill.tasks.granola.sources.entity_questions import load_entity_questions
+from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file, load_entity_questions
 from factmill.tasks.granola.sources.own_questions import (
     QUESTION_FORM,
-    OwnQuestion,
+    find_relation,
     format_unknown_relation,
-    read_own_question,
 )
 from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
-from factmill.tasks.lookups.fact_questions import (
+from factmill.tasks.lookups.facts import (
     UnmergedQuestion,
+    load_named_facts_as_input_rows,
     make_fact_questions,
     merge_equal_or_reject_conflicting,
 )
-from factmill.tasks.lookups.facts import load_named_facts_as_input_rows
 from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.text_normalization import normalize_answer
@@ -65,25 +65,25 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
     subjects: dict[str, str | None] = {}
     for file in work.source_files(batch.unit):
         for row in iterate_own_table(file, own, QUESTION_FORM):
-            found = read_own_question(row, file.name, relations)
-            relation = found.relation if isinstance(found, OwnQuestion) else None
+            fields, row_id = row.fields, f"{file.name}:{row.number}"
+            stated = "" if isinstance(fields, str) else fields["relation"] or find_relation_pid_of_file(Path(file.name))
+            relation = find_relation(stated, relations) if stated else None
             if relation is not None:
                 if relation not in left or left[relation] == 0:
                     continue  # not asked for, or the limit is reached
                 left[relation] = None if (most := left[relation]) is None else most - 1
-            row_id = f"{file.name}:{row.number}"
             work.add_input_row(row_id, dump_row(row.raw))
-            if isinstance(found, str):
-                read.append(Reject(row_id, MALFORMED_ROW, found))
-            elif relation is None:
-                read.append(
-                    Reject(row_id, "unknown_relation", format_unknown_relation(found.stated_relation, relations))
-                )
-            elif len(found.answers) != 1:
-                read.append(Reject(row_id, "several_gold_answers", f"{found.question} {list(found.answers)}"))
+            if isinstance(fields, str):
+                read.append(Reject(row_id, MALFORMED_ROW, fields))
+                continue
+            question, answers = fields["question"], fields["answers"]
+            if relation is None:
+                read.append(Reject(row_id, "unknown_relation", format_unknown_relation(stated, relations)))
+            elif len(answers) != 1:
+                read.append(Reject(row_id, "several_gold_answers", f"{question} {list(answers)}"))
             else:
-                subjects[row_id] = found.subject
-                read.append(UnmergedQuestion(row_id, relation, found.question, found.answers[0], file.name, row.number))
+                subjects[row_id] = fields["subject"]
+                read.append(UnmergedQuestion(row_id, relation, question, answers[0], file.name, row.number))
     return work.finish(
         merge_equal_or_reject_conflicting(
             read, lambda each, row_id: _make_source_question(each, row_id).replace(stated_subject=subjects[each.id])
@@ -129,17 +129,18 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
         entity = row.stated_subject or extract_subject_name(row.question, relations[row.relation])
+        reason = ""
         if row.stated_subject and row.stated_subject not in row.question:
-            detail = f"{row.question!r} does not contain its subject {row.stated_subject!r}"
-            outcomes.append(Reject(row.id, "subject_not_in_question", detail))
+            reason, detail = "subject_not_in_question", f"does not contain its subject {row.stated_subject!r}"
         elif entity is None:
-            outcomes.append(
-                Reject(row.id, "no_template_match", f"{row.question!r} does not fit the template of {row.relation}")
-            )
+            reason, detail = "no_template_match", f"does not fit the template of {row.relation}"
         elif drops and contains_answer(row.question, row.answer):
-            outcomes.append(Reject(row.id, "answer_in_question", f"{row.question!r} contains {row.answer!r}"))
-        else:
-            outcomes.append(row.extend_to(EntityQuestion, question_entity=entity))
+            reason, detail = "answer_in_question", f"contains {row.answer!r}"
+        outcomes.append(
+            Reject(row.id, reason, f"{row.question!r} {detail}")
+            if reason
+            else row.extend_to(EntityQuestion, question_entity=entity)
+        )
     return work.finish(outcomes, EntityQuestion)
 
 

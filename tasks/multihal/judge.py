@@ -22,10 +22,12 @@ from factmill.tasks.multihal.core.path_selection import (
 )
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
+    PathDropReason,
     QuestionWithPaths,
     QuestionWithSelectedPaths,
     ScoredPath,
     SelectedPath,
+    make_dropped_path,
 )
 from factmill.tasks.multihal.params import MultiHalInputs
 
@@ -39,12 +41,9 @@ def select_paths(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     rows = work.rows(QuestionWithPaths)
     choices = {row.id: start_path_selection(row.id, [format_path(path.labels) for path in row.paths]) for row in rows}
-    by_id = {row.id: row for row in rows}
     failed: dict[str, Reject] = {}
-    while open_now := [
-        row_id for row_id, choice in choices.items() if choice.needs_another_round and row_id not in failed
-    ]:
-        _run_selection_round(work, [by_id[row_id] for row_id in open_now], choices, failed)
+    while open_now := [row for row in rows if choices[row.id].needs_another_round and row.id not in failed]:
+        _run_selection_round(work, open_now, choices, failed)
     dropped: list[DroppedPath] = []
     outcomes: list[RowOutcome] = [
         failed.get(row.id) or _finish_selection_and_add_dropped(row, choices[row.id], dropped) for row in rows
@@ -57,36 +56,23 @@ def _run_selection_round(
     work: BatchWork, rows: Sequence[QuestionWithPaths], choices: dict[str, PathSelection], failed: dict[str, Reject]
 ) -> None:
     prompt = load_prompt(SELECTION_PROMPT)
-    asked = [
-        (
-            row.id,
-            row,
-            make_selection_prompt(prompt, row.input, list_right_answers(row), choices[row.id].shuffle_candidates(turn)),
-        )
-        for row in rows
-        for turn in (1, 2)
-    ]
-    answers = [
-        answer
-        for _, answer in work.prompt_model(
-            "judge", asked, SELECTION_REPLY_FORM, lambda _, texts: read_selected_paths(texts[0])
-        )
-    ]
-    for row, first, second in zip(rows, answers[0::2], answers[1::2], strict=True):
-        if lost := _find_judge_failure(first) or _find_judge_failure(second):
-            failed[row.id] = lost
-        else:
-            choices[row.id].add_round(_get_picks(first), _get_picks(second))
-
-
-def _find_judge_failure(answer: ParsedCompletion[list[str]]) -> Reject | None:
-    """Return why the judge's call failed, or None; an unreadable reply counts as a pass without picks."""
-    lost = answer.parsed if isinstance(answer.parsed, Reject) else None
-    return lost if lost and (lost.retryable or lost.reason not in UNREADABLE_COMPLETION_KINDS) else None
-
-
-def _get_picks(answer: ParsedCompletion[list[str]]) -> list[str]:
-    return [] if isinstance(answer.parsed, Reject) else answer.parsed
+    asked = []
+    for row in rows:
+        for turn in (1, 2):
+            shown = choices[row.id].shuffle_candidates(turn)
+            asked.append((row.id, row, make_selection_prompt(prompt, row.input, list_right_answers(row), shown)))
+    picks: dict[str, list[list[str]]] = {row.id: [] for row in rows}
+    for row, answer in work.prompt_model(
+        "judge", asked, SELECTION_REPLY_FORM, lambda _, texts: read_selected_paths(texts[0])
+    ):
+        lost = answer.parsed if isinstance(answer.parsed, Reject) else None
+        if lost and (lost.retryable or lost.reason not in UNREADABLE_COMPLETION_KINDS):
+            failed.setdefault(row.id, lost)
+        # an unreadable reply counts as a pass without picks
+        picks[row.id].append([] if isinstance(answer.parsed, Reject) else answer.parsed)
+    for row_id, (first, second) in picks.items():
+        if row_id not in failed:
+            choices[row_id].add_round(first, second)
 
 
 def _finish_selection_and_add_dropped(
@@ -99,15 +85,8 @@ def _finish_selection_and_add_dropped(
         if words in chosen and words not in kept:
             kept[words] = SelectedPath(**path.model_dump(), chosen_by=chosen[words])
         else:
-            dropped.append(
-                DroppedPath(
-                    id=f"{row.id}/select/{number}",
-                    question_id=row.id,
-                    path_ids=path.ids,
-                    reason="same_words" if words in kept else "not_selected",
-                    detail=words,
-                )
-            )
+            reason: PathDropReason = "same_words" if words in kept else "not_selected"
+            dropped.append(make_dropped_path(row.id, f"select/{number}", path.ids, reason, words))
     return row.narrow_to(QuestionWithSelectedPaths, paths=list(kept.values()))
 
 

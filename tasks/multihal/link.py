@@ -90,12 +90,8 @@ def _link_question(
         return Reject(row.id, "no_item_in_question", "; ".join([row.input, *causes]), in_passing)
     if row.answer_type == "other" and not objects:
         return Reject(row.id, "no_item_in_answer", "; ".join([*_list_linkable_answers(row), *causes]), in_passing)
-    return row.extend_to(
-        EntityLinkedQuestion,
-        subject_links=_deduplicate_links(subjects),
-        object_links=_deduplicate_links(objects),
-        missed=causes,
-    )
+    links = {"subject_links": _deduplicate_links(subjects), "object_links": _deduplicate_links(objects)}
+    return row.extend_to(EntityLinkedQuestion, **links, missed=causes)
 
 
 def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
@@ -118,14 +114,14 @@ def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> 
             for link in links
         )
 
-    def settle(row: RowOutcome) -> RowOutcome:
-        if not isinstance(row, EntityLinkedQuestion):
-            return row
-        if row.id in failed:
-            return failed[row.id]
-        return row.replace(subject_links=follow(row.subject_links), object_links=follow(row.object_links))
-
-    return [settle(row) for row in outcomes]
+    settled: list[RowOutcome] = []
+    for row in outcomes:
+        if isinstance(row, EntityLinkedQuestion):
+            links = {"subject_links": follow(row.subject_links), "object_links": follow(row.object_links)}
+            settled.append(failed.get(row.id) or row.replace(**links))
+        else:
+            settled.append(row)
+    return settled
 
 
 def _make_links(mentions: Iterable[tuple[str, EntityMention]]) -> Iterator[EntityLink]:
@@ -147,15 +143,12 @@ def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> Mentio
     function_words = frozenset(load_list_entries("function_words"))
     spans = {text: list_linkable_spans(text, function_words) for _, text in texts}
     names = {form for found in spans.values() for span in found for form in list_spelling_variants(span.text)}
-    bearers = {
-        name: [item.qid for item in items] for name, items in graph.find_items_by_name(sorted(names)).items() if items
-    }
+    named = graph.find_items_by_name(sorted(names))
+    bearers = {name: [item.qid for item in items] for name, items in named.items() if items}
     degrees = graph.count_edges(sorted({qid for qids in bearers.values() for qid in qids}))
     weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
-    return {
-        text: [("labels", mention) for mention in select_mentions(found, bearers, weights)]
-        for text, found in spans.items()
-    }
+    mentions = {text: select_mentions(found, bearers, weights) for text, found in spans.items()}
+    return {text: [("labels", mention) for mention in found] for text, found in mentions.items()}
 
 
 def _link_by_falcon(

@@ -23,6 +23,7 @@ from factmill.tasks.multihal.core.rows import (
     PathDropReason,
     QuestionWithPaths,
     WikidataPath,
+    make_dropped_path,
 )
 from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
@@ -59,7 +60,7 @@ def mine_paths(batch: StageBatch) -> BatchReceipt:
     # failed pairs of rows that continue with paths of other pairs
     going_on = {row.id for row in outcomes if isinstance(row, QuestionWithPaths)}
     dropped = (
-        _make_dropped_path(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
+        make_dropped_path(row_id, f"pair/{number}", [subject, target], "pair_failed", problem)
         for number, (row_id, subject, target, problem) in enumerate(failed.pairs)
         if row_id in going_on
     )
@@ -86,9 +87,8 @@ def _mine_paths_of_answer_type(
     else:
         # all answers of one type are values of one type
         values = cast(list[PartialDate] | list[NumberWithUnit], [target for _, _, target in pairs])
-        result = finder.find_literal_paths(
-            subjects, values, load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type]), options
-        )
+        properties = load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type])
+        result = finder.find_literal_paths(subjects, values, properties, options)
         id_lists = make_path_id_lists(result.paths, subjects)
     for line, ids in zip(result.paths.to_pylist(), id_lists.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
@@ -115,12 +115,11 @@ def _mine_paths_of_answer_type(
 def _make_mining_outcome(
     row: EntityLinkedQuestion, pairs: int, paths: Sequence[WikidataPath], total: int, failed: FailedPairs
 ) -> RowOutcome:
-    problem = next((problem for row_id, _, _, problem in failed.pairs if row_id == row.id), None)
-    if not paths and problem:
+    if paths:
+        return row.extend_to(QuestionWithPaths, pairs=pairs, paths_in_all=total, paths=list(paths))
+    if problem := next((problem for row_id, _, _, problem in failed.pairs if row_id == row.id), None):
         return Reject(row.id, "wikidata_failed", problem, retryable=row.id in failed.transient_rows)
-    if not paths:
-        return Reject(row.id, "no_path", f"no path of one or two hops joins the items of its {pairs} pairs")
-    return row.extend_to(QuestionWithPaths, pairs=pairs, paths_in_all=total, paths=list(paths))
+    return Reject(row.id, "no_path", f"no path of one or two hops joins the items of its {pairs} pairs")
 
 
 def _make_call_sender(
@@ -161,9 +160,8 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     keeps_alike = work.inputs(MultiHalInputs).params.keep_ends_alike
     rows = work.rows(QuestionWithPaths)
-    labels, failed = look_up_labels(
-        work, ((row.id, each) for row in rows for path in row.paths for each in iterate_ids_to_label(path)), "en"
-    )
+    asked = ((row.id, each) for row in rows for path in row.paths for each in iterate_ids_to_label(path))
+    labels, failed = look_up_labels(work, asked, "en")
     outcomes: list[RowOutcome] = []
     dropped: list[DroppedPath] = []
     for row in rows:
@@ -173,19 +171,18 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
         kept = []
         known = len(dropped)
         for number, path in enumerate(row.paths):
+            reason: PathDropReason
             if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
-                dropped.append(
-                    _make_dropped_path(row.id, f"label/{number}", path.ids, "part_without_label", ", ".join(missing))
-                )
+                reason, detail = "part_without_label", ", ".join(missing)
             elif wordless := find_parts_without_words(path, labels):
-                dropped.append(
-                    _make_dropped_path(row.id, f"label/{number}", path.ids, "part_in_no_words", ", ".join(wordless))
-                )
+                reason, detail = "part_in_no_words", ", ".join(wordless)
             elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on
-                dropped.append(_make_dropped_path(row.id, f"label/{number}", path.ids, "ends_alike", path_labels[0]))
+                reason, detail = "ends_alike", path_labels[0]
             else:
                 kept.append(path.model_copy(update={"labels": path_labels}))
+                continue
+            dropped.append(make_dropped_path(row.id, f"label/{number}", path.ids, reason, detail))
         if kept:
             outcomes.append(row.replace(paths=kept))
         else:
@@ -197,7 +194,3 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             outcomes.append(Reject(row.id, why, detail))
     work.extras = make_arrow_table(DroppedPath, dropped)
     return work.finish(outcomes, QuestionWithPaths)
-
-
-def _make_dropped_path(row_id: str, place: str, ids: list[str], reason: PathDropReason, detail: str) -> DroppedPath:
-    return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

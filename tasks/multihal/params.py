@@ -1,6 +1,5 @@
 """MultiHal's build options and the inputs they resolve to: foundations, languages and models (paper §2)."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -96,7 +95,9 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
             for foundation, each in found.files.items()
         }
     world = load_world(run.world, run.graph)
-    languages = select_published_languages(params.languages or (LANGUAGE_TAGS if "translator" in world.models else ()))
+    wanted = params.languages or (LANGUAGE_TAGS if "translator" in world.models else ())
+    # the paper's order (§2.4); English always comes first
+    languages = tuple(language for language in LANGUAGE_TAGS if language in wanted or language == "eng")
     if params.label_source == "wikidata":
         check_graph_languages(world, factmill_home(), [LANGUAGE_TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
@@ -112,8 +113,3 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         files,
         notes=notes,
     )
-
-
-def select_published_languages(wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the languages to publish, in the paper's order (§2.4); English always comes first."""
-    return tuple(language for language in LANGUAGE_TAGS if language in wanted or language == "eng")

@@ -1,5 +1,7 @@
 """First stages of MultiHal: read foundations, merge duplicates, drop refusals, classify answers (paper §2, §2.1)."""
 
+from itertools import chain
+
 from prefect import task
 
 from factmill.tasks.assets import load_list_entries, load_unit_qids
@@ -32,14 +34,10 @@ def read_foundation(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     inputs = work.inputs(MultiHalInputs)
     limit, own = inputs.params.limit, inputs.own_source or OwnSource()
-    rows = (
-        row
-        for file in work.source_files(batch.unit)
-        for row in (
-            read_own_questions(file, own) if batch.unit == OWN_TABLE_UNIT else FOUNDATIONS[batch.unit].read(file)
-        )
-    )
-    for read in rows:
+    is_own = batch.unit == OWN_TABLE_UNIT
+    files = work.source_files(batch.unit)
+    rows = (read_own_questions(file, own) if is_own else FOUNDATIONS[batch.unit].read(file) for file in files)
+    for read in chain.from_iterable(rows):
         if limit is not None and sum(isinstance(kept, FoundationQuestion) for kept in outcomes) >= limit:
             break
         work.add_input_row(read.row_id, read.raw_json)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from factmill.tasks.multihal.core.rows import (
     ScoredPath,
     TypedQuestion,
 )
+from factmill.tasks.multihal.sources.foundations import FoundationName
 from factmill.tasks.options import BuildReport
 
 if TYPE_CHECKING:
@@ -49,17 +50,20 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
     """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(QuestionWithPaths)
-    united = unique.table(FoundationQuestion)
+    united, linked_rows = unique.table(FoundationQuestion), linked.table(EntityLinkedQuestion)
     schema = arrow_schema(DroppedPath)
     dropped = pa.concat_tables([stage.companion_rows(schema) for stage in (mined, labelled, selected)])
     questions = {
         "questions_read": read.table(FoundationQuestion),
         "questions_united": united,
         "questions_typed": typed.table(TypedQuestion),
-        "questions_linked": linked.table(EntityLinkedQuestion),
+        "questions_linked": linked_rows,
         "questions_with_paths": found,
         "questions_with_labelled_paths": labelled.table(QuestionWithPaths),
     }
+    source_of_question = dict(
+        zip(*(paths[name].to_pylist() for name in ("question_id", "source_dataset")), strict=True)
+    )
     facts = {
         **{name: _count_rows_by_foundation(table) for name, table in questions.items()},
         "questions_disputed": _count_rows_by_foundation(
@@ -69,15 +73,12 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
         "paths_labelled": _count_paths_by_source(questions["questions_with_labelled_paths"]),
         "paths_selected": _count_paths_by_source(selected.table(QuestionWithSelectedPaths)),
         "paths_scored_high": _count_rows_by_foundation(paths),
-        "questions_published": _count_rows_by_foundation(_take_first_of_each_value(paths, "question_id")),
+        "questions_published": count_values_sorted_by_value(source_of_question.values()),
         "rows": _count_rows_by_foundation(rows),
         "domains": count_questions_and_paths_by_domain(
             zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
         ),
-        "pairs": sum(
-            len(make_subject_target_pairs(row))
-            for row in rows_from_arrow(EntityLinkedQuestion, questions["questions_linked"])
-        ),
+        "pairs": sum(len(make_subject_target_pairs(row)) for row in rows_from_arrow(EntityLinkedQuestion, linked_rows)),
         "paths_in_all": pc.sum(found["paths_in_all"]).as_py() or 0,
         "paths_left_out": count_values_sorted_by_value(dropped["reason"].to_pylist()),
         "answer_types": count_values_sorted_by_value(paths["answer_type"].to_pylist()),
@@ -109,12 +110,6 @@ def _count_paths_by_source(questions: pa.Table) -> dict[str, int]:
     for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):
         counts[source] += len(paths)
     return dict(sorted(counts.items()))
-
-
-def _take_first_of_each_value(rows: pa.Table, column: str) -> pa.Table:
-    """Return the first row with each value of a column."""
-    places = {value: place for place, value in reversed(list(enumerate(rows[column].to_pylist())))}
-    return rows.take(pa.array(sorted(places.values()), pa.int64()))
 
 
 def compare_multihal_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
@@ -150,15 +145,7 @@ CARD = DatasetCardSpec(
         "Answers are words, sentences or paragraphs, depending on the foundation. Compare models within one `source_dataset`.",
     ),
     compare_with_paper=compare_multihal_with_paper,
-    hub_sources={
-        "halueval": "extended|other-halueval",
-        "truthfulqa": "extended|other-truthfulqa",
-        "felm": "extended|other-felm",
-        "halubench": "extended|other-halubench",
-        "shroom2024": "extended|other-shroom2024",
-        "defan": "extended|other-defan",
-        "simpleqa": "extended|other-simpleqa",
-    },
+    hub_sources={name: f"extended|other-{name}" for name in get_args(FoundationName)},
     personal_information=PERSONAL_INFORMATION_OF_WIKIDATA,
 )
 
@@ -200,37 +187,16 @@ def draw_multihal_distributions(build: PublishedTables) -> Iterator[ReportFigure
     """Yield figures that count rows (one per path and language), questions and paths by category."""
     rows = build.load_columns(_TABLE, ["language", "source_dataset", "judged_score", "responses_formatted"])
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
-    yield make_bar_figure(
-        "hops", "Rows by length of the path", "rows", count_numbers_filling_gaps(hops.to_pylist()), "hops"
-    )
-    yield make_bar_figure(
-        "languages", "Rows by language", "rows", count_values_commonest_first(rows["language"].to_pylist()), "language"
-    )
+    lengths = count_numbers_filling_gaps(hops.to_pylist())
+    yield make_bar_figure("hops", "Rows by length of the path", "rows", lengths, "hops")
+    languages = count_values_commonest_first(rows["language"].to_pylist())
+    yield make_bar_figure("languages", "Rows by language", "rows", languages, "language")
     sources = count_values_commonest_first(rows["source_dataset"].to_pylist())
     yield make_bar_figure("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
-    yield make_grouped_bar_figure(
-        "domains",
-        "Questions and paths by domain",
-        "in the build",
-        {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")},
-        "domain",
-    )
-    yield make_bar_figure(
-        "answer_types",
-        "Paths by type of answer",
-        "paths",
-        _sort_by_count(build.facts.get("answer_types", {})),
-        "type",
-    )
-    yield make_bar_figure(
-        "scores",
-        "Rows by the judge's score",
-        "rows",
-        count_numbers_filling_gaps(rows["judged_score"].to_pylist()),
-        "score",
-    )
-
-
-def _sort_by_count(counts: dict[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+    bars = {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")}
+    yield make_grouped_bar_figure("domains", "Questions and paths by domain", "in the build", bars, "domain")
+    types = dict(sorted(build.facts.get("answer_types", {}).items(), key=lambda each: (-each[1], each[0])))
+    yield make_bar_figure("answer_types", "Paths by type of answer", "paths", types, "type")
+    scores = count_numbers_filling_gaps(rows["judged_score"].to_pylist())
+    yield make_bar_figure("scores", "Rows by the judge's score", "rows", scores, "score")

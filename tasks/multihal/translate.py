@@ -1,6 +1,6 @@
 """Translate questions, answers and path labels into the other languages (MultiHal, paper §2.4)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from prefect import task
@@ -19,6 +19,8 @@ from factmill.tasks.multihal.core.path_selection import is_item_or_property_id
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS, MultiHalRow, ScoredPath
 from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.storage.recording.journal import CallRecord
+
+_TRANSLATED_LISTS = ("optional_output", "incorrect_answers", "disputed_answers")
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -50,40 +52,28 @@ def _translate_rows(work: BatchWork, rows: list[ScoredPath], languages: Iterable
     failed: dict[tuple[str, str], Reject] = {}
     for language in languages:
         tag = LANGUAGE_TAGS[language]
-        ids = [
-            (row.id, each)
-            for row in rows
-            for each in row.responses_formatted
-            if wants_labels and is_item_or_property_id(each)
-        ]
         # Wikidata's own labels, if requested
+        ids = [(row.id, each) for row in rows for each in row.responses_formatted if is_item_or_property_id(each)]
         labels, lost = look_up_labels(work, ids, tag) if wants_labels else ({}, {})
         failed |= {(language, row_id): replace(why, row_id=f"{row_id}_{language}") for row_id, why in lost.items()}
         for row in rows:
             own = [labels.get(each) for each in row.responses_formatted]
             path = make_translate_path_call(service.identity, row.path_labels, own, tag)
-            texts = {
-                text: make_translate_text_call(service.identity, text, tag) for text in _list_texts_to_translate(row)
-            }
+            wanted = [row.input, row.output, *(text for name in _TRANSLATED_LISTS for text in getattr(row, name))]
+            texts = {text: make_translate_text_call(service.identity, text, tag) for text in wanted}
             asked[language, row.id] = path, texts
-    records = work.get_call_records(
-        service,
-        (
-            (f"{row_id}_{language}", call)
-            for (language, row_id), (path, texts) in asked.items()
-            for call in (path, *texts.values())
-        ),
+    calls = (
+        (f"{row_id}_{language}", call)
+        for (language, row_id), (path, texts) in asked.items()
+        for call in (path, *texts.values())
     )
+    records = work.get_call_records(service, calls)
     return [
         failed.get((language, row.id))
         or _translate_row(row, language, *asked[language, row.id], records, service.identity)
         for language in languages
         for row in rows
     ]
-
-
-def _list_texts_to_translate(row: ScoredPath) -> list[str]:
-    return [row.input, row.output, *row.optional_output, *row.incorrect_answers, *row.disputed_answers]
 
 
 def _translate_row(
@@ -106,32 +96,22 @@ def _translate_row(
         if reply.status != "ok":
             return Reject(row_id, "untranslatable", f"{call.parts.get('text', row.path_labels)}: {reply.error}")
     parts = parse_translated_path(records[path.key].reply().body)
-    if problem := _find_translated_path_problem(row, [part.text for part in parts]):
+    labels, value = row.path_labels, row.responses_formatted[-1]
+    if len(parts) != len(labels) or not (
+        is_item_or_property_id(value) or parts[-1].text.split(" ")[0] == labels[-1].split(" ")[0]
+    ):
+        found = "; ".join(part.text for part in parts)
+        problem = f"expected {len(labels)} parts that end with the value of {'; '.join(labels)}, found {found}"
         return Reject(row_id, "value_moved", problem)
     return _make_published_row(
         row,
         language,
         input=translate([row.input])[0],
         output=translate([row.output])[0],
-        optional_output=translate(row.optional_output),
-        incorrect_answers=translate(row.incorrect_answers),
-        disputed_answers=translate(row.disputed_answers),
+        **{name: translate(getattr(row, name)) for name in _TRANSLATED_LISTS},
         translated_by=translator,
         trip_labels=[part.text for part in parts],
         part_sources=[part.origin for part in parts],
-    )
-
-
-def _find_translated_path_problem(row: ScoredPath, parts: Sequence[str]) -> str | None:
-    """Return the problem if a translated path has another number of parts or another value at its end, else None."""
-    path_labels, last = row.path_labels, row.responses_formatted[-1]
-    is_whole = len(parts) == len(path_labels) and (
-        is_item_or_property_id(last) or parts[-1].split(" ")[0] == path_labels[-1].split(" ")[0]
-    )
-    return (
-        None
-        if is_whole
-        else f"expected {len(path_labels)} parts that end with the value of {'; '.join(path_labels)}, found {'; '.join(parts)}"
     )
 
 

@@ -123,12 +123,10 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
             outcomes.append(answer.parsed)
             continue
         flags = [f"ShortQ{number}: {problem}" for number, problem in enumerate(answer.parsed, 1) if problem is not None]
-        items += [
-            make_review_item("slaq", row.id, SECOND_MODEL_FLAG, flag, _format_topic_for_review(row)) for flag in flags
-        ]
-        checked.append(
-            row.extend_to(CheckedTopic, judge=answer.model, judge_call=answer.key, flags=flags, reviewed_by=[])
-        )
+        shown = f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
+        items += [make_review_item("slaq", row.id, SECOND_MODEL_FLAG, flag, shown) for flag in flags]
+        judged = {"judge": answer.model, "judge_call": answer.key, "flags": flags, "reviewed_by": []}
+        checked.append(row.extend_to(CheckedTopic, **judged))
     outcomes += apply_and_store_review_decisions(
         work, checked, items, work.inputs(SlaqInputs).reviewing, SLAQ_AUTO_RULES, EDITABLE_SLAQ_TEXTS
     )
@@ -140,10 +138,6 @@ def _format_pairs(row: QuestionedTopic) -> str:
     return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
 
 
-def _format_topic_for_review(row: QuestionedTopic) -> str:
-    return f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
-
-
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def balance_halves(batch: StageBatch) -> BatchReceipt:
     """Keep equally many most and least viewed topics of each category, those with the most extreme views (§3.2)."""
@@ -153,21 +147,15 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         category_rows = [row for row in rows if row.category == category]
-        most = sorted(
-            (row for row in category_rows if row.half == "most"), key=lambda row: (-(row.views or 0), *order_page(row))
-        )
-        least = sorted(
-            (row for row in category_rows if row.half == "least"),
-            key=lambda row: (-(row.views or 0), *order_page(row)),
-            reverse=True,
-        )
+        category_rows.sort(key=lambda row: (-(row.views or 0), *order_page(row)))
+        most = [row for row in category_rows if row.half == "most"]
+        least = [row for row in reversed(category_rows) if row.half == "least"]
         kept = min(len(most), len(least), per_half)
         outcomes += [*most[:kept], *least[:kept]]
         for row in (*most[kept:], *least[kept:]):
             reason = "half_is_full" if kept == per_half else "other_half_is_short"
-            outcomes.append(
-                Reject(row.id, reason, f"{category}: {len(most)} most and {len(least)} least viewed topics")
-            )
+            detail = f"{category}: {len(most)} most and {len(least)} least viewed topics"
+            outcomes.append(Reject(row.id, reason, detail))
     return work.finish(outcomes, CheckedTopic)
 
 
@@ -182,18 +170,11 @@ def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
         for row in rows
         for question, answer in zip(row.questions, row.answers, strict=True)
     ]
-    answers = [
-        answer
-        for _, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0]))
-    ]
+    answers: dict[str, list[ParsedCompletion[str]]] = {row.id: [] for row in rows}
+    for row, answer in work.prompt_model("judge", asked, FACT_TYPE_FORM, lambda _, texts: read_fact_type(texts[0])):
+        answers[row.id].append(answer)
     licence = work.inputs(SlaqInputs).licence
-    return work.finish(
-        (
-            _make_slaq_row(row, answers[at * PAIRS_PER_TOPIC : (at + 1) * PAIRS_PER_TOPIC], licence)
-            for at, row in enumerate(rows)
-        ),
-        SlaqRow,
-    )
+    return work.finish((_make_slaq_row(row, answers[row.id], licence) for row in rows), SlaqRow)
 
 
 def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:

@@ -1,9 +1,12 @@
-"""SLAQ's release forms (one row a topic, as in the paper's Figure 6), and the figures of a build's page."""
+"""Publish and release SLAQ (one row a topic, as in the paper's Figure 6), with report facts and page figures."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
+from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedTables,
@@ -22,6 +25,31 @@ from factmill.tasks.core.publishing.release_spec import (
     SourcePage,
     format_wikipedia_name,
 )
+from factmill.tasks.core.review import ReviewItem
+from factmill.tasks.core.rows import arrow_schema
+from factmill.tasks.options import BuildReport
+from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
+
+if TYPE_CHECKING:
+    from factmill.tasks.engine.batches import StageDataset
+    from factmill.tasks.engine.building import Build
+
+
+def publish_slaq(build: "Build", drawn: "StageDataset", checked: "StageDataset", typed: "StageDataset") -> BuildReport:
+    """Publish the topics, the page counts of their categories, and the review queue with its decisions."""
+    rows = typed.table(SlaqRow)
+    queue = checked.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
+    counts = drawn.companion_rows(arrow_schema(CategoryCount))
+    entities = sum(pc.sum(rows[f"ShortQ{number}_Entity"]).as_py() or 0 for number in range(1, 6))
+    facts = {
+        "categories": count_values_sorted_by_value(rows["Category"].to_pylist()),
+        "halves": count_values_sorted_by_value(rows["half"].to_pylist()),
+        "members": dict(zip(counts["id"].to_pylist(), counts["members"].to_pylist(), strict=True)),
+        "entity_answers": {"share": divide_rounded(entities, 5 * len(rows)), "n": 5 * len(rows)},
+        "fact_types": count_values_sorted_by_value(each for types in rows["fact_types"].to_pylist() for each in types),
+        "review": count_values_sorted_by_value(queue["decision"].to_pylist()),
+    }
+    return build.publish({"slaq": rows, "slaq_categories": counts, "slaq_review": queue}, facts)
 
 
 def list_slaq_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[SourcePage]:
@@ -105,28 +133,18 @@ def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
     columns = {name: rows[name].to_pylist() for name in rows.column_names}
     both = Counter(zip(columns["half"], columns["Category"], strict=True))
     categories = count_values_commonest_first(columns["Category"])
-    yield make_grouped_bar_figure(
-        "categories",
-        "Topics by category and half",
-        "topics",
-        {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES},
-        "category",
-        kind="stacked",
-    )
-    views = {
-        half: count_by_power_of_ten(v for h, v in zip(columns["half"], columns["Pageviews"], strict=True) if h == half)
-        for half in _HALVES
-    }
+    bars = {f"{half} viewed": {category: both[half, category] for category in categories} for half in _HALVES}
+    title = "Topics by category and half"
+    yield make_grouped_bar_figure("categories", title, "topics", bars, "category", kind="stacked")
+    both_views = list(zip(columns["half"], columns["Pageviews"], strict=True))
+    views = {half: count_by_power_of_ten(count for of, count in both_views if of == half) for half in _HALVES}
     bins = count_by_power_of_ten(columns["Pageviews"])
-    yield make_grouped_bar_figure(
-        "page_views",
-        "Topics by page views",
-        "topics",
-        {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES},
-        "page views",
+    bars = {f"{half} viewed": {each: views[half].get(each, 0) for each in bins} for half in _HALVES}
+    note = (
         "Each category is split into halves, so a topic in the most viewed half of one category may have fewer views than a "
-        "topic in the least viewed half of another.",
-        kind="stacked",
+        "topic in the least viewed half of another."
     )
+    title = "Topics by page views"
+    yield make_grouped_bar_figure("page_views", title, "topics", bars, "page views", note, kind="stacked")
     types = count_values_commonest_first(each for row in columns["fact_types"] for each in row)
     yield make_bar_figure("fact_types", "Short answers by type of fact", "short answers", types, "type")

@@ -62,10 +62,8 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     if inputs.own_source:
         return
     wiki = run.services.wikipedia
-    listings = [
-        make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST)
-        for each in inputs.params.categories
-    ]
+    asked = inputs.params.categories
+    listings = [make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST) for each in asked]
     empty = mark_and_list_calls_without_result(
         run, wiki, listings, lambda body: bool(parse_category_members(body).members)
     )
@@ -224,12 +222,8 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(CategoryPage)
     wiki, at = work.run.services.wikipedia, work.inputs(SlaqInputs).epoch
     failed: dict[str, Reject] = {}
-    pages, failed_now = work.call_and_parse(
-        wiki,
-        ((row.id, row.id, make_resolve_title_call(wiki.identity, row.title)) for row in rows),
-        parse_resolved_title,
-        "wikipedia_failed",
-    )
+    by_title = ((row.id, row.id, make_resolve_title_call(wiki.identity, row.title)) for row in rows)
+    pages, failed_now = work.call_and_parse(wiki, by_title, parse_resolved_title, "wikipedia_failed")
     for row_id, reject in failed_now.items():
         # an endless redirect has its own drop reason
         code, _, detail = reject.detail.partition(": ")
@@ -237,23 +231,14 @@ def scrape_articles(batch: StageBatch) -> BatchReceipt:
         failed[row_id] = replace(reject, reason="redirect_loop", detail=detail) if is_loop else reject
     refused = {row.id: reason for row in rows if row.id in pages and (reason := _find_page_reject(row, pages[row.id]))}
     open_rows = [row for row in rows if row.id in pages and row.id not in refused]
-    revisions, failed_now = work.call_and_parse(
-        wiki,
-        ((row.id, row.id, make_page_revision_at_call(wiki.identity, row.title, at)) for row in open_rows),
-        parse_page_revision,
-        "wikipedia_failed",
-    )
+    at_epoch = ((row.id, row.id, make_page_revision_at_call(wiki.identity, row.title, at)) for row in open_rows)
+    revisions, failed_now = work.call_and_parse(wiki, at_epoch, parse_page_revision, "wikipedia_failed")
     failed |= failed_now
-    dated = [row for row in open_rows if row.id in revisions and revisions[row.id].revid is not None]
-    texts, failed_now = work.call_and_parse(
-        wiki,
-        (
-            (row.id, row.id, make_revision_html_call(wiki.identity, revisions[row.id].revid or 0, row.title))
-            for row in dated
-        ),
-        parse_revision_html,
-        "wikipedia_failed",
-    )
+    dated = [
+        (row, revision.revid) for row in open_rows if (revision := revisions.get(row.id)) and revision.revid is not None
+    ]
+    by_revid = ((row.id, row.id, make_revision_html_call(wiki.identity, revid, row.title)) for row, revid in dated)
+    texts, failed_now = work.call_and_parse(wiki, by_revid, parse_revision_html, "wikipedia_failed")
     failed |= failed_now
     return work.finish(
         (

@@ -114,10 +114,7 @@ def parse_removal_rules(entries: Iterable[str]) -> RemovalRules:
 
 
 def extract_article_text(source: str, removed: RemovalRules) -> ArticleMainText:
-    """Return the main text of a page from the HTML of action=parse; even broken HTML is read.
-
-    Takes time in proportion to the length.
-    """
+    """Return the main text of a page from the HTML of action=parse, even broken, in time proportional to its length."""
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     # the parser refuses an empty document; within a div nothing is empty
     root = html.document_fromstring(b"<div>" + source.encode("utf-8", "replace") + b"</div>", parser=parser)
@@ -180,11 +177,8 @@ class _ArticleTextExtractor:
 
     def _read_superscript(self, element: html.HtmlElement) -> str | None:
         """Return a superscript as plain text; None where it is neither an exponent nor a number."""
-        text = (
-            ""
-            if any(self._is_removed(inner) for inner in element.iterdescendants())
-            else element.text_content().strip()
-        )
+        holds_removed = any(self._is_removed(inner) for inner in element.iterdescendants())
+        text = "" if holds_removed else element.text_content().strip()
         if _RAISED_NUMBER.fullmatch(text):
             return text.translate(_SUPERSCRIPT_CHARACTERS)
         if _EXPONENT.fullmatch(text) and _EXPONENT_BASE.search("".join(self.pieces[-_BASE_SEARCH_PIECES:])):
@@ -224,10 +218,7 @@ class _ArticleTextExtractor:
 
 
 def _find_formula_tex_or_gap(element: html.HtmlElement) -> str | None:
-    """Return a formula's TeX, or a gap when it has none; None when the element is not a formula.
-
-    The Math extension gives the TeX with hidden MathML, as an attribute or within, and with an image.
-    """
+    """Return the TeX of a formula (an attribute, MathML or an image), or a gap without any; None: not a formula."""
     if element.tag != "math" and "mwe-math-element" not in element.get("class", "").split():
         return None
     for one in element.iter("math", "annotation", "img"):
@@ -236,6 +227,19 @@ def _find_formula_tex_or_gap(element: html.HtmlElement) -> str | None:
             match = _TEX.fullmatch(tex.strip())
             return (match[1] if match else tex).strip()
     return _REMOVED_MARK
+
+
+def _mend_bracket_with_removed_parts(match: re.Match[str]) -> str:
+    """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
+    if _REMOVED_MARK not in match[0]:
+        return match[0]
+    kept: list[str] = []
+    for separator, part in _BRACKET_PART.findall(match[0][1:-1]):
+        is_label = _PRONUNCIATION_LABEL.fullmatch(part.replace(_REMOVED_MARK, "").strip())
+        if (separator or part) and not (_REMOVED_MARK in part and is_label):
+            kept.append(separator + part if kept else part)
+    text = "".join(kept).strip(f" {_REMOVED_MARK}")
+    return f"({text})" if text.strip(" ;,") else _REMOVED_MARK
 
 
 def _mend_text_around_removed_parts(text: str) -> str:
@@ -250,18 +254,3 @@ def _mend_text_around_removed_parts(text: str) -> str:
         ).replace(_REMOVED_MARK, "")
         text = " ".join(text.split())
     return _SPACE_BEFORE_PUNCTUATION.sub("", text)
-
-
-def _mend_bracket_with_removed_parts(match: re.Match[str]) -> str:
-    """Return a bracket without the parts that contained only removed text; a gap when no part is left."""
-    if _REMOVED_MARK not in match[0]:
-        return match[0]
-    kept = [
-        (separator, part)
-        for separator, part in _BRACKET_PART.findall(match[0][1:-1])
-        if _REMOVED_MARK not in part or not _PRONUNCIATION_LABEL.fullmatch(part.replace(_REMOVED_MARK, "").strip())
-    ]
-    kept = [(separator, part) for separator, part in kept if separator or part]
-    text = "".join(separator + part if place else part for place, (separator, part) in enumerate(kept))
-    text = text.strip(f" {_REMOVED_MARK}")
-    return f"({text})" if text.strip(" ;,") else _REMOVED_MARK

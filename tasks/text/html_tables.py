@@ -21,7 +21,8 @@ _CELL_STYLE = "text-align: left; vertical-align: top"
 
 def format_html_cell(value: Any) -> str:
     """Format a value as the escaped content of a cell, at most 120 characters; empty for None."""
-    return escape(_shorten(_format_plain(value)))
+    line = escape_control_characters(" ".join(_format_plain(value).split()))
+    return escape(line if len(line) <= _MAX_CELL_CHARACTERS else f"{line[: _MAX_CELL_CHARACTERS - 1]}…")
 
 
 def _format_plain(value: Any) -> str:
@@ -37,11 +38,6 @@ def _format_plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
-
-
-def _shorten(text: str) -> str:
-    line = escape_control_characters(" ".join(text.split()))
-    return line if len(line) <= _MAX_CELL_CHARACTERS else f"{line[: _MAX_CELL_CHARACTERS - 1]}…"
 
 
 def render_html_table(

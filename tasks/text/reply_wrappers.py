@@ -139,17 +139,14 @@ def strip_thinking_and_end_tokens(text: str) -> str:
 
 
 def strip_answer_tags(text: str, *, alone: bool) -> str:
-    """Return the content of a pair of answer tags that nothing surrounds, or, unless `alone`, only an announcement and
-    remarks."""
+    """Return the content of a pair of answer tags that nothing (unless `alone`: only an announcement, remarks) surrounds."""
     opened = _ANSWER_TAG.search(text)
     if not opened:
         return text
     closes = list(re.finditer(rf"</{opened[1]}>", text, re.IGNORECASE))
-    if (
-        len(closes) != 1
-        or closes[0].start() < opened.end()
-        or _ANSWER_TAG.search(text, opened.end(), closes[0].start())
-    ):
+    if len(closes) != 1 or closes[0].start() < opened.end():
+        return text
+    if _ANSWER_TAG.search(text, opened.end(), closes[0].start()):
         return text
     before, after = text[: opened.start()].strip().splitlines(), text[closes[0].end() :].strip().splitlines()
     if alone and (before or after):
@@ -182,14 +179,10 @@ def strip_invented_turns(text: str, *, by_question: bool) -> str:
 
 
 def keep_final_answer_section(text: str) -> str:
-    """Return the text below the only heading `Final answer` of a reply; the reply itself where there is not exactly
-    one."""
+    """Return the text below the heading `Final answer` of a reply; the reply itself without exactly one."""
     lines = text.splitlines()
-    at = [
-        number
-        for number, line in enumerate(lines)
-        if (found := _ANSWER_HEADING.fullmatch(line.strip())) and found["final"]
-    ]
+    headings = (_ANSWER_HEADING.fullmatch(line.strip()) for line in lines)
+    at = [number for number, heading in enumerate(headings) if heading and heading["final"]]
     below = "\n".join(lines[at[0] + 1 :]) if len(at) == 1 else ""
     return below if below.strip() else text
 
@@ -215,10 +208,7 @@ def is_explanation_heading(line: str) -> bool:
 
 
 def parse_markdown_tables(lines: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the rows of Markdown tables with their line numbers; a separator line is the row `()`.
-
-    Rows begin and end with a bar. Cells are stripped, and `\\|` within them is a bar.
-    """
+    """Return the rows of Markdown tables (with bars at both ends) with their line numbers; `()` is a separator."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for number, line in enumerate(lines):
         bare = line.strip()
@@ -286,18 +276,18 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     """
     kept = [line.rstrip() for line in lines]
     dropped = set()
-    while kept and (not kept[0] or (any(kept[1:]) and _is_announcement(kept[0]))):
+    while kept:
+        announces = _LEAD_IN.match(strip_list_marker(kept[0]).strip("*_ ")) or _ANSWER_HEADING.fullmatch(
+            kept[0].strip()
+        )
+        if kept[0] and not (announces and any(kept[1:])):
+            break
         dropped |= {"lead_in"} if kept[0] else set()
         del kept[0]
     about = next((at for at, line in enumerate(kept) if at and is_explanation_heading(line)), len(kept))
     rest = "\n".join(kept[about:])
-    if (
-        rest
-        and not last_counts
-        and any(kept[:about])
-        and not _RETRACTION_WORD.search(rest)
-        and not _CONCLUSION_OPENING.search(rest)
-    ):
+    may_answer = last_counts or _RETRACTION_WORD.search(rest) or _CONCLUSION_OPENING.search(rest)
+    if rest and any(kept[:about]) and not may_answer:
         dropped.add("remark")
         del kept[about:]
     first = next((at for at, line in enumerate(kept) if line), len(kept))
@@ -314,18 +304,10 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     return kept, dropped
 
 
-def _is_announcement(line: str) -> bool:
-    return bool(_LEAD_IN.match(strip_list_marker(line).strip("*_ ")) or _ANSWER_HEADING.fullmatch(line.strip()))
-
-
 def find_single_json_object_text(
     text: str, other_format_opening: re.Pattern[str] | None = None
 ) -> tuple[str, set[str]] | None:
-    """Return the text of a reply's only JSON object and the kinds of text removed; None where there is none for
-    certain.
-
-    `one_line`: opening of another reply format; where it precedes the first brace, braces are not JSON.
-    """
+    """Return the text of a reply's only JSON object, and the kinds removed; None if uncertain or of another format."""
     dropped = set()
     folded = text
     try:
@@ -335,20 +317,20 @@ def find_single_json_object_text(
             lambda found: found[0] if found[0][0] == '"' else fold_full_width(found[0]), text
         )
         dropped = {"full_width"} if folded != text else set()
-    relaxed = None
     try:
         _, start, end = _decode_first_json_object(folded)
+        found = folded[start:end]
     except MalformedJsonObject:
         relaxed = _decode_json5_object(text)
         if relaxed is None:
             return None
         folded, (value, start, end) = text, relaxed
-        dropped = {"json5"}
+        found, dropped = json.dumps(value, ensure_ascii=False), {"json5"}
     before, after = folded[:start].strip(), folded[end:].strip()
     if "{" in after or _RETRACTION_WORD.search(after) or (other_format_opening and other_format_opening.search(before)):
         return None
     dropped |= {kind for kind, around in (("lead_in", before), ("remark", after)) if around}
-    return json.dumps(value, ensure_ascii=False) if relaxed else folded[start:end], dropped
+    return found, dropped
 
 
 def _decode_json5_object(text: str) -> tuple[dict[str, Any], int, int] | None:

@@ -8,7 +8,6 @@ of a list item. Abbreviations differ in what may follow them (the lists below). 
 """
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 _STOPS = ".!?…"
@@ -64,14 +63,10 @@ def split_sentences(paragraph: str) -> list[str]:
     Joined by spaces they give a paragraph whose words are one space apart. White space alone has no sentence. Takes
     time in proportion to the length.
     """
-    return [paragraph[start:end] for start, end in _iterate_sentence_spans(paragraph)]
-
-
-def _iterate_sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end offsets of each sentence."""
     words = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", paragraph)]
     if not words:
-        return
+        return []
+    sentences = []
     partners = _pair_brackets_and_quotes(paragraph)
     start, bracket_end, quote_end = words[0][0], -1, -1
     for (place, end, word), (next_place, _, following) in pairwise(words):
@@ -87,12 +82,15 @@ def _iterate_sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
         # an omission in brackets of its own, [...], tells nothing about the text around it
         last_place = place + len(body) if body.strip(_OPENING_PUNCTUATION) else end - 1
         # a quotation's last stop may end the sentence around it, a bracket's may not
-        if body == bare or last_place < bracket_end or end <= quote_end or not _may_begin_sentence(following):
+        if body == bare or last_place < bracket_end or end <= quote_end:
             continue
-        if _ends_sentence(body, bare[len(body) :], following, is_first=place == start):
-            yield start, end
+        opening = following.lstrip(_OPENING_PUNCTUATION)
+        is_name = opening[:1].isalpha() and not opening[0].islower()
+        may_begin = is_name or _NUMBER_OR_LOWERCASE_NAME.match(opening)
+        if may_begin and _ends_sentence(body, bare[len(body) :], opening, is_first=place == start):
+            sentences.append(paragraph[start:end])
             start = next_place
-    yield start, words[-1][1]
+    return [*sentences, paragraph[start : words[-1][1]]]
 
 
 def _pair_brackets_and_quotes(text: str) -> dict[int, int]:
@@ -114,15 +112,9 @@ def _pair_brackets_and_quotes(text: str) -> dict[int, int]:
     return pairs
 
 
-def _may_begin_sentence(word: str) -> bool:
-    bare = word.lstrip(_OPENING_PUNCTUATION)
-    return bool(_NUMBER_OR_LOWERCASE_NAME.match(bare)) or (bare[:1].isalpha() and not bare[0].islower())
-
-
 def _ends_sentence(body: str, stop: str, following: str, is_first: bool) -> bool:
-    """True when a word that ends in stops ends its sentence, given that the following word may begin another."""
+    """True when a word with stops ends its sentence; `following`: the next word, which may begin one, without marks."""
     name = re.split(r"[-–—/]", body.lstrip(_OPENING_PUNCTUATION))[-1]
-    following = following.lstrip(_OPENING_PUNCTUATION)
     opening = _CAPITALIZED_WORD.fullmatch(following)
     is_opening = opening is not None and opening[1] in SENTENCE_OPENING_WORDS
     # an omission, or a separate mark: only the following word decides

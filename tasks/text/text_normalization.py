@@ -21,14 +21,12 @@ _NON_PLURAL_ENDING = re.compile(r"(?:ss|us|is)$")
 def normalize_answer(text: str) -> str:
     """Return text case-folded, without punctuation, symbols and English articles, with single spaces between words."""
     if text.isascii():
-        return _join_without_articles(text.lower().translate(_ASCII_PUNCTUATION))
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    bare = "".join(char for char in folded if unicodedata.category(char)[0] not in "PSC" or char.isspace())
-    return _join_without_articles(unicodedata.normalize("NFKC", bare))
-
-
-def _join_without_articles(text: str) -> str:
-    return " ".join([word for word in text.split() if word not in _ARTICLES])
+        bare = text.lower().translate(_ASCII_PUNCTUATION)
+    else:
+        folded = unicodedata.normalize("NFKC", text).casefold()
+        kept = (char for char in folded if unicodedata.category(char)[0] not in "PSC" or char.isspace())
+        bare = unicodedata.normalize("NFKC", "".join(kept))
+    return " ".join([word for word in bare.split() if word not in _ARTICLES])
 
 
 def normalized_words(text: str) -> list[str]:
@@ -39,17 +37,15 @@ def normalized_words(text: str) -> list[str]:
 @lru_cache(maxsize=16384)
 def normalize_answer_to_singular(text: str) -> str:
     """Return the normalised text with English plurals in the singular, for look-ups in word lists."""
-    return " ".join(_singular(word) for word in normalized_words(text))
-
-
-def _singular(word: str) -> str:
-    if len(word) < 4 or not word.endswith("s") or _NON_PLURAL_ENDING.search(word):
-        return word
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    if word.endswith(("ches", "shes", "xes", "sses")):
-        return word[:-2]
-    return word[:-1]
+    words = normalized_words(text)
+    for at, word in enumerate(words):
+        if len(word) < 4 or not word.endswith("s") or _NON_PLURAL_ENDING.search(word):
+            continue
+        if word.endswith("ies"):
+            words[at] = word[:-3] + "y"
+        else:
+            words[at] = word[: -2 if word.endswith(("ches", "shes", "xes", "sses")) else -1]
+    return " ".join(words)
 
 
 _SINGLE_QUOTES = "’‘ʼʻ‛`´′＇"

@@ -66,9 +66,20 @@ def parse_article_url_or_problem(url: str) -> ArticleUrl | str:
     url = url.strip()
     try:
         parts = _split_wikipedia_url(url)
-        return ArticleUrl(
-            _decode_and_check_url_title(url, _get_encoded_title(url, parts)), _parse_url_section(parts.fragment)
-        )
+        decoded = _percent_decode(_get_encoded_title(url, parts))
+        if decoded is None:
+            raise _NotAnArticleError(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
+        title = _tidy_title_spacing(decoded)
+        if trouble := find_article_title_problem(title):
+            raise _NotAnArticleError(f"{url!r}: {trouble}; {_EXPECTED_ARTICLE_URL}")
+        if canonical_title(title) == _MAIN_PAGE:
+            raise _NotAnArticleError(
+                f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED_ARTICLE_URL}"
+            )
+        # a browser's text directive is no section
+        written = parts.fragment.partition(":~:")[0]
+        section = _percent_decode(written)
+        return ArticleUrl(title, _TITLE_SPACES.sub(" ", written if section is None else section).strip(" ") or None)
     except _NotAnArticleError as refused:
         return str(refused)
 
@@ -130,8 +141,7 @@ def _get_title_prefix(title: str) -> str:
 
 
 def find_redirect(html: str) -> str | None:
-    """Return the title (optionally with #section) that a page's HTML from MediaWiki redirects to; None: it is no
-    redirect."""
+    """Return the title (optionally with #section) that a page's HTML redirects to; None: it is no redirect."""
     found = _REDIRECT.search(html)
     return unescape(found[1]) if found else None
 
@@ -179,27 +189,6 @@ def _get_encoded_title(url: str, parts: SplitResult) -> str:
             f"{url!r} asks for more than the newest text of an article by its title; {_EXPECTED_ARTICLE_URL}"
         )
     return value.replace("+", "%20")
-
-
-def _decode_and_check_url_title(url: str, written: str) -> str:
-    decoded = _percent_decode(written)
-    if decoded is None:
-        raise _NotAnArticleError(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
-    title = _tidy_title_spacing(decoded)
-    if trouble := find_article_title_problem(title):
-        raise _NotAnArticleError(f"{url!r}: {trouble}; {_EXPECTED_ARTICLE_URL}")
-    if canonical_title(title) == _MAIN_PAGE:
-        raise _NotAnArticleError(
-            f"{url!r} is the main page, which changes daily, and no article; {_EXPECTED_ARTICLE_URL}"
-        )
-    return title
-
-
-def _parse_url_section(fragment: str) -> str | None:
-    """Return the section of a fragment, without a browser's text directive (`:~:text=`)."""
-    written = fragment.partition(":~:")[0]
-    decoded = _percent_decode(written)
-    return _TITLE_SPACES.sub(" ", written if decoded is None else decoded).strip(" ") or None
 
 
 def _percent_decode(written: str) -> str | None:

@@ -243,10 +243,8 @@ def test_a_relation_comes_with_all_its_values_and_one_that_stays_begun_is_left_o
     assert row["paragraph_now"] == "Ada met Bob. It is said that Dover and Rome came into it."
     assert values(row["minimum_knowledge"]) == ["London", "poet", "Dover", "Rome"]
     reason, detail = left.rejects["Half"]
-    assert (reason, "Q1 P551 Dover; Rome: value_missing: the added sentence does not say 'Rome'" in detail) == (
-        "no_piece_brought_in",
-        True,
-    )
+    assert reason == "no_piece_brought_in"
+    assert "Q1 P551 Dover; Rome: value_missing: the added sentence does not say 'Rome'" in detail
 
 
 def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: ScriptedAuthor, run: Run) -> None:
@@ -325,15 +323,6 @@ def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coher
     shares = {each["value"]: each["coherence"] for each in candidates}
     assert shares["London"] == shares["1815-12-10"] == pytest.approx(min(shares.values()))
     assert math.fsum(shares.values()) == pytest.approx(1)
-
-
-def test_equal_perplexities_leave_the_choice_to_ids(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = {"Ada": extend}
-    for alike in (5.0, IMPOSSIBLE):
-        left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, alike)), alpha=0)
-        candidates = left.rows["Ada"]["rounds"][1]["candidates"]
-        assert values(candidates) == ["London", "Copley Medal", "1815-12-10", "Dover", "44 BC"]
-        assert [each["coherence"] for each in candidates] == [pytest.approx(1 / 5)] * 5
 
 
 def test_a_pair_of_which_no_text_can_be_weighed_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
@@ -473,9 +462,8 @@ def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: 
         "fails": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
     }
-    assert {author.asked[ANNOTATE_PROMPT, name] for name in ("heeds", "shortens", "corrects", "goes-on", "chats")} == {
-        2
-    }
+    twice = ("heeds", "shortens", "corrects", "goes-on", "chats")
+    assert {author.asked[ANNOTATE_PROMPT, name] for name in twice} == {2}
     assert author.asked[ANNOTATE_PROMPT, "refuses"] == 1
     assert sum("text_changed" in correction for correction in author.corrections) == 4
     assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
@@ -532,15 +520,9 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
     assert (author.asked[GENERAL_QUESTION_PROMPT, "tells"], author.asked[SPECIFIC_QUESTION_PROMPT, "tells"]) == (2, 1)
 
     row = left.rows["well"]
-    assert (row["general_question"], row["specific_question"]) == tuple(
-        each.removeprefix("Question: ") for each in (WHO, WHAT)
-    )
-    assert row["asked_share"] == 1
-    assert (row["paragraph"], row["people"], row["names"]) == (
-        "well met Bob.",
-        ["Q1", "Q2"],
-        ["Person Q1", "Person Q2"],
-    )
+    assert [f"Question: {row[kind]}" for kind in ("general_question", "specific_question")] == [WHO, WHAT]
+    assert (row["asked_share"], row["paragraph"]) == (1, "well met Bob.")
+    assert (row["people"], row["names"]) == (["Q1", "Q2"], ["Person Q1", "Person Q2"])
     assert values(row["minimum_knowledge"]) == ["writer", "poet"]
     assert values(row["knowledge_graph"]) == values([piece.model_dump() for piece in (*ADA, *BOB)])
     assert (row["author"], row["scorer"], row["text_source"]) == ("tester", "weigher", "file")

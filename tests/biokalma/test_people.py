@@ -58,6 +58,11 @@ def resolve(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return run
 
 
+def one_by_one(both: TwoWikidatas) -> SimpleNamespace:
+    """Return services that send each query alone, so that one may fail without the others."""
+    return SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
+
+
 def found(left: Left) -> dict[str, tuple[str, str]]:
     """Return row id → items of person and other."""
     return {row_id: (row["person_qid"], row["other_qid"]) for row_id, row in left.rows.items()}
@@ -75,12 +80,9 @@ def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool,
 def test_names_of_any_letters_and_marks_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
     items = [write_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
     # the others bear the names from the last to the first, half of them as an alias
-    items += [
-        write_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(reversed(NAMES))
-    ]
-    rows = [
-        person_pair(str(at), name, other) for at, (name, other) in enumerate(zip(NAMES, reversed(NAMES), strict=True))
-    ]
+    others = NAMES[::-1]
+    items += [write_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(others)]
+    rows = [person_pair(str(at), *both) for at, both in enumerate(zip(NAMES, others, strict=True))]
     left = resolve(items, *rows)
     assert left.rejects == {}
     assert found(left) == {str(at): (f"Q{100 + at}", f"Q{200 + at}") for at in range(len(NAMES))}
@@ -150,9 +152,8 @@ def test_the_relation_is_one_of_the_person_not_of_the_other(resolve: Callable[..
 
 def test_two_of_one_name_who_name_each_other_are_one_pair(resolve: Callable[..., Left]) -> None:
     twins = [write_item("Q61", "Cato Porcius", "P3373 Q62"), write_item("Q62", "Cato Porcius", "P3373 Q61")]
-    assert found(resolve(twins, person_pair("twins", "Cato Porcius", "Cato Porcius", "P3373"))) == {
-        "twins": ("Q61", "Q62")
-    }
+    left = resolve(twins, person_pair("twins", "Cato Porcius", "Cato Porcius", "P3373"))
+    assert found(left) == {"twins": ("Q61", "Q62")}
 
 
 def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
@@ -161,9 +162,7 @@ def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
         person_pair("himself", "Mark Twain", "Samuel Clemens"),
         person_pair("by one name", "Mark Twain", "Mark Twain", "P737"),
     )
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
-        ("himself", "by one name"), "not_joined"
-    )
+    assert left.reasons == dict.fromkeys(("himself", "by one name"), "not_joined")
     assert candidates(left, "himself", "person") == {"Q31": ("alias", True, [])}
 
 
@@ -197,19 +196,14 @@ def test_where_items_do_not_say_what_they_are_what_only_people_have_tells(resolv
 
 
 def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..., Left]) -> None:
-    rows = [
-        person_pair(name, name, "Google", "P749", paragraph="x")
-        for name in ("YouTube", "Waymo", "Larry Page", "Android")
-    ]
+    names = ("YouTube", "Waymo", "Larry Page", "Android")
+    rows = [person_pair(name, name, "Google", "P749", paragraph="x") for name in names]
     left = resolve(ORGANISATIONS, *rows, of="Q43229")
     assert found(left) == {"YouTube": ("Q61", "Q62"), "Waymo": ("Q64", "Q62"), "Android": ("Q66", "Q62")}
     assert left.rejects["Larry Page"][0] == "name_not_found"
     assert candidates(left, "Waymo", "other") == {"Q62": ("label", True, ["Q64"]), "Q63": ("label", False, [])}
 
-    left = resolve(ORGANISATIONS, *rows, of="Q71")
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
-        ("YouTube", "Waymo", "Larry Page", "Android"), "name_not_found"
-    )
+    assert resolve(ORGANISATIONS, *rows, of="Q71").reasons == dict.fromkeys(names, "name_not_found")
 
 
 def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
@@ -222,8 +216,7 @@ def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
     ]
 
     def run() -> Left:
-        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        return run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
+        return run_step(resolve_people, rows, one_by_one(both), tmp_path / "run", monkeypatch, biokalma_inputs())
 
     for trouble in ("Winston Churchill", "wd:Q13 ", "wdt:P40 }"):
         both.too_much = trouble
@@ -242,19 +235,15 @@ def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = served.open(ORGANISATIONS)
-    rows = [person_pair(name, name, "Google", "P749") for name in ("YouTube", "Android", "Waymo", "Larry Page")]
+    names = ("YouTube", "Android", "Waymo", "Larry Page")
+    rows, inputs = [person_pair(each, each, "Google", "P749") for each in names], biokalma_inputs(class_qid="Q43229")
 
     def run() -> Left:
-        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        return run_step(
-            resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q43229")
-        )
+        return run_step(resolve_people, rows, one_by_one(both), tmp_path / "run", monkeypatch, inputs)
 
     both.too_much = "wd:Q73 "
     left = run()
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
-        ("YouTube", "Android", "Waymo", "Larry Page"), "wikidata_failed"
-    ), "whether Google is a company hangs on it for all"
+    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "whether Google is a company hangs on it for all"
     assert left.receipt.unsettled == len(rows)
 
     both.too_much = ""
@@ -331,14 +320,11 @@ def test_pairs_are_drawn_from_the_facts_of_a_wikidata(draw: Callable[..., Left])
     }
     assert left.rejects.keys() == facts.keys()
     for row_id, (reason, detail) in left.rejects.items():
-        assert (reason, detail.startswith(facts[row_id][1]), detail.endswith(facts[row_id][2])) == (
-            facts[row_id][0],
-            True,
-            True,
-        )
+        expected, start, end = facts[row_id]
+        assert (reason, detail.startswith(start), detail.endswith(end)) == (expected, True, True)
 
     left = draw(PEOPLE, "P26")
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "P26-Q31-Q31": "self_relation",
         "P26-Q45-Q11": "item_without_label",
         "P26-Q46-Q11": "incomplete_name",
@@ -365,36 +351,25 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
 ) -> None:
     both = served.open(PEOPLE)
 
-    def run() -> Left:
-        services = SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
-        inputs = biokalma_inputs(limits={"P40": None})
-        return read_unit(make_person_pairs_from_facts, "P40", services, tmp_path / "run", monkeypatch, inputs)
+    def run(pid: str, services: Any) -> Left:
+        inputs = biokalma_inputs(limits={pid: None})
+        return read_unit(make_person_pairs_from_facts, pid, services, tmp_path / pid, monkeypatch, inputs)
 
     both.too_much = "wd:Q12 "
-    left = run()
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
-        "P40-Q11-Q12": "wikidata_failed",
-        "P40-Q12-Q13": "wikidata_failed",
-        "P40-Q43-Q41": "not_of_class",
+    left = run("P40", one_by_one(both))
+    assert left.reasons == {
+        **dict.fromkeys(("P40-Q11-Q12", "P40-Q12-Q13"), "wikidata_failed"),
+        **dict.fromkeys(("P40-Q43-Q41", "P40-Q48-Q13"), "not_of_class"),
         "P40-Q47-Q13": "incomplete_name",
-        "P40-Q48-Q13": "not_of_class",
     }
     assert (left.rows.keys(), left.receipt.unsettled) == ({"P40-Q21-Q22", "P40-Q21-Q23", "P40-Q42-Q41"}, 2)
 
     both.too_much = ""
-    assert run().receipt.unsettled == 0
+    assert run("P40", one_by_one(both)).receipt.unsettled == 0
 
     both.too_much = "wdt:P26"
     with pytest.raises(ServiceUnreachable, match="the facts of P26: http_504"):
-        services = SimpleNamespace(wikidata=both.sparql())
-        read_unit(
-            make_person_pairs_from_facts,
-            "P26",
-            services,
-            tmp_path / "other",
-            monkeypatch,
-            biokalma_inputs(limits={"P26": None}),
-        )
+        run("P26", SimpleNamespace(wikidata=both.sparql()))
 
 
 def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,7 +384,7 @@ def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: 
 
     left = run("Q5")
     assert (left.rows.keys(), left.receipt.rows_in) == ({"own_0", "own_2"}, 3)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {"own_1": "incomplete_name"}
+    assert left.reasons == {"own_1": "incomplete_name"}
     assert run("Q43229").rows.keys() == {"own_0", "own_1", "own_2"}
     assert run("Q5", **{"own.jsonl": 2}).receipt.rows_in == 2
     assert run("Q5", **{"own.jsonl": 0}).receipt.rows_in == 0

@@ -106,12 +106,10 @@ def pool(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Pool what is known of pairs, with both engines."""
 
     def run(*rows: ResolvedPair, of: str = "Q5") -> Left:
-        return wikidatas.run(
-            lambda services, folder: run_step(
-                pool_knowledge, rows, services, folder, monkeypatch, biokalma_inputs(class_qid=of)
-            ),
-            tmp_path,
-        )
+        def step(services: Any, folder: Path) -> Left:
+            return run_step(pool_knowledge, rows, services, folder, monkeypatch, biokalma_inputs(class_qid=of))
+
+        return wikidatas.run(step, tmp_path)
 
     return run
 
@@ -190,9 +188,8 @@ def test_two_of_one_name_are_told_apart_by_their_dates_of_birth(
 ) -> None:
     left = pool(resolved_pair("a", person, other, person="Cato Porcius", other="cato porcius"))
     if names:
-        assert tuple(left.rows["a"][each].title().replace("The", "the") for each in ("person", "other")) == tuple(
-            each.title().replace("The", "the") for each in names
-        )
+        told = left.rows["a"]["person"], left.rows["a"]["other"]
+        assert [each.casefold() for each in told] == [each.casefold() for each in names]
     else:
         reason, detail = left.rejects["a"]
         assert (reason, detail.startswith("Q1 and Q4 ")) == ("same_name", True)
@@ -393,11 +390,5 @@ def test_relations_are_counted_over_all_graphs_of_the_build(tmp_path: Path, monk
         ("P106", 6, 6),
         ("P569", 2, 6),
     ]
-    counted = {
-        row_id: {each["id"]: each["graphs"] for each in row["relation_counts"]} for row_id, row in left.rows.items()
-    }
-    assert counted == {
-        "Q1-Q2": {"P106": 6, "P569": 2, "P19": 1},
-        "Q3-Q4": {"P106": 6, "P569": 2},
-        "Q1-Q5": {"P106": 6},
-    }
+    counted = [{each["id"]: each["graphs"] for each in row["relation_counts"]} for row in left.rows.values()]
+    assert counted == [{"P106": 6, "P569": 2, "P19": 1}, {"P106": 6, "P569": 2}, {"P106": 6}]

@@ -19,23 +19,19 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("word", "ending"), [(word, ending) for ending, words in WORDS.items() for word in words.split()]
-)
-def test_a_finish_reason_means_the_same_in_any_spelling(word: str, ending: str) -> None:
-    assert classify_finish_reason(word) == ending
+AMONG_OTHERS = {
+    "": "done",
+    "content_filter: RECITATION": "filtered",
+    "function_call_filter: MALFORMED_FUNCTION_CALL": "failed",
+    "FinishReason.STOP": "done",
+}
 
 
 @pytest.mark.parametrize(
     ("reason", "ending"),
-    [
-        ("", "done"),
-        ("content_filter: RECITATION", "filtered"),
-        ("function_call_filter: MALFORMED_FUNCTION_CALL", "failed"),
-        ("FinishReason.STOP", "done"),
-    ],
+    [*((word, ending) for ending, words in WORDS.items() for word in words.split()), *AMONG_OTHERS.items()],
 )
-def test_a_word_counts_among_others(reason: str, ending: str) -> None:
+def test_a_finish_reason_means_the_same_in_any_spelling_and_among_other_words(reason: str, ending: str) -> None:
     assert classify_finish_reason(reason) == ending
 
 

@@ -10,22 +10,8 @@ from factmill.tasks.errors import SettingsError
 
 RELATIONS = load_entity_questions_relations()
 KEPT = [
-    "P19",
-    "P20",
-    "P26",
-    "P40",
-    "P50",
-    "P69",
-    "P112",
-    "P127",
-    "P131",
-    "P159",
-    "P170",
-    "P175",
-    "P176",
-    "P264",
-    "P276",
-    "P740",
+    *("P19", "P20", "P26", "P40", "P50", "P69", "P112", "P127", "P131", "P159", "P170", "P175", "P176", "P264"),
+    *("P276", "P740"),
 ]
 HEAD = "pid,label,template,kept,subject_kinds,answer_kinds\n"
 

@@ -108,36 +108,35 @@ def test_a_good_question_gets_no_flag_and_keeps_those_it_has(run: Run) -> None:
     assert (row["judge"], row["question"]) == ("tester", QUESTION)
 
 
-def test_what_the_judge_finds_becomes_flags(run: Run, judge: Judge) -> None:
-    judge.objective = {QUESTION: ["Towers are measured. Tall is what one calls tall.\n\nN\nN"] * 2}
-    judge.wording = {QUESTION: [f"Rewrite: {MENDED}"] * 2}
-    left = run(make_row())
-    assert flags_of(left) == [
-        ("not_objective", "Tall is what one calls tall.", ""),
-        ("wording", 'the judge changes "height" to "heights in metres"', MENDED),
-    ]
-    assert left.rows[f"id of {QUESTION}"]["question"] == QUESTION
-
-
-def test_a_verdict_without_a_reason_is_flagged_all_the_same(run: Run, judge: Judge) -> None:
-    judge.objective = {QUESTION: ["N"] * 2}
-    assert flags_of(run(make_row())) == [("not_objective", "the judge says N and gives no reason", "")]
+IN_FEET, IN_ELLS = (MENDED.replace("metres", unit) for unit in ("feet", "ells"))
+CHANGE = 'the judge changes "height" to "heights in'
+EMPTY_REPLY = ("unscored", "objectivity: empty_reply: 1 samples without text, finish ['stop']", "")
 
 
 @pytest.mark.parametrize(
-    ("unit", "code", "told"),
+    ("objective", "wording", "flags"),
     [
-        ("metres", "wording", ""),
-        ("feet", "unproven_unit", '; Donauturm does not say "252 feet"'),
-        ("furlongs", "unproven_unit", '; Donauturm does not say "252 furlongs"'),
+        (
+            "Towers are measured. Tall is what one calls tall.\n\nN\nN",
+            f"Rewrite: {MENDED}",
+            [("not_objective", "Tall is what one calls tall.", ""), ("wording", f'{CHANGE} metres"', MENDED)],
+        ),
+        ("N", None, [("not_objective", "the judge says N and gives no reason", "")]),
+        (None, IN_FEET, [("unproven_unit", f'{CHANGE} feet"; Donauturm does not say "252 feet"', IN_FEET)]),
+        (None, IN_ELLS, [("unproven_unit", f'{CHANGE} ells"; Donauturm does not say "252 ells"', IN_ELLS)]),
+        (None, "FLAG\nNobody can tell what it is.", [("cannot_be_mended", "Nobody can tell what it is.", "")]),
+        ("", None, [EMPTY_REPLY]),
+        (" \n", None, [EMPTY_REPLY]),
     ],
 )
-def test_a_unit_that_the_judge_adds_has_to_stand_in_the_evidence(
-    run: Run, judge: Judge, unit: str, code: str, told: str
+def test_what_the_judge_finds_becomes_flags(
+    run: Run, judge: Judge, objective: str | None, wording: str | None, flags: list[tuple[str, str, str]]
 ) -> None:
-    judge.wording = {QUESTION: [MENDED.replace("metres", unit)] * 2}
-    detail = f'the judge changes "height" to "heights in {unit}"{told}'
-    assert flags_of(run(make_row())) == [(code, detail, MENDED.replace("metres", unit))]
+    judge.objective = {} if objective is None else {QUESTION: [objective] * 2}
+    judge.wording = {} if wording is None else {QUESTION: [wording] * 2}
+    left = run(make_row())
+    assert flags_of(left) == flags
+    assert left.rows[f"id of {QUESTION}"]["question"] == QUESTION
 
 
 def test_the_judge_of_the_wording_sees_the_steps_and_what_articles_say_of_numbers(run: Run, judge: Judge) -> None:
@@ -147,11 +146,6 @@ def test_the_judge_of_the_wording_sees_the_steps_and_what_articles_say_of_number
         '<steps>What is towers? — ["Donauturm"]\n'
         "What is its height? — 252 [Donauturm]: It is 252 m (827 ft) high.</steps>"
     )
-
-
-def test_what_cannot_be_mended_is_flagged_with_the_reason(run: Run, judge: Judge) -> None:
-    judge.wording = {QUESTION: ["FLAG\nNobody could tell what a tower is."] * 2}
-    assert flags_of(run(make_row())) == [("cannot_be_mended", "Nobody could tell what a tower is.", "")]
 
 
 def test_an_unreadable_reply_is_asked_for_once_more(run: Run, judge: Judge) -> None:
@@ -177,13 +171,6 @@ def test_a_reply_that_stays_unreadable_leaves_the_question_unscored(run: Run, ju
     )
     assert wording[1].startswith("wording: the reply is 'Austria lies in Europe.', expected \"No change.\"")
     assert left.rejects == {}
-
-
-@pytest.mark.parametrize("reply", ["", " \n"])
-def test_an_empty_reply_leaves_the_question_unscored(run: Run, judge: Judge, reply: str) -> None:
-    judge.objective = {QUESTION: [reply] * 2}
-    (flag,) = flags_of(run(make_row()))
-    assert flag == ("unscored", "objectivity: empty_reply: 1 samples without text, finish ['stop']", "")
 
 
 @pytest.mark.parametrize("prompt", ["objective", "wording"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.fanoutqa.params import find_question_files, parse_past_epoch, resolve_set_kinds, resolve_titles_file
+from factmill.tasks.fanoutqa.params import find_question_files, parse_past_epoch, pin_titles_file, resolve_set_kinds
 
 
 def write(folder: Path, *names: str) -> list[Path]:
@@ -45,6 +45,6 @@ def test_a_moment_to_come_is_refused() -> None:
 
 
 def test_a_list_of_titles_has_to_be_there(tmp_path: Path) -> None:
-    assert resolve_titles_file(None) == []
+    assert pin_titles_file(None) == []
     with pytest.raises(UsageError, match=r"--titles .*titles.txt: .*one title per line"):
-        resolve_titles_file(str(tmp_path / "titles.txt"))
+        pin_titles_file(str(tmp_path / "titles.txt"))

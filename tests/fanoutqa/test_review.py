@@ -12,7 +12,8 @@ from factmill.tasks.core.review import decide_review_items, make_review_item
 from factmill.tasks.fanoutqa.core.flags import FLAGS
 from factmill.tasks.fanoutqa.core.questions import dump_json
 from factmill.tasks.fanoutqa.core.rows import QuestionFlag
-from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates, format_flag_codes_and_paths
+from factmill.tasks.fanoutqa.publish import make_published_question
+from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates
 from factmill.tasks.models.embedders import CharNgramEmbedder
 
 
@@ -31,7 +32,8 @@ def test_a_flag_is_published_without_what_it_tells() -> None:
         QuestionFlag(code="duplicate", path="", detail="asks the same"),
         QuestionFlag(code="duplicate", path="", detail="asks the same as another"),
     ]
-    assert format_flag_codes_and_paths(flags) == ["answer_not_found then[1]", "duplicate"]
+    row = flagged_row(flags=flags)
+    assert make_published_question(row, row.tree(), "dev").flags == ["answer_not_found then[1]", "duplicate"]
 
 
 def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_duplicate(

@@ -7,16 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.models.scripted_chat import REFUSAL, Said
+from support.models.scripted_chat import REFUSAL, Said, make_chat_services
 from support.models.scripted_judge import Manners, ScriptedJudge, always, pick, pick_first_ten
 from support.rows.questions import mined_question, path_of
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.rows import Row
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.multihal.core.path_selection import MAX_SCORED_PATHS, MAX_SELECTION_ROUNDS
 from factmill.tasks.multihal.core.rows import QuestionWithPaths, QuestionWithSelectedPaths
 from factmill.tasks.multihal.judge import score_paths, select_paths
@@ -64,14 +62,10 @@ def judge() -> Iterator[ScriptedJudge]:
 
 @pytest.fixture
 def run(judge: ScriptedJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Run a step with the judge; another client each time, as each build has."""
-    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
-    model = ModelSettings(kind="openai", name="tester", url=judge.url, limits=limits)
+    """Run a step with the judge."""
 
     def run(step: Any, rows: Sequence[Row]) -> Left:
-        chat = ChatClient(judge.url, model, lambda: "key", "factmill tests")
-        services = SimpleNamespace(model=lambda _role: (chat, model))
-        return run_step(step, rows, services, tmp_path / "run", monkeypatch, multihal_inputs())
+        return run_step(step, rows, make_chat_services(judge.url), tmp_path / "run", monkeypatch, multihal_inputs())
 
     return run
 

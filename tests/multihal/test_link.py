@@ -98,12 +98,11 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Link questions with Falcon."""
+    """Link questions with Falcon, or by the labels of a graph."""
 
-    def run(*rows: TypedQuestion) -> Left:
-        return run_step(
-            link_entities, rows, web.services(), tmp_path / "run", monkeypatch, multihal_inputs(linker="falcon")
-        )
+    def run(*rows: TypedQuestion, graph: WikidataGraph | None = None) -> Left:
+        inputs = multihal_inputs(linker="labels" if graph else "falcon")
+        return run_step(link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, inputs)
 
     return run
 
@@ -117,12 +116,8 @@ def test_question_and_answer_are_linked_by_falcon_dbpedia_and_the_articles_of_th
 ) -> None:
     web.falcon = {"Who?": found("Q1", "Q2", resources={"Emil_Berliner": "Emil"}), "He": found("Q5")}
     left = link(typed_question("a", "Who?", "He", context=["see https://en.wikipedia.org/wiki/Berlin."]))
-    assert items(left, "a", "subject") == [
-        ("Q1", "falcon"),
-        ("Q2", "falcon"),
-        ("Q57084", "dbpedia"),
-        ("Q64", "wikipedia"),
-    ]
+    others = [("Q57084", "dbpedia"), ("Q64", "wikipedia")]
+    assert items(left, "a", "subject") == [("Q1", "falcon"), ("Q2", "falcon"), *others]
     assert items(left, "a", "object") == [("Q5", "falcon")]
     assert left.rows["a"]["missed"] == []
 
@@ -152,9 +147,7 @@ def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
         typed_question("neither", "Where?", "He"),
     ]
     left = link(*rows)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
-        ("subject", "object"), "linker_failed"
-    )
+    assert left.reasons == dict.fromkeys(("subject", "object"), "linker_failed")
     assert left.rejects["subject"][1].startswith(f"Falcon: 'Who?': {cause}")
     assert left.rejects["object"][1].startswith(f"Falcon: 'There': {cause}")
     assert (left.rows.keys(), left.receipt.unsettled) == ({"neither"}, 2)
@@ -169,7 +162,7 @@ def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
 def test_a_text_that_two_questions_share_is_asked_once_and_fails_both(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found("Q1"), "Where?": found("Q2"), "He": DOWN}
     left = link(typed_question("a", "Who?", "He"), typed_question("b", "Where?", "He"))
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys("ab", "linker_failed")
+    assert left.reasons == dict.fromkeys("ab", "linker_failed")
     assert web.texts_linked() == ["He", "He", "Where?", "Who?"], "tried twice, for both"
 
 
@@ -236,13 +229,10 @@ def test_every_miss_is_told_with_its_cause_and_costs_no_more_than_itself(web: We
     titles = [name.removeprefix(RESOURCE) for name in MISSES if name.startswith(RESOURCE)]
     web.falcon = {f"Who is {title}?": found("Q1", resources={title: title}) for title in titles}
     web.falcon |= {"Who?": found("Q1"), "He": found("Q5")}
+    addresses = [name for name in MISSES if "wikipedia" in name]
     left = link(
         *(typed_question(f"{RESOURCE}{title}", f"Who is {title}?", "He") for title in titles),
-        *(
-            typed_question(address, "Who?", "He", context=[f"It says so ({address})."])
-            for address in MISSES
-            if "wikipedia" in address
-        ),
+        *(typed_question(each, "Who?", "He", context=[f"It says so ({each})."]) for each in addresses),
     )
     assert left.rows.keys() == MISSES.keys()
     for name, cause in MISSES.items():
@@ -266,7 +256,7 @@ def test_items_that_cannot_be_looked_at_are_left_for_a_later_run(web: Web, link:
     web.wikidata = lambda _: DOWN
     rows = [typed_question("a", "Who?", "He"), typed_question("b", "Nothing?", "He")]
     left = link(*rows)
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "a": "wikidata_failed",
         "b": "no_item_in_question",
     }
@@ -304,27 +294,23 @@ def test_a_falcon_that_is_not_there_stops_the_step(web: Web, link: Callable[...,
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
     """Berlin, its namesake with fewer edges, and the man who bears its name."""
     folder = tmp_path_factory.mktemp("graphs")
-    (folder / "small.nt").write_text(
-        spell_out(
-            """
-            wd:Q64 rdfs:label "Berlin"@en
-            wd:Q64 skos:altLabel "Spree-Athens"@en
-            wd:Q821244 rdfs:label "Berlin"@en
-            wd:Q57084 rdfs:label "Emile Berliner"@en
-            wd:Q64 wdt:P17 wd:Q183
-            wd:Q64 wdt:P47 wd:Q1208
-            wd:Q821244 wdt:P17 wd:Q30
-            """
-        ),
-        "utf-8",
-    )
+    triples = """
+        wd:Q64 rdfs:label "Berlin"@en
+        wd:Q64 skos:altLabel "Spree-Athens"@en
+        wd:Q821244 rdfs:label "Berlin"@en
+        wd:Q57084 rdfs:label "Emile Berliner"@en
+        wd:Q64 wdt:P17 wd:Q183
+        wd:Q64 wdt:P47 wd:Q1208
+        wd:Q821244 wdt:P17 wd:Q30
+    """
+    (folder / "small.nt").write_text(spell_out(triples), "utf-8")
     load_graph([folder / "small.nt"], "small", folder / "graphs")
     with open_graph("small", folder / "graphs") as opened:
         yield opened
 
 
 def test_the_labels_of_a_graph_link_without_any_network(
-    web: Web, graph: WikidataGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: Web, graph: WikidataGraph, link: Callable[..., Left]
 ) -> None:
     rows = [
         typed_question("a", "Who of Berlin was it?", "Emile Berliner", optional_output=["berliner", "Spree-Athens"]),
@@ -332,13 +318,11 @@ def test_the_labels_of_a_graph_link_without_any_network(
         typed_question("c", "Who of Berlin was it?", "Nobody"),
         typed_question("d", "How big is Berlin?", "9", answer_type="numerical", looked_for="9"),
     ]
-    left = run_step(
-        link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, multihal_inputs(linker="labels")
-    )
+    left = link(*rows, graph=graph)
     assert items(left, "a", "subject") == [("Q64", "labels"), ("Q821244", "labels")]
     assert [qid for qid, _ in items(left, "a", "object")] == ["Q57084", "Q64"]
     assert [link["rank"] for link in left.rows["a"]["subject_links"]] == [1, 2]
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "b": "no_item_in_question",
         "c": "no_item_in_answer",
     }

@@ -143,7 +143,7 @@ def test_what_has_no_path_says_between_how_many_pairs(mine: Callable[..., Left])
         linked_question("other unit", ["Q2"], [], answer_type="numerical", looked_for="9000000", looked_for_unit="Q5"),
         linked_question("other list", ["Q2"], [], answer_type="rank", looked_for="9000000"),
     )
-    assert {row_id: reason for row_id, (reason, _) in left.rejects.items()} == dict.fromkeys(
+    assert left.reasons == dict.fromkeys(
         ("strangers", "identifier alone", "itself", "other unit", "other list"), "no_path"
     )
     assert " 4 pairs" in left.rejects["strangers"][1]
@@ -188,16 +188,10 @@ def test_a_question_keeps_the_paths_of_the_pairs_that_were_answered_and_notes_th
 
 
 def test_paths_are_told_in_words_and_no_label_parts_a_path_in_two(label: Callable[..., Left]) -> None:
+    dates = [path_of("Q1", "P569", "1815-12-10T00:00:00Z", precision=each) for each in (11, 9)]
     left = label(
         mined_question("item", [path_of("Q1", "P19", "Q2")]),
-        mined_question(
-            "value",
-            [
-                path_of("Q1", "P569", "1815-12-10T00:00:00Z", precision=11),
-                path_of("Q1", "P569", "1815-12-10T00:00:00Z", precision=9),
-                path_of("Q2", "P2048", "1.50", unit="Q11573"),
-            ],
-        ),
+        mined_question("value", [*dates, path_of("Q2", "P2048", "1.50", unit="Q11573")]),
     )
     assert [path["labels"] for path in left.rows["item"]["paths"]] == [["Ada, Countess", "place of birth", "London"]]
     assert [path["labels"][-1] for path in left.rows["value"]["paths"]] == ["1815-12-10", "1815", "1.5 metres"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.rows.questions import typed_question
 from support.steps.inputs import multihal_inputs
-from support.steps.steps import run_step
+from support.steps.steps import Left, run_step
 
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.multihal.core.rows import ScoredPath
@@ -46,6 +46,17 @@ def scored_path(**changed: Any) -> ScoredPath:
     )  # fmt: skip
 
 
+@pytest.fixture
+def translate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
+    """Translate a path, by a translator that says paths as `said` does."""
+
+    def run(row: ScoredPath, said: Callable[[list[str]], list[str]], *languages: str) -> Left:
+        services, inputs = SimpleNamespace(translator=lambda: Translator(said)), multihal_inputs(languages=languages)
+        return run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("said", "is_kept"),
     [
@@ -58,35 +69,23 @@ def scored_path(**changed: Any) -> ScoredPath:
     ],
 )
 def test_a_value_stays_as_it_is_and_where_it_is(
-    said: Callable[[list[str]], list[str]], is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translate: Callable[..., Left], said: Callable[[list[str]], list[str]], is_kept: bool
 ) -> None:
-    row = scored_path()
-    services = SimpleNamespace(translator=lambda: Translator(said))
-    inputs = multihal_inputs(languages=("eng", "deu"))
-    left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
+    left = translate(scored_path(), said, "eng", "deu")
     assert len(left.rows) == 1 + is_kept
     assert [reason for reason, _ in left.rejects.values()] == ["value_moved"] * (not is_kept)
 
 
-def test_an_item_at_the_end_is_called_otherwise_in_another_language(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = ["Q1", "P19", "Q64"]
-    labels = ["Ada", "place of birth", "Cologne"]
+def test_an_item_at_the_end_is_called_otherwise_in_another_language(translate: Callable[..., Left]) -> None:
+    path, labels = ["Q1", "P19", "Q64"], ["Ada", "place of birth", "Cologne"]
     row = scored_path().replace(responses_formatted=path, responses=path, path_labels=labels)
-    services = SimpleNamespace(translator=lambda: Translator(lambda parts: [*parts[:-1], "Köln"]))
-    inputs = multihal_inputs(languages=("deu",))
-    left = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs)
+    left = translate(row, lambda parts: [*parts[:-1], "Köln"], "deu")
     assert [each["trip_labels"][-1] for each in left.rows.values()] == ["Köln"]
 
 
-def test_wrong_and_disputed_answers_are_translated_like_right_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_and_disputed_answers_are_translated_like_right_ones(translate: Callable[..., Left]) -> None:
     row = scored_path(optional_output=["a", "?"], incorrect_answers=["b", "?"], disputed_answers=["c", "?"])
-    services = SimpleNamespace(translator=lambda: Translator(lambda parts: parts))
-    inputs = multihal_inputs(languages=("eng", "deu"))
-    rows = run_step(translate_paths, [row], services, tmp_path / "run", monkeypatch, inputs).rows
+    rows = translate(row, lambda parts: parts, "eng", "deu").rows
     kinds = ("optional_output", "incorrect_answers", "disputed_answers")
     assert [rows["q_eng"][kind] for kind in kinds] == [["a", "?"], ["b", "?"], ["c", "?"]]
     assert [rows["q_deu"][kind] for kind in kinds] == [["a (t)"], ["b (t)"], ["c (t)"]]

@@ -4,18 +4,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.models.scripted_chat import Message, ScriptedChat
+from support.models.scripted_chat import Message, ScriptedChat, make_chat_services
 from support.rows.slaq_topics import GOOD, LONG_ANSWER, LONG_QUESTION, PAIRS, WELL, checked, chosen, questioned
 from support.steps.inputs import slaq_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.review import AUTO_POLICY_REVIEWER
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import SourceError
 from factmill.tasks.slaq.questions import (
     SECOND_MODEL_FLAG,
@@ -25,7 +22,6 @@ from factmill.tasks.slaq.questions import (
     write_questions,
 )
 
-LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 ONE_LINE = (
     ", ".join(f"ShortQ{n} : {pair['question']}, ShortA{n} : {pair['answer']}" for n, pair in enumerate(PAIRS, 1))
     + f", LongQ : {LONG_QUESTION}, LongA : {LONG_ANSWER}"
@@ -69,12 +65,9 @@ def talker() -> Iterator[Talker]:
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
-    model = ModelSettings(kind="openai", name="tester", url=talker.chat.url, limits=LIMITS)
 
     def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
-        services = SimpleNamespace(
-            model=lambda _role: (ChatClient(talker.chat.url, model, lambda: "key", "factmill tests"), model)
-        )
+        services = make_chat_services(talker.chat.url)
         inputs = slaq_inputs(reviewing={"policy": review, "decisions": decisions}, **params)
         return run_step(step, rows, services, tmp_path / step.name, monkeypatch, inputs)
 
@@ -87,18 +80,8 @@ def reply_with(which: int = 0, pair: Mapping[str, str] | None = None, **changed:
     return json.dumps(WELL | {"short": short} | changed, ensure_ascii=False)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        GOOD,
-        f"```json\n{GOOD}\n```",
-        f"Here you are:\n```\n{GOOD}\n```\nI hope it helps.",
-        ONE_LINE,
-        f"```\n{ONE_LINE}\n```",
-    ],
-    ids=["object", "fences", "fences and talk", "one line", "one line in fences"],
-)
-def test_five_pairs_are_taken_in_every_accepted_form(run: Run, talker: Talker, reply: str) -> None:
+@pytest.mark.parametrize("reply", [GOOD, ONE_LINE], ids=["object", "one line"])
+def test_five_pairs_are_taken_in_both_accepted_forms(run: Run, talker: Talker, reply: str) -> None:
     talker.says = {"Pont du Gard": [reply]}
     left = run(write_questions, chosen())
     (row,) = left.rows.values()
@@ -111,25 +94,18 @@ TWELVE = "The Pont du Gard is a bridge in France that carried water"
 BAD = {
     "four pairs": (json.dumps(WELL | {"short": PAIRS[:4]}), "reply_not_in_format", '"short" holds 4 pairs, expected exactly 5'),
     "broken JSON": (GOOD[:-1], "reply_not_in_format", "the JSON is broken near"),
-    "twelve words": (
-        reply_with(4, {"answer": TWELVE}),
-        "answer_too_long",
-        "pair 4: the answer has 12 words; expected fewer than 10",
-    ),
+    "twelve words": (reply_with(4, {"answer": TWELVE}), "answer_too_long", "pair 4: the answer has 12 words; expected fewer than 10"),
     "not in the text": (
-        reply_with(1, {"answer": "The Rhône"}),
-        "answer_not_in_article",
+        reply_with(1, {"answer": "The Rhône"}), "answer_not_in_article",
         "pair 1: the answer 'The Rhône' does not stand in the article; use the article's own words",
     ),
     "twice": (reply_with(5, PAIRS[1]), "same_question", "pair 5: the question is the same as question 2"),
     "a name more": (
-        reply_with(long_answer=LONG_ANSWER.replace("; it", " of Agrippa; it")),
-        "long_answer_adds",
+        reply_with(long_answer=LONG_ANSWER.replace("; it", " of Agrippa; it")), "long_answer_adds",
         "long: the long answer says 'Agrippa'",
     ),
     "a fact less": (
-        reply_with(long_answer=LONG_ANSWER.replace(", and UNESCO listed it in 1985", "")),
-        "long_answer_lacks",
+        reply_with(long_answer=LONG_ANSWER.replace(", and UNESCO listed it in 1985", "")), "long_answer_lacks",
         "pair 3: the long answer does not hold the answer '1985'",
     ),
 }  # fmt: skip
@@ -289,7 +265,7 @@ def test_a_judge_that_cannot_be_read_or_is_down_costs_the_row(run: Run, talker: 
     rows = [questioned(number, title=title) for number, title in enumerate(("Good", "Mute", "Late", "Down"), 1)]
     left = run(check_questions, *rows)
     assert list(left.rows) == ["Bridges-1", "Bridges-3"]
-    assert {row: reason for row, (reason, _) in left.rejects.items()} == {
+    assert left.reasons == {
         "Bridges-2": "reply_not_in_format",
         "Bridges-4": "model_failed",
     }
@@ -306,12 +282,8 @@ def test_halves_are_made_equal_from_the_outside_in(run: Run) -> None:
     art = [checked(4, "least", category="Art"), checked(5, category="Art"), checked(6, category="Art")]
     left = run(balance_halves, *rows, *art, checked(7, category="Law"), per_half=2)
     assert list_halves(left) == [
-        ("Bridges", "most", 9),
-        ("Bridges", "most", 8),
-        ("Bridges", "least", 1),
-        ("Bridges", "least", 2),
-        ("Art", "most", 6),
-        ("Art", "least", 4),
+        *(("Bridges", half, number) for half, number in (("most", 9), ("most", 8), ("least", 1), ("least", 2))),
+        *(("Art", "most", 6), ("Art", "least", 4)),
     ]
     assert left.rejects == {
         "Bridges-3": ("half_is_full", "Bridges: 2 most and 3 least viewed topics"),

@@ -62,10 +62,8 @@ def test_an_address_of_an_article_is_read(path: str, title: str, section: str | 
 @pytest.mark.parametrize(
     "host",
     [
-        "http://en.wikipedia.org",
-        "https://en.m.wikipedia.org",
-        "HTTPS://EN.Wikipedia.org",
-        "https://en.wikipedia.org:443",
+        *("http://en.wikipedia.org", "https://en.m.wikipedia.org", "HTTPS://EN.Wikipedia.org"),
+        *("https://en.wikipedia.org:443",),
     ],
 )
 def test_mobile_and_unencrypted_addresses_are_as_good(host: str) -> None:
@@ -145,11 +143,8 @@ def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expect
 @pytest.mark.parametrize(
     "spelling",
     [
-        "Éclair au chocolat",
-        "éclair_au_chocolat",
-        " _éclair  au_chocolat ",
-        "e\u0301clair au\u00a0chocolat",
-        "\u200eéclair au chocolat",
+        *("Éclair au chocolat", "éclair_au_chocolat", " _éclair  au_chocolat ", "e\u0301clair au\u00a0chocolat"),
+        *("\u200eéclair au chocolat",),
     ],
 )
 def test_all_spellings_of_a_title_are_one(spelling: str) -> None:

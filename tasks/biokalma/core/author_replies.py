@@ -49,7 +49,6 @@ from factmill.tasks.text.values.answer_search import find_answer_in_text, index_
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose, is_same_date, states_date
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
-    TokenValue,
     tokenize_values,
     tokenize_words_and_amounts,
     value_states,
@@ -78,9 +77,12 @@ def find_unsupported_name_or_value(text: str, known_texts: Iterable[str]) -> str
     words = frozenset(value for value in known_values if isinstance(value, str))
     for at, (written, value) in enumerate(tokenize_values(text)):
         if isinstance(value, str):
-            if value not in words and (
-                _is_proper_name(written, opens_text=at == 0) or _is_time_span_or_has_digit(value)
-            ):
+            # an opening word like Formerly, Following or Born is no name
+            is_name = written[0].isupper() and not (
+                written in SENTENCE_OPENING_WORDS | _QUESTION_OPENERS | {"I"}
+                or (at == 0 and written.endswith(("ly", "ing", "ed", "orn")))
+            )
+            if value not in words and (is_name or value in _TIME_SPANS or any(map(str.isdigit, value))):
                 return written
         elif written.lower() not in _ALLOWED_NUMBERS and not any(value_states(each, value) for each in known_values):
             return written
@@ -92,22 +94,10 @@ def find_unsupported_name_or_value(text: str, known_texts: Iterable[str]) -> str
 
 def list_names_values_and_labels(pieces: Iterable[PersonKnowledgePiece], names: Iterable[str]) -> list[str]:
     """Return what a text about some pieces may name: the people, and the pieces' values and properties."""
-    piece_texts = [
-        (format_date_in_prose(piece.value) if piece.value_qid is None else piece.value, piece.property)
-        for piece in pieces
-    ]
-    return [*names, *(text for both in piece_texts for text in both)]
-
-
-def _is_proper_name(written: str, *, opens_text: bool) -> bool:
-    if not written[0].isupper() or written in SENTENCE_OPENING_WORDS | _QUESTION_OPENERS | {"I"}:
-        return False
-    # Formerly, Following, Born
-    return not (opens_text and written.endswith(("ly", "ing", "ed", "orn")))
-
-
-def _is_time_span_or_has_digit(value: TokenValue) -> bool:
-    return isinstance(value, str) and (value in _TIME_SPANS or any(character.isdigit() for character in value))
+    known = list(names)
+    for piece in pieces:
+        known += [format_date_in_prose(piece.value) if piece.value_qid is None else piece.value, piece.property]
+    return known
 
 
 _NAME_EDGES = ",.;:()\"'“”"
@@ -172,16 +162,21 @@ def extract_added_sentence(
     `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
     before, after = _normalise_spaces_and_unicode(old_paragraph), _normalise_spaces_and_unicode(new_paragraph)
-    added = after.removeprefix(before).lstrip()
+    rest = after.removeprefix(before)
+    added = rest.lstrip()
     is_same = after.startswith(before)
-    if is_same and not any(character.isalnum() for character in added):
+    if is_same and not any(map(str.isalnum, added)):
         return UnreadableCompletion(
             "nothing_added: nothing stands behind the given paragraph, expected one more sentence"
         )
-    if not is_same or not _continues_with_new_sentence(before, after):
-        return UnreadableCompletion(
-            f"text_changed: the given paragraph was not left as it is, {_describe_first_difference(before, after)}"
-        )
+    # a new sentence, not the rest of a word or clause
+    is_apart = rest[:1] == " " or not before[-1:].isalnum()
+    if not is_same or (before and not (is_apart and (added[0].isalnum() or added[0] in "\"'“‘«([¿¡"))):
+        pairs = enumerate(zip(before, after, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), min(len(before), len(after)))
+        start = max(0, same - 20)
+        difference = f"expected {before[start : same + 20]!r} in it, found {after[start : same + 20]!r}"
+        return UnreadableCompletion(f"text_changed: the given paragraph was not left as it is, {difference}")
     sentences = _split_sentences_masking_names(added, unsplit_texts)
     known = set(map(normalize_answer, _split_sentences_masking_names(before, unsplit_texts)))
     if all(normalize_answer(sentence) in known for sentence in sentences):
@@ -202,30 +197,13 @@ def mentions_value(sentence: str, piece: PersonKnowledgePiece) -> bool:
 
     A bracketed qualifier at a label's end, as in "Artemisia (film)", may be missing.
     """
-    date_stated = states_date(sentence, piece.value) if piece.value_qid is None else None
-    return (
-        contains_whole_words(fold_case_and_accents(sentence), fold_case_and_accents(_QUALIFIER.sub("", piece.value)))
-        if date_stated is None
-        else date_stated
-    )
+    if piece.value_qid is None and (date_stated := states_date(sentence, piece.value)) is not None:
+        return date_stated
+    return contains_whole_words(*map(fold_case_and_accents, (sentence, _QUALIFIER.sub("", piece.value))))
 
 
 def _normalise_spaces_and_unicode(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text.split()))
-
-
-def _continues_with_new_sentence(before: str, after: str) -> bool:
-    """True when the text after the paragraph so far begins a sentence, not the rest of a word or clause."""
-    rest = after[len(before) :]
-    first = rest.lstrip()[0]
-    return not before or ((rest[0] == " " or not before[-1].isalnum()) and (first.isalnum() or first in "\"'“‘«([¿¡"))
-
-
-def _describe_first_difference(before: str, after: str) -> str:
-    same = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
-    at = min(len(before), len(after)) if same is None else same
-    start = max(0, at - 20)
-    return f"expected {before[start : at + 20]!r} in it, found {after[start : at + 20]!r}"
 
 
 def _split_sentences_masking_names(text: str, names: Sequence[str]) -> list[str]:
@@ -255,7 +233,6 @@ def read_question(text: str) -> str | UnreadableCompletion:
 
 
 def _read_text_after_label(text: str, label: str) -> str | UnreadableCompletion:
-    """Return the text after a label at the beginning of a line."""
     found = list(re.finditer(rf"^{label}:", text, re.IGNORECASE | re.MULTILINE))
     if len(found) != 1:
         return UnreadableCompletion(f'{len(found)} lines of the form "{label}: …", expected one')

@@ -24,6 +24,7 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -42,13 +43,14 @@ _TO_ROUND_BRACKETS = str.maketrans("[]", "()")
 _ESCAPED_BRACKET = re.compile(r"\\([\[\]])")
 _SPACES, _LINES = re.compile(r"[^\S\n]+"), re.compile(r" ?\n\s*")
 _FULL_WIDTH_MARKS = str.maketrans("\n：，；Ｑ０１２３４５６７８９", " :,;Q0123456789")
+"""Puts a folded text on one line in ASCII; every character keeps its offset."""
 
 LABEL_WRAPPER = '["“”*_`]{0,40}+'
 """Quotes and emphasis that may wrap a label; bounded, since a search starts at each character."""
 _WRAPPER_PATTERN, _COLON = re.compile(LABEL_WRAPPER), re.compile(rf"{LABEL_WRAPPER} ?: ?")
 _BRACKET_CLOSE, _PART_SEPARATOR = re.compile(rf"{LABEL_WRAPPER} ?[.,;]? ?\]"), re.compile(rf"{LABEL_WRAPPER} ?[,;] ?")
 _NEXT_QID, _NA_PART = re.compile(r"(?:qid ?: ?)?(Q[1-9][0-9]*) ?[,;:] ?", re.IGNORECASE), re.compile(r"NA(?= ?[\],;])")
-_NAME_AFTER_QID = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE)
+_NAME_AFTER_QID, _COMMA = re.compile(r"(?:name ?: ?)?[^:\[\]]*", re.IGNORECASE), re.compile("[,;] ?")
 
 
 def normalise_entities_brackets_and_spaces(text: str) -> str:
@@ -58,14 +60,9 @@ def normalise_entities_brackets_and_spaces(text: str) -> str:
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
 
 
-def flatten_to_line_keeping_offsets(folded: str) -> str:
-    """Return a folded text on one line, with full-width characters as ASCII; every character keeps its offset."""
-    return folded.translate(_FULL_WIDTH_MARKS)
-
-
 def normalise_label_spelling(label: str) -> str:
     """Return a label's compared form: folded, on one line, case kept."""
-    return flatten_to_line_keeping_offsets(normalise_entities_brackets_and_spaces(label)).strip()
+    return normalise_entities_brackets_and_spaces(label).translate(_FULL_WIDTH_MARKS).strip()
 
 
 def make_triple_key(qid: str, property_label: str, value: str) -> TripleKey:
@@ -121,27 +118,17 @@ class KnowledgePieceIndex:
 
     def __init__(self, pieces: Sequence[PersonKnowledgePiece]) -> None:
         """Index pieces; of pieces with the same spelling the first counts."""
-        self._properties: dict[str, _NamesBySpelling] = {}
-        self._values: dict[tuple[str, str], _NamesBySpelling] = {}
-        labels: set[str] = set()
+        self._properties: defaultdict[str, _NamesBySpelling] = defaultdict(_NamesBySpelling)
+        self._values: defaultdict[tuple[str, str], _NamesBySpelling] = defaultdict(_NamesBySpelling)
         for piece in pieces:
-            label = normalise_label_spelling(piece.property)
-            labels.add(label.lower())
-            properties = self._properties.setdefault(piece.qid, _NamesBySpelling())
-            for written in (
-                label,
-                normalise_label_spelling(replace_unpaired_square_brackets(piece.property)),
-                piece.pid,
+            for names, label, item_id in (
+                (self._properties[piece.qid], piece.property, piece.pid),
+                (self._values[piece.qid, piece.property], piece.value, piece.value_qid or ""),
             ):
-                properties.add(written, piece.property)
-            values = self._values.setdefault((piece.qid, piece.property), _NamesBySpelling())
-            for written in (
-                normalise_label_spelling(piece.value),
-                normalise_label_spelling(replace_unpaired_square_brackets(piece.value)),
-                piece.value_qid or "",
-            ):
-                values.add(written, piece.value)
-        self._labels = frozenset(labels - {""})
+                for written in (label, replace_unpaired_square_brackets(label)):
+                    names.add(normalise_label_spelling(written), label)
+                names.add(item_id, label)
+        self._labels = frozenset(normalise_label_spelling(piece.property).lower() for piece in pieces) - {""}
         self._lengths = sorted({len(label) for label in self._labels}, reverse=True)
 
     def find_label_start(self, flat: str, end: int, least: int = 0) -> int | None:
@@ -201,24 +188,22 @@ class KnowledgePieceIndex:
         self, flat: str, place: _ReadPosition
     ) -> Iterator[tuple[CitedPropertyValue | None, _ReadPosition]]:
         """Yield each part that may start at a position (None: text that cites nothing) and its end."""
-        spelled = self._properties.get(place.qid, _NamesBySpelling())
         named = [
-            (name, _get_match_end_or_offset(_COLON, flat, end))
-            for name, end in spelled.find_names_at(flat, place.at)
-            if _COLON.match(flat, end)
+            (name, colon.end())
+            for name, end in self._properties[place.qid].find_names_at(flat, place.at)
+            if (colon := _COLON.match(flat, end))
         ]
         if place.property:
             named.append((place.property, place.at))
         for name, start in named:
-            for value, stop in self._values.get((place.qid, name), _NamesBySpelling()).find_names_at(flat, start):
+            for value, stop in self._values[place.qid, name].find_names_at(flat, start):
                 yield CitedPropertyValue(place.qid, name, value), _ReadPosition(stop, place.qid, name)
         if missing := _NA_PART.match(flat, place.at):
             yield CitedPropertyValue(place.qid), _ReadPosition(missing.end(), place.qid, place.property)
         if other := _NEXT_QID.match(flat, place.at):
             yield None, _ReadPosition(other.end(), other[1].upper())
         if place.is_head:
-            name_end = _get_match_end_or_offset(_NAME_AFTER_QID, flat, place.at)
-            for comma in re.compile("[,;] ?").finditer(flat, place.at, name_end):
+            for comma in _COMMA.finditer(flat, place.at, _get_match_end_or_offset(_NAME_AFTER_QID, flat, place.at)):
                 yield None, _ReadPosition(comma.end(), place.qid)
 
 
@@ -302,8 +287,12 @@ def read_sentences_and_citations(
     shown = normalise_entities_brackets_and_spaces(answer)
     brackets = list(_read_brackets(shown, KnowledgePieceIndex(pieces), is_nested))
     text = _remove_brackets_and_set_offsets(shown, brackets)
-    spans = _find_sentence_spans(text)
-    starts = [start for start, _ in spans]
+    # no sentence spans a line break
+    sentences = [sentence for line in text.split("\n") for sentence in split_sentences(line)]
+    starts, end = list[int](), 0
+    for sentence in sentences:
+        starts.append(text.index(sentence, end))
+        end = starts[-1] + len(sentence)
     citations = [
         AnswerCitation(
             # a bracket after a full stop still precedes the next sentence
@@ -318,54 +307,43 @@ def read_sentences_and_citations(
         for bracket in brackets
         for part, why in bracket.parts
     ]
-    return CitedAnswer(answer, [text[start:end] for start, end in spans] or [""], citations)
+    return CitedAnswer(answer, sentences or [""], citations)
 
 
 def _read_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> Iterator[_Bracket]:
     """Yield the brackets of a folded answer that open like a citation, without those inside another."""
-    flat = flatten_to_line_keeping_offsets(shown)
-    closing, labelled, opening = _pair_brackets_and_find_labelled(flat, known)
-    openers = [
-        start for start in opening
-        if start in labelled or any(each.match(flat, start) for each in (_CITATION_HEAD, _NA_BRACKET, _QID_LABEL))
-    ]  # fmt: skip
-    end = 0
-    for start, following in pairwise([*openers, len(flat)]):
-        if start >= end:
-            closed = closing.get(start)
-            if is_nested and closed and following < closed:
-                outer = (
-                    flat[: start + 1] + flat[start + 1 : closed - 1].translate(_TO_ROUND_BRACKETS) + flat[closed - 1 :]
-                )
-                bracket = _read_bracket(outer, start, closed, closed, known)
-            else:
-                bracket = _read_bracket(flat, start, closed, following, known)
-            if bracket.parts[0][1] == "not_closed":
-                line_end = shown.find("\n", start, bracket.end)
-                bracket.end = bracket.end if line_end < 0 else line_end
-            end = bracket.end
-            yield bracket
-
-
-def _pair_brackets_and_find_labelled(
-    flat: str, known: KnowledgePieceIndex
-) -> tuple[dict[int, int], set[int], list[int]]:
-    """Return opening bracket → end of its partner, those with a known property before a colon, and all that open."""
+    flat = shown.translate(_FULL_WIDTH_MARKS)
     closing: dict[int, int] = {}
-    labelled: set[int] = set()
-    opening, opened = list[int](), list[int]()
+    openers: set[int] = set()
+    opened: list[int] = []
     for token in _BRACKET_TOKEN.finditer(flat):
         at = token.start()
         if token[0] == "[":
-            opening.append(at)
             opened.append(at)
+            if any(each.match(flat, at) for each in (_CITATION_HEAD, _NA_BRACKET, _QID_LABEL)):
+                openers.add(at)
         elif token[0] == "]" and opened:
             closing[opened.pop()] = at + 1
-        elif token[0] == ":" and opened and opened[-1] not in labelled:
-            end = len(flat[max(0, at - 4) : at].rstrip(' "“”*_`')) + max(0, at - 4)
-            if known.find_label_start(flat, end, opened[-1] + 1) is not None:
-                labelled.add(opened[-1])
-    return closing, labelled, opening
+        elif token[0] == ":" and opened and opened[-1] not in openers:
+            label_end = len(flat[max(0, at - 4) : at].rstrip(_VALUE_EDGES)) + max(0, at - 4)
+            if known.find_label_start(flat, label_end, opened[-1] + 1) is not None:
+                openers.add(opened[-1])
+    end = 0
+    for start, following in pairwise([*sorted(openers), len(flat)]):
+        if start < end:
+            continue
+        closed = closing.get(start)
+        if is_nested and closed and following < closed:
+            inner = flat[start + 1 : closed - 1].translate(_TO_ROUND_BRACKETS)
+            outer = f"{flat[: start + 1]}{inner}{flat[closed - 1 :]}"
+            bracket = _read_bracket(outer, start, closed, closed, known)
+        else:
+            bracket = _read_bracket(flat, start, closed, following, known)
+        if bracket.parts[0][1] == "not_closed":
+            line_end = shown.find("\n", start, bracket.end)
+            bracket.end = bracket.end if line_end < 0 else line_end
+        end = bracket.end
+        yield bracket
 
 
 def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnowledgePieceIndex) -> _Bracket:
@@ -381,9 +359,8 @@ def _read_bracket(flat: str, start: int, closed: int | None, following: int, kno
         return _Bracket(start, closed, [(CitedPropertyValue(""), "")])
     if not head:
         return _Bracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
-    return _Bracket(
-        start, closed, list(_read_parts_and_malformed_reasons(flat, head.end(), closed, head[1].upper(), known))
-    )
+    parts = _read_parts_and_malformed_reasons(flat, head.end(), closed, head[1].upper(), known)
+    return _Bracket(start, closed, list(parts))
 
 
 def _read_parts_and_malformed_reasons(
@@ -422,8 +399,8 @@ def _find_label_and_value_offsets(
         if start is None:
             comma = max(flat.rfind(",", last, colon.start()), flat.rfind(";", last, colon.start()))
             start = last if comma < 0 else comma + 1
-            start += len(flat[start : colon.start()]) - len(flat[start : colon.start()].lstrip(' "“”*_`'))
-            words = flat[start : colon.start()]
+            words = flat[start : colon.start()].lstrip(_VALUE_EDGES)
+            start = colon.start() - len(words)
             is_first = comma < 0 and last == at
             if not words or len(words) > _MAX_LABEL_LENGTH or flat[colon.end()] not in " ]":
                 continue
@@ -456,14 +433,3 @@ def _fix_spaces_after_bracket(before: str, stretch: str) -> str:
     if before.isalnum() and stretch[:1].isalnum():
         return f" {stretch}"
     return stretch.lstrip(" ") if before in ("", "\n", "(") else stretch
-
-
-def _find_sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each sentence; no sentence spans a line break."""
-    spans, at = [], 0
-    for line in text.split("\n"):
-        for sentence in split_sentences(line):
-            at = text.index(sentence, at)
-            spans.append((at, at + len(sentence)))
-            at += len(sentence)
-    return spans

@@ -149,10 +149,8 @@ def list_scored_candidates(
         )
         for at, piece in enumerate(pieces)
     ]
-    rest = sorted(
-        set(range(len(pieces))) - set(tried),
-        key=lambda at: (-_get_score_or_specificity(candidates[at]), _piece_sort_key(pieces[at])),
-    )
+    ranks = [each.specificity if each.score is None else each.score for each in candidates]
+    rest = sorted({*range(len(pieces))}.difference(tried), key=lambda at: (-ranks[at], _piece_sort_key(pieces[at])))
     return [candidates[at] for at in (*tried, *rest)]
 
 
@@ -221,11 +219,8 @@ def list_pieces_of_complete_relations(
     `names` as above. Questions ask for the relation between the two itself, so it needs none of its other values.
     """
     held = set(map(_get_value_label_key, known))
-    partial = {
-        (piece.qid, piece.pid)
-        for piece in pool
-        if _get_value_label_key(piece) not in held or _is_namesake(piece, names)
-    }
+    lacking = (each for each in pool if _get_value_label_key(each) not in held or _is_namesake(each, names))
+    partial = {(piece.qid, piece.pid) for piece in lacking}
     return [piece for piece in known if (piece.qid, piece.pid) not in partial or piece.value_qid in names]
 
 
@@ -242,13 +237,8 @@ def _get_value_label_key(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
 
 def _is_namesake(piece: PersonKnowledgePiece, names: Mapping[str, str]) -> bool:
     """True when a piece's value has the name of one of the two people but is another item."""
-    return piece.value_qid not in names and fold_case_and_accents(piece.value) in map(
-        fold_case_and_accents, names.values()
-    )
-
-
-def _get_score_or_specificity(candidate: RelationCandidate) -> float:
-    return candidate.specificity if candidate.score is None else candidate.score
+    folded = map(fold_case_and_accents, names.values())
+    return piece.value_qid not in names and fold_case_and_accents(piece.value) in folded
 
 
 def _get_equivalence_key(piece: PersonKnowledgePiece) -> tuple[str, str, str | None, str]:

@@ -80,16 +80,13 @@ def parse_relation_wordings(text: str) -> dict[str, RelationWording]:
         raise SettingsError(f"relation_forms.csv: expected the columns {_COLUMNS}, found {reader.fieldnames}")
     found: dict[str, RelationWording] = {}
     for line in reader:
+        place = f"relation_forms.csv, line {reader.line_num}"
         if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
-            raise SettingsError(
-                f"relation_forms.csv, line {reader.line_num}: expected five columns and a new PID, found {line}"
-            )
+            raise SettingsError(f"{place}: expected five columns and a new PID, found {line}")
         form = next((form for form in get_args(SentenceForm) if form == line["form"]), None)
         if form is None or line["article"] not in ("yes", ""):
-            raise SettingsError(
-                f"relation_forms.csv, line {reader.line_num}: expected one of {get_args(SentenceForm)} in column form and yes or "
-                f"nothing in column article, found {line}"
-            )
+            wanted = f"one of {get_args(SentenceForm)} in column form and yes or nothing in column article"
+            raise SettingsError(f"{place}: expected {wanted}, found {line}")
         found[line["pid"]] = RelationWording(form, line["wording"] or line["label"], line["article"] == "yes")
     return found
 
@@ -116,7 +113,10 @@ def verbalise_piece(
             sentence = f"{subject} is {relation.wording} {value}"
         case "possessive":
             verb = "include" if _has_plural_main_noun(relation.wording) else "is"
-            sentence = f"{_add_possessive(subject)} {relation.wording} {verb} {value}"
+            # a name that is a possessive already (McDonald's) stays
+            is_possessive = subject.endswith(("'s", "’s", "'"))
+            ending = "" if is_possessive else "'" if subject.casefold().endswith("s") else "'s"
+            sentence = f"{subject}{ending} {relation.wording} {verb} {value}"
     return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
@@ -132,13 +132,6 @@ def derive_wording_from_label(label: str) -> RelationWording:
     if words[-1] in _PREPOSITIONS or words[:2] == ["member", "of"]:
         return RelationWording("is", f"{'an' if plain[0] in 'aeiou' else 'a'} {plain}")
     return RelationWording("possessive", plain)
-
-
-def _add_possessive(name: str) -> str:
-    """Return a name's possessive: only an apostrophe after an s; a name that is one already (McDonald's) stays."""
-    if name.endswith(("'s", "’s", "'")):
-        return name
-    return f"{name}'" if name.casefold().endswith("s") else f"{name}'s"
 
 
 def _has_plural_main_noun(wording: str) -> bool:

@@ -40,10 +40,6 @@ class PairRelationCatalog:
         """Return the PID that a text names by id, label or other name, in any case; None when it names none."""
         return self.pids.get(fold_name(text))
 
-    def get_label(self, pid: str) -> str:
-        """Return the label of a relation of the list."""
-        return self.labels[pid]
-
 
 _NO_RELATIONS = PairRelationCatalog({}, (), {}, {})
 
@@ -93,14 +89,8 @@ _FINAL_STOP = re.compile(r"[.!?…][\"'”’»)\]]*$")
 
 def find_opening_naming_both_people(article: ArticleMainText, name: str, other: str) -> str | None:
     """Return the article's sentences that open a paragraph about both people; None unless it names both in full."""
-    sentences = [
-        sentence
-        for section in article.sections
-        for paragraph in section.paragraphs
-        for sentence in split_sentences(paragraph)
-    ]
-    if not sentences:
-        return None
+    paragraphs = (paragraph for section in article.sections for paragraph in section.paragraphs)
+    sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
     about = next((sentence for sentence in sentences if contains_name(sentence, other)), None)
     if about is None:
         return None

@@ -53,6 +53,11 @@ class PairWithKnowledgePools(ResolvedPair):
     occupations: list[str]
     """QIDs."""
 
+    @property
+    def pool(self) -> list[PersonKnowledgePiece]:
+        """Both people's knowledge."""
+        return [*self.person_pool, *self.other_pool]
+
 
 class PairWithParagraph(PairWithKnowledgePools):
     """A pair with the paragraph from which evolution starts (Appendix A.3)."""

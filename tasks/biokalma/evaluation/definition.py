@@ -1,6 +1,6 @@
 """BioKaLMA's `Evaluation` object: questions, prompts, scoring of answers, settings (paper §3.3, §4)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -139,18 +139,15 @@ def list_questions_without_retrieval(rows: pa.Table, inputs: BiokalmaEvaluationI
 
 def fill_biokalma_answer_prompt(asked: BiokalmaQuestion, _: object = None) -> FilledPrompt:
     """Return the prompt of a question with its knowledge (§3.3, Table 13)."""
-    return fill_prompt_template(
-        load_prompt(ANSWER_PROMPT), knowledge=format_shown_knowledge(asked), question=asked.question
-    )
+    knowledge = format_shown_knowledge(asked)
+    return fill_prompt_template(load_prompt(ANSWER_PROMPT), knowledge=knowledge, question=asked.question)
 
 
 def format_shown_knowledge(asked: BiokalmaQuestion) -> str:
     """Format the graphs shown, one per line, in the order shown."""
     names = dict(zip(asked.retrieved, asked.retrieved_names, strict=True))
-    return "\n".join(
-        format_person_knowledge(names[qid], list(pieces))
-        for qid, pieces in groupby(asked.given, lambda piece: piece.qid)
-    )
+    graphs = groupby(asked.given, lambda piece: piece.qid)
+    return "\n".join(format_person_knowledge(names[qid], list(pieces)) for qid, pieces in graphs)
 
 
 def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
@@ -159,11 +156,6 @@ def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
     knowledge = {"knowledge": format_shown_knowledge(row)} if criterion == "consistency" else {}
     prompt = load_prompt(JUDGE_PROMPTS[criterion])
     return fill_prompt_template(prompt, 1, question=row.question, boundary=boundary, answer=framed, **knowledge)
-
-
-def make_biokalma_oracle(_: pa.Table) -> Callable[[BiokalmaQuestion], str]:
-    """Return the oracle, question → answer."""
-    return lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings)
 
 
 def make_biokalma_guesser(rows: pa.Table) -> Callable[[BiokalmaQuestion], str]:
@@ -188,20 +180,15 @@ def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInpu
         else [add_empty_ratings(row) for row in rows_from_arrow(BiokalmaPrediction, answers)]
     )
     read = [read_sentences_and_citations(row.answer_read, row.given) for row in rows]
-    aligns, aligner = _choose_aligner(
-        {claim for row, cited in zip(rows, read, strict=True) for claim in list_alignment_claims(cited, row.removed)},
-        inputs.params.nli,
-        tools,
-    )
+    both = list(zip(rows, read, strict=True))
+    claims = {claim for row, cited in both for claim in list_alignment_claims(cited, row.removed)}
+    aligns, aligner = _choose_aligner(claims, inputs.params.nli, tools)
     scored = []
-    for row, cited in zip(rows, read, strict=True):
+    for row, cited in both:
         names = dict(zip(row.retrieved, row.retrieved_names, strict=True))
         held, counts = score_citations(cited, row.given, row.minimum, row.removed, aligns, inputs.params.scorer, names)
-        scored.append(
-            row.extend_to(
-                ScoredBiokalmaPrediction, sentences=cited.sentences, citations=held, counts=counts, aligner=aligner
-            )
-        )
+        fields = {"sentences": cited.sentences, "citations": held, "counts": counts, "aligner": aligner}
+        scored.append(row.extend_to(ScoredBiokalmaPrediction, **fields))
     return make_arrow_table(ScoredBiokalmaPrediction, scored)
 
 
@@ -222,19 +209,14 @@ def _choose_aligner(
     ordered = sorted(claims, key=lambda claim: (claim.sentence, claim.piece.model_dump_json()))
     pairs = [make_entailment_pair(claim, load_relation_wordings()) for claim in ordered]
     likely = encoder.score(pairs, [ENTAILMENT_LABELS])[:, 0] if pairs else ()
-    known: Mapping[AlignmentClaim, bool] = {
-        claim: bool(each >= _MIN_ENTAILMENT) for claim, each in zip(ordered, likely, strict=True)
-    }
+    known = {claim: bool(each >= _MIN_ENTAILMENT) for claim, each in zip(ordered, likely, strict=True)}
     return known.__getitem__, encoder.name
 
 
 SETTINGS = {
     RETRIEVED_SETTING: "the graphs of the people whom the question names, looked up (the baseline)",
     GIVEN_SETTING: "the graphs of the two people whom the question is about",
-    **{
-        f"{REMOVED_PREFIX}{number}": f"as given_graph, with {number} of the needed pieces left out"
-        for number in (1, 2, 3)
-    },
+    **{f"{REMOVED_PREFIX}{each}": f"as given_graph, with {each} of the needed pieces left out" for each in (1, 2, 3)},
     f"{ABLATED_PREFIX}100": "as given_graph, the first point of the series ablated_80 to ablated_20",
     **{
         f"{ABLATED_PREFIX}{share}": f"{share} % of the right graphs; graphs of other people replace the rest"
@@ -314,11 +296,8 @@ def format_citation_verdict(cited: ScoredCitation) -> str:
 
 def list_biokalma_services(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
     """Return the services needed: Wikidata where the setting `retrieved` is measured."""
-    return (
-        ("wikidata",)
-        if RETRIEVED_SETTING in (params.setting or (SETTINGS if params.calls_tested_model else ()))
-        else ()
-    )
+    settings = params.setting or (SETTINGS if params.calls_tested_model else ())
+    return ("wikidata",) if RETRIEVED_SETTING in settings else ()
 
 
 BIOKALMA_EVALUATION: Evaluation = Evaluation(
@@ -361,7 +340,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     question_model=BiokalmaQuestion,
     prediction_model=BiokalmaPrediction,
     completion_format=CITED_TEXT_FORMAT,
-    make_oracle=make_biokalma_oracle,
+    make_oracle=lambda _: lambda asked: make_oracle_answer(asked, _verbalise_with_loaded_wordings),
     make_guesser=make_biokalma_guesser,
     score_predictions=score_biokalma_predictions,
     compute_metrics=lambda answers, inputs: compute_biokalma_scores_and_metrics(answers, inputs.params),

@@ -8,7 +8,7 @@ recall, micro with micro and macro with macro (§4.2). The figures follow Figure
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -70,37 +70,29 @@ LEXICAL_NOTE = "aligned by a lexical rule, no model"
 UPSTREAM_NOTE = "counted as the public script does"
 
 
-@dataclass(frozen=True, slots=True)
-class _SettingRatioTerms:
-    """Counts of one setting's answers."""
-
-    answers: pa.Table
-    parts: dict[str, RatioTerms]
-    """Metric → numerators and denominators, one entry per answer."""
-
-    def ratios_per_answer(self, metric: str) -> RatioTerms:
-        """Return each answer's own ratio over 1, from which macro metrics are computed."""
-        part = self.parts[metric]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            own = np.where(
-                np.isnan(part.numerators) | (part.denominators > 0), part.numerators / part.denominators, 0.0
-            )
-        return RatioTerms(own, (part.denominators > 0).astype(np.float64))
-
-
 def compute_biokalma_scores_and_metrics(
     answers: pa.Table, params: EvaluationParams
 ) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `ScoredBiokalmaPrediction`)."""
-    answers = _add_piece_count_groups(answers)
+    needed, lacking = (pc.list_value_length(answers[name]).to_numpy() for name in ("minimum", "removed"))
+    pieces = np.select([needed < 5, needed < 8], ["1 to 4", "5 to 7"], "8 or more")
+    counted = np.where(lacking > 3, "4 or more", lacking.astype(str))
+    for name, groups in (("pieces", pieces), ("lacking", counted)):
+        answers = answers.append_column(name, pa.array(groups.tolist(), pa.string()))
     scores, metrics = [make_score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[MeasuredMetric]()
     for setting in sorted(pc.unique(answers["setting"]).to_pylist()):
-        counts = _make_setting_ratio_terms(answers.filter(pc.equal(answers["setting"], setting)))
-        metrics += measure_ratio_metrics(list(_make_micro_and_macro_ratios(setting, counts)), params.seed)
-        scores += _make_macro_score_rows(counts)
-        for found, unit in (*_make_rating_score_rows(counts.answers), *_make_retrieval_score_rows(counts.answers)):
+        of_setting = answers.filter(pc.equal(answers["setting"], setting))
+        terms = _make_ratio_terms(of_setting)
+        metrics += measure_ratio_metrics(list(_make_micro_and_macro_ratios(setting, of_setting, terms)), params.seed)
+        for metric in RATIO_COUNTS:
+            # shares of the answers that have one
+            own = terms[MACRO, metric]
+            there = np.isnan(own.numerators) | (own.denominators > 0)
+            rows = of_setting.filter(pa.array(there))
+            scores.append(make_score_rows(rows, f"{MACRO}_{metric}", own.numerators[there]))
+        for found, unit in (*_make_rating_score_rows(of_setting), *_make_retrieval_score_rows(of_setting)):
             scores.append(found)
-            given = group_scores_by_setting(found, counts.answers, BIOKALMA_GROUPS, is_share=False, unit=unit)
+            given = group_scores_by_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
             worst, best = (0.0, 1.0) if unit == _SHARE_UNIT else (float(MIN_RATING), float(MAX_RATING))
             metrics += measure_mean_metrics([replace(each, worst=worst, best=best) for each in given], params.seed)
     # metric name without micro or macro → its note
@@ -114,17 +106,11 @@ def compute_biokalma_scores_and_metrics(
     ]
 
 
-def _add_piece_count_groups(answers: pa.Table) -> pa.Table:
-    needed = pc.list_value_length(answers["minimum"]).to_numpy()
-    lacking = pc.list_value_length(answers["removed"]).to_numpy()
-    pieces = np.select([needed < 5, needed < 8], ["1 to 4", "5 to 7"], "8 or more")
-    counted = np.where(lacking > 3, "4 or more", lacking.astype(str))
-    return answers.append_column("pieces", pa.array(pieces.tolist(), pa.string())).append_column(
-        "lacking", pa.array(counted.tolist(), pa.string())
-    )
+def _make_ratio_terms(answers: pa.Table) -> dict[tuple[str, str], RatioTerms]:
+    """Return (micro or macro, metric) → numerators and denominators, one entry per answer of a setting.
 
-
-def _make_setting_ratio_terms(answers: pa.Table) -> _SettingRatioTerms:
+    Macro metrics are computed from each answer's own ratio over 1.
+    """
     counts = answers["counts"]
     column = {
         name: column_to_floats(pc.struct_field(counts, name))
@@ -133,38 +119,29 @@ def _make_setting_ratio_terms(answers: pa.Table) -> _SettingRatioTerms:
     }
     missing = ~np.isin(answers["unscored"].to_numpy(zero_copy_only=False).astype(str), SCORABLE_ANSWER_STATUSES)
     left_out = pc.struct_field(counts, "is_left_out").to_numpy(zero_copy_only=False).astype(bool)
-    parts = {}
+    terms = {}
     for metric, (above, below) in RATIO_COUNTS.items():
         applies = column["removed"] > 0 if metric in _NA_METRICS else ~left_out | (metric not in _SCORER_METRICS)
         top = np.where(missing, np.nan, np.sum([column[name] for name in above], axis=0))
-        parts[metric] = RatioTerms(np.where(applies, top, 0.0), np.where(applies, column[below], 0.0))
-    return _SettingRatioTerms(answers, parts)
+        top, bottom = np.where(applies, top, 0.0), np.where(applies, column[below], 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own = np.where(np.isnan(top) | (bottom > 0), top / bottom, 0.0)
+        terms[MICRO, metric] = RatioTerms(top, bottom)
+        terms[MACRO, metric] = RatioTerms(own, (bottom > 0).astype(np.float64))
+    return terms
 
 
-def _make_micro_and_macro_ratios(setting: str, counts: _SettingRatioTerms) -> Iterator[RatioMetricScores]:
-    groups = {name: counts.answers[name].to_pylist() for name in BIOKALMA_GROUPS}
-    clusters = counts.answers["cluster"].to_pylist()
-    made = {metric: (metric,) for metric in RATIO_COUNTS} | F1_PARTS
-    for metric, of in made.items():
-        for kind, parts in (
-            (MICRO, [counts.parts[each] for each in of]),
-            (MACRO, [counts.ratios_per_answer(each) for each in of]),
-        ):
-            if metric in _NA_METRICS and not counts.parts[NA_RECALL].denominators.any():
-                continue
-            yield RatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
-
-
-def _make_macro_score_rows(counts: _SettingRatioTerms) -> list[pa.Table]:
-    """Return `Score` rows of per-answer shares, for the answers that have one."""
-    found = []
-    for metric in RATIO_COUNTS:
-        own = counts.ratios_per_answer(metric)
-        there = np.isnan(own.numerators) | (own.denominators > 0)
-        found.append(
-            make_score_rows(counts.answers.filter(pa.array(there)), f"{MACRO}_{metric}", own.numerators[there])
-        )
-    return found
+def _make_micro_and_macro_ratios(
+    setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTerms]
+) -> Iterator[RatioMetricScores]:
+    groups = {name: answers[name].to_pylist() for name in BIOKALMA_GROUPS}
+    clusters = answers["cluster"].to_pylist()
+    lacks_nothing = not terms[MICRO, NA_RECALL].denominators.any()
+    for metric, of in ({metric: (metric,) for metric in RATIO_COUNTS} | F1_PARTS).items():
+        for kind in (MICRO, MACRO):
+            if not (metric in _NA_METRICS and lacks_nothing):
+                parts = [terms[kind, each] for each in of]
+                yield RatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
 def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
@@ -172,16 +149,15 @@ def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
     for name in RATING_CRITERIA:
+        columns = (answers[column].to_pylist() for column in ("unrated", "unscored", "detail"))
         reasons_and_details = [
             next((each.split(": ", 2)[1:] for each in unrated if each.startswith(f"{name}: ")), [unscored, detail])
-            for unrated, unscored, detail in zip(
-                *(answers[column].to_pylist() for column in ("unrated", "unscored", "detail")), strict=True
-            )
+            for unrated, unscored, detail in zip(*columns, strict=True)
         ]
         reasons, details = zip(*reasons_and_details, strict=True)
-        changed = answers.drop_columns(["unscored", "detail"])
+        changed = answers
         for column, values in (("unscored", reasons), ("detail", details)):
-            changed = changed.append_column(column, pa.array(values, pa.string()))
+            changed = changed.set_column(changed.column_names.index(column), column, pa.array(values, pa.string()))
         yield make_score_rows(changed, name, column_to_floats(answers[name])), _RATING_UNIT
 
 
@@ -226,7 +202,6 @@ def _format_citation_counts(counts: Mapping[str, int]) -> str:
 
 
 def _compute_answer_f1(counts: Mapping[str, int]) -> float:
-    """Return 2PR / (P + R)."""
     if not counts["needed"]:
         return 0.0
     precision, recall = counts["needed"] / counts["cited"], counts["found"] / counts["minimum"]
@@ -249,34 +224,22 @@ def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
     found = {(each.model, each.setting, each.metric): each for each in metrics if not each.group_by}
     named = {GIVEN_SETTING: "the two people's graphs given", RETRIEVED_SETTING: "graphs looked up"}
     drawn = []
+    cited = [f"{MICRO}_{each}" for each in (*_CITATION_METRICS, ALIGNMENT)]
     for setting, setting_label in named.items():
-        cited, note = (
-            [f"{MICRO}_{each}" for each in (*_CITATION_METRICS, ALIGNMENT)],
-            f"Micro figures, as in Table 3. {_INTERVALS_NOTE}",
-        )
-        drawn += [
-            _draw_bars(found, f"citations_{setting}", f"Citations, {setting_label}", setting, cited, note, _SHARE_AXIS),
-            _draw_bars(
-                found,
-                f"texts_{setting}",
-                f"Texts, {setting_label}",
-                setting,
-                RATING_CRITERIA,
-                f"Table 4. {_INTERVALS_NOTE}",
-                (MIN_RATING, MAX_RATING),
-            ),
-        ]
+        for name, bars, note, ends in (
+            ("citations", cited, f"Micro figures, as in Table 3. {_INTERVALS_NOTE}", _SHARE_AXIS),
+            ("texts", RATING_CRITERIA, f"Table 4. {_INTERVALS_NOTE}", (MIN_RATING, MAX_RATING)),
+        ):
+            title = f"{name.capitalize()}, {setting_label}"
+            drawn.append(_draw_bars(found, f"{name}_{setting}", title, setting, bars, note, ends))
     removed, right = "pieces of the minimum set that the graphs lack", "right graphs (%)"
     drawn += [
-        _draw_lines_over_settings(
-            found, "removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"
-        ),
-        _draw_lines_over_settings(
-            found, "marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"
-        ),
-        _draw_lines_over_settings(
-            found, "ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"
-        ),
+        _draw_lines_over_settings(found, *each)
+        for each in (
+            ("removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"),
+            ("marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
+            ("ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"),
+        )
     ]
     return [figure for figure in drawn if figure.series]
 
@@ -369,40 +332,27 @@ _MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITATION_METRICS))
 _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))
 
 
-def _list_paper_results() -> Iterator[PaperResult]:
-    yield from _make_table_paper_results(_TABLE_3, (*_MICROS, *_MACROS), "Table 3", "specific", _ALIGNMENT_NOTE)
-    yield from _make_table_paper_results(_TABLE_4, RATING_CRITERIA, "Table 4", "specific", _RATING_NOTE)
-    yield from _make_table_paper_results(_TABLE_7, _MICROS, "Table 7", "general", _ALIGNMENT_NOTE)
-    yield from _make_table_paper_results(_TABLE_7_TEXTS, RATING_CRITERIA, "Table 7", "general", _RATING_NOTE)
-    for setting, values in _TABLE_5.items():
-        yield from _make_table_paper_results(
-            {"ChatGPT": values}, _MICROS[1:], "Table 5", "specific", _OTHER_DATA_NOTE, setting
-        )
-    for share, recall in ((100, 57.1), (80, 42.5)):
-        yield from _make_table_paper_results(
-            {"ChatGPT (0.5)": (recall,)},
-            [f"{MICRO}_{RECALL}"],
-            "§5.3",
-            "specific",
-            _OTHER_DATA_NOTE,
-            f"{ABLATED_PREFIX}{share}",
-        )
-
-
-def _make_table_paper_results(
-    values: Mapping[str, Sequence[float]],
-    metrics: Sequence[str],
-    where: str,
-    form: str,
-    note: str,
-    setting: str = RETRIEVED_SETTING,
-) -> Iterator[PaperResult]:
-    """Yield the figures of a table, percentages as shares of 1."""
-    for model, row in values.items():
-        for metric, value in zip(metrics, row, strict=True):
-            share = value if metric in RATING_CRITERIA else round(value / 100, 3)
-            yield PaperResult(metric, setting, model, share, where, note, "form", form)
-
-
-BIOKALMA_PAPER_FIGURES = tuple(_list_paper_results())
+_PAPER_TABLES: tuple[tuple[str, str, str, Mapping[str, Sequence[float]], Sequence[str], str], ...] = (
+    ("Table 3", RETRIEVED_SETTING, "specific", _TABLE_3, (*_MICROS, *_MACROS), _ALIGNMENT_NOTE),
+    ("Table 4", RETRIEVED_SETTING, "specific", _TABLE_4, RATING_CRITERIA, _RATING_NOTE),
+    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7, _MICROS, _ALIGNMENT_NOTE),
+    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7_TEXTS, RATING_CRITERIA, _RATING_NOTE),
+    *(
+        ("Table 5", setting, "specific", {"ChatGPT": values}, _MICROS[1:], _OTHER_DATA_NOTE)
+        for setting, values in _TABLE_5.items()
+    ),
+    *(
+        ("§5.3", f"{ABLATED_PREFIX}{share}", "specific", {"ChatGPT (0.5)": (recall,)}, _MICROS[3:4], _OTHER_DATA_NOTE)
+        for share, recall in ((100, 57.1), (80, 42.5))
+    ),
+)
+"""Place, setting, question form, model → values, metrics of the values, note."""
+BIOKALMA_PAPER_FIGURES = tuple(
+    PaperResult(
+        metric, setting, model, value if metric in RATING_CRITERIA else round(value / 100, 3), where, note, "form", form
+    )
+    for where, setting, form, table, metrics, note in _PAPER_TABLES
+    for model, values in table.items()
+    for metric, value in zip(metrics, values, strict=True)
+)
 """Tables 3 to 5 and 7, and the numbers of Figure 5 that §5.3 gives; the paper gives none for Figure 4."""

@@ -104,9 +104,8 @@ def _find_question_names(
         each: [item for item in items[:MAX_BEARERS_PER_NAME] if is_instance.get(item.qid)]
         for each, items in found.items()
     }
-    return {
-        row_id: choose_longest_names(row_spans, bearers) for row_id, row_spans in spans.items()
-    }, failed | failed_class
+    names = {row_id: choose_longest_names(row_spans, bearers) for row_id, row_spans in spans.items()}
+    return names, failed | failed_class
 
 
 ask_biokalma_questions = make_question_step(replace(BIOKALMA_EVALUATION, make_questions=list_biokalma_questions))
@@ -128,13 +127,8 @@ def answer_biokalma_questions(batch: StageBatch) -> BatchReceipt:
     """Ask the model each question once, with the knowledge of its setting (§3.3)."""
     work = open_batch(batch)
     rows, name = work.rows(BiokalmaQuestion), get_answerer_name(work)
-    lacking = (
-        ModelPrediction(unscored="lookup_failed", detail=row.lookup_failure).make_prediction(
-            row, BiokalmaPrediction, name
-        )
-        for row in rows
-        if row.lookup_failure
-    )
+    failed = ((row, ModelPrediction(unscored="lookup_failed", detail=row.lookup_failure)) for row in rows)
+    lacking = (why.make_prediction(row, BiokalmaPrediction, name) for row, why in failed if row.lookup_failure)
     asked = make_arrow_table(BiokalmaQuestion, (row for row in rows if not row.lookup_failure))
     answered = make_predictions(work, BIOKALMA_EVALUATION, asked)
     return work.finish_table(

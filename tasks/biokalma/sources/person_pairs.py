@@ -134,7 +134,14 @@ def parse_person_pair_rows(
     read. `own_relations`: files of further relations.
     """
     relations = load_build_pair_relations(own_relations)
-    rows = _iterate_table_rows(source, own) if own and own.columns else _iterate_csv_or_json_rows(source)
+    rows: Iterator[tuple[int, Any]]
+    if own and own.columns:
+        rows = ((row.number, row.fields) for row in iterate_own_table(source, own, PAIR_FORM))
+    elif (suffix := source.path.suffix.lower()) in _SUFFIXES:
+        is_csv = suffix == ".csv"
+        rows = iterate_csv(source, PERSON_PAIR_COLUMNS) if is_csv else iterate_json(source, _EXPECTED_FILE)
+    else:
+        raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")
 
     def judge(row_id: str, number: int, row: Any) -> PersonPair | Reject:
         if isinstance(row, str):
@@ -148,7 +155,6 @@ def parse_person_pair_rows(
         person, other = (" ".join(row[column].split()) for column in ("person", "other"))
         if complete_names and (short := [name for name in (person, other) if not is_complete_name(name)]):
             return Reject(row_id, "incomplete_name", f"{short[0]!r}: expected a first and a family name")
-        label = relations.get_label(relation)
         paragraph = (row["paragraph"] or "").strip()
         if not paragraph:
             return Reject(row_id, "no_paragraph", f"the column paragraph is empty for {person} and {other}")
@@ -156,7 +162,7 @@ def parse_person_pair_rows(
             id=row_id,
             person=person,
             relation=relation,
-            relation_label=label,
+            relation_label=relations.labels[relation],
             other=other,
             paragraph=paragraph,
             given=[],
@@ -184,17 +190,6 @@ def _index_by_unique_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict
             )
         added[path.stem] = path
     return added
-
-
-def _iterate_csv_or_json_rows(source: SourceFile) -> Iterator[tuple[int, Any]]:
-    suffix = source.path.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")
-    return iterate_csv(source, PERSON_PAIR_COLUMNS) if suffix == ".csv" else iterate_json(source, _EXPECTED_FILE)
-
-
-def _iterate_table_rows(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
-    return ((row.number, row.fields) for row in iterate_own_table(source, own, PAIR_FORM))
 
 
 def _find_pair_problem(row: Any) -> str:

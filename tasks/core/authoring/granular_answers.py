@@ -56,16 +56,6 @@ FILLER_WORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class DescriptionErrorScore:
-    """Score for a wrong description: share of samples that reject it."""
-
-    score: float | None
-    """Share of No among the readable verdicts, 0 to 1; None if none was readable."""
-    n_counted: int
-    n_unscored: int
-
-
-@dataclass(frozen=True, slots=True)
 class CleanedAnswerLevels:
     """Answers of one row after cleaning."""
 
@@ -103,11 +93,7 @@ def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
 
 
 def make_answer_levels_prompt(
-    prompt: PromptTemplate,
-    question: str,
-    answer: str,
-    question_description: str | None,
-    answer_description: str | None,
+    prompt: PromptTemplate, question: str, answer: str, question_description: str | None, answer_description: str | None
 ) -> FilledPrompt:
     """Fill in the prompt for a row's answers from fine to coarse (paper §3.1); a missing description becomes empty text."""
     return fill_prompt_template(
@@ -127,10 +113,13 @@ def read_answer_levels(text: str, answer: str) -> tuple[str, ...] | UnreadableCo
     """
     levels: list[str] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        match = _LEVEL_LINE.fullmatch(line)
-        reason = _find_level_problem(line, match, len(levels) + 1)
-        if reason or not match:
-            return UnreadableCompletion(reason)
+        match, number = _LEVEL_LINE.fullmatch(line), len(levels) + 1
+        if not match:
+            return UnreadableCompletion(f"expected a line like `{number}:: answer`, found {_quote_shortened(line)}")
+        if int(match[1]) != number:
+            return UnreadableCompletion(f"expected line {number}, found number {match[1]}")
+        if not normalize_answer(match[2]):
+            return UnreadableCompletion(f"line {number} holds no answer")
         levels.append(" ".join(match[2].split()))
     if not levels or len(levels) > MAX_LEVELS:
         return UnreadableCompletion(f"expected 1 to {MAX_LEVELS} levels, found {len(levels)}")
@@ -141,20 +130,10 @@ def read_answer_levels(text: str, answer: str) -> tuple[str, ...] | UnreadableCo
     return (answer, *levels[1:])
 
 
-def _find_level_problem(line: str, match: re.Match[str] | None, number: int) -> str:
-    """Return the problem with one line of a completion; empty if it is the level with this number."""
-    if not match:
-        return f"expected a line like `{number}:: answer`, found {_quote_shortened(line)}"
-    if int(match[1]) != number:
-        return f"expected line {number}, found number {match[1]}"
-    return "" if normalize_answer(match[2]) else f"line {number} holds no answer"
-
-
 def make_description_consistency_prompt(
     prompt: PromptTemplate, question: str, answer: str, entity: str, description: str, samples: int
 ) -> FilledPrompt:
-    """Fill in the prompt whether a description can belong to a question and its answer, for several samples (paper
-    Appendix B)."""
+    """Fill in the prompt whether a description can belong to a question and its answer (paper Appendix B)."""
     return fill_prompt_template(
         prompt, samples=samples, question=question, answer=answer, entity=entity, description=description
     )
@@ -168,11 +147,10 @@ def read_consistency_verdict(text: str) -> bool | UnreadableCompletion:
     return str(found[-1]).lower() == "yes"
 
 
-def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> DescriptionErrorScore:
-    """Return the share of No among readable verdicts, and the numbers of readable and unreadable ones."""
+def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> float | None:
+    """Return the share of No, 0 to 1, among readable verdicts; None if none was readable."""
     counted = [verdict for verdict in verdicts if isinstance(verdict, bool)]
-    score = counted.count(False) / len(counted) if counted else None
-    return DescriptionErrorScore(score, len(counted), len(verdicts) - len(counted))
+    return counted.count(False) / len(counted) if counted else None
 
 
 def remove_uninformative_answer_levels(
@@ -185,7 +163,7 @@ def remove_uninformative_answer_levels(
     """
     if not levels or trivial.contains(levels[0], relation.pid):
         return CleanedAnswerLevels((), tuple((level, "first_answer_trivial") for level in levels[:1]))
-    question_words = frozenset(normalized_words(question))
+    known_words = FILLER_WORDS.union(normalized_words(question))
     subject = normalize_answer(extract_subject_name(question, relation) or "")
     if normalize_answer(levels[0]) == subject:
         return CleanedAnswerLevels((), ((levels[0], "first_answer_repeats_question"),))
@@ -196,16 +174,12 @@ def remove_uninformative_answer_levels(
             removed.append((level, "trivial"))
         elif form in seen:
             removed.append((level, "duplicate"))
-        elif f" {subject} " in f" {form} " or _consists_of_question_words(form, question_words):
+        elif f" {subject} " in f" {form} " or known_words.issuperset(form.split()):
             removed.append((level, "repeats_question"))
         else:
             kept.append(level)
             seen.add(form)
     return CleanedAnswerLevels(tuple(kept), tuple(removed))
-
-
-def _consists_of_question_words(form: str, question_words: frozenset[str]) -> bool:
-    return all(word in question_words or word in FILLER_WORDS for word in form.split())
 
 
 def _quote_shortened(text: str) -> str:

@@ -7,7 +7,7 @@ of the answer.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -36,16 +36,7 @@ _NAMES_WITH_ARTICLE = re.compile(
 )
 _LEADING_ARTICLE = re.compile(r"^[Tt]he ")
 _NAMES_INCLUDING_ARTICLE = frozenset(
-    {
-        "The Hague",
-        "The Valley",
-        "The Woodlands",
-        "The Villages",
-        "The Dalles",
-        "The Pas",
-        "The Bottom",
-        "The Settlement",
-    }
+    f"The {name}" for name in ("Hague", "Valley", "Woodlands", "Villages", "Dalles", "Pas", "Bottom", "Settlement")
 )
 """Towns whose names keep a capital article within a sentence: in The Hague, but in the Bronx."""
 _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("inches", "inch"))
@@ -96,13 +87,11 @@ class QuestionPieces:
         for known in (self.month, self.limit):
             wording = wording.replace(known, " ") if known else wording
         read = index_text(wording)
-        hidden = [each for value in answer.values() for each in _iterate_answer_values(value)]
+        hidden: list[Any] = []
+        for value in answer.values():
+            hidden += value if isinstance(value, list) else [value]
         hidden += [] if self.names else list(answer)
         return [str(each) for each in dict.fromkeys(hidden) if find_answer_in_text(each, read).found is True]
-
-
-def _iterate_answer_values(value: AnswerValue) -> Iterator[Any]:
-    yield from value if isinstance(value, list) else [value]
 
 
 def read_and_check_worded_question(
@@ -116,23 +105,15 @@ def read_and_check_worded_question(
         return UnreadableCompletion(
             f"the question has {words} words, expected {MIN_QUESTION_WORDS} to {MAX_QUESTION_WORDS}"
         )
-    if lost := [piece for piece in _iterate_required_pieces(wording) if not _contains_piece(question, piece)]:
+    # a name may come with or without its article
+    required = [_LEADING_ARTICLE.sub("", name) for name in (wording.owner, *wording.names)]
+    required += [wording.limit, wording.unit, wording.month, spell_out_count_with_space(wording.count).strip()]
+    folded = _fold_case_units_and_plurals(question)
+    if lost := [piece for piece in required if piece and _fold_case_units_and_plurals(piece) not in folded]:
         return UnreadableCompletion(f"the question does not say {', '.join(lost)}")
     if revealed := wording.find_revealed_answers(answer, question):
         return UnreadableCompletion(f"the question gives away {', '.join(revealed)}")
     return question
-
-
-def _iterate_required_pieces(wording: QuestionPieces) -> Iterator[str]:
-    # a name may come with or without its article
-    yield from (_LEADING_ARTICLE.sub("", name) for name in (wording.owner, *wording.names) if name)
-    yield from filter(None, (wording.limit, wording.unit, wording.month))
-    if wording.count:
-        yield spell_out_count_with_space(wording.count).strip()
-
-
-def _contains_piece(question: str, piece: str) -> bool:
-    return _fold_case_units_and_plurals(piece) in _fold_case_units_and_plurals(question)
 
 
 def _fold_case_units_and_plurals(text: str) -> str:

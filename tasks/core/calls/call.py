@@ -28,7 +28,7 @@ class Call:
     """Identity of the service: a URL, `scripted replies`, or `embedded-<digest>/wikidata`; never a secret or a random port."""
     operation: str
     """Name of the operation, e.g. `find_items`, `describe_items`, `pageviews`, `chat`."""
-    parts: Mapping[str, JsonValue]
+    parts: Mapping[str, Any]
     """Parameters of the operation, recorded unchanged."""
     unrecorded_parts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Further request content that follows from the parts (rendered messages); digested into the key, not recorded."""

@@ -1,12 +1,12 @@
 """Calls to chat models, their responses, and settings of batch jobs.
 
-`chat`: the parts are those of the Ask (prompt, digest, variables, samples, sampling) and the model's name; the body is
+`chat`: the parts are those of the filled prompt (`FilledPrompt.make_call_parts`) and the model's name; the body is
 `{"texts": [str], "finish": [str], "fingerprint": str or null}`, one text and one finish reason per sample. With the part
 `once`, an empty completion is valid and recorded: it is the answer of a model under test. With the part `tools`, the body
 has `calls`, per sample a list of `{"id", "name", "arguments"}`, if the model called any; a server without support for tools
 gives the failed response `tools_refused`.
 
-The messages and the schema follow from the parts and are sent in addition (`Call.wire`).
+The messages and the schema follow from the parts and are sent in addition (`Call.unrecorded_parts`).
 """
 
 import json
@@ -95,8 +95,7 @@ def make_chat_call(
 
 
 class _LazyChatRequestContent(Mapping[str, Any]):
-    """Request content beyond the parts. Messages are rendered on access: those of a whole batch would take more memory than
-    all its other data."""
+    """Request content beyond the parts; messages, which would fill the memory, are rendered on access."""
 
     __slots__ = ("_ask", "_more")
 
@@ -126,7 +125,7 @@ def parse_chat_response(body: Any) -> ChatResponse:
 
 
 CHAT_OPERATION = Operation("chat", service="model", part_checks={}, parse_body=parse_chat_response)
-"""Its parts are those of an Ask, and are checked by it."""
+"""Its parts are those of a filled prompt, and are checked by it."""
 
 
 class BatchJobSettings(StrictModel):

@@ -10,7 +10,7 @@ order, in which the URI is recognised by its form. Any list may be missing or nu
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -18,7 +18,6 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     Operation,
     SparqlMapping,
-    ValuesBlocks,
     is_positive_count,
     is_string_value,
 )
@@ -64,23 +63,20 @@ def parse_entity_linking_result(body: Any) -> EntityLinkingResult:
 
 def _collect_links(entries: Any, is_wanted: Callable[[str], bool] | None = None) -> tuple[LinkCandidate, ...]:
     found: dict[LinkCandidate, None] = {}
-    for uri, surface in _iterate_link_uris_and_mentions(entries or ()):
-        name = uri.rstrip("/").rpartition("/")[2] if is_wanted else uri
-        if is_wanted is None or is_wanted(name):
-            found[LinkCandidate(name, surface)] = None
-    return tuple(found)
-
-
-def _iterate_link_uris_and_mentions(entries: Iterable[Any]) -> Iterable[tuple[str, str]]:
-    for entry in entries:
+    for entry in entries or ():
+        uri = surface = None
         if isinstance(entry, dict):
             uri, surface = entry.get("URI"), entry.get("surface form")
         elif isinstance(entry, list | tuple) and len(entry) == 2:
             uri, surface = entry if _is_uri(entry[0]) else reversed(entry)
-        else:
+        if not _is_uri(uri):
             continue
-        if _is_uri(uri):
-            yield uri.strip("<>"), surface if isinstance(surface, str) else ""
+        name = uri.strip("<>")
+        if is_wanted:
+            name = name.rstrip("/").rpartition("/")[2]
+        if is_wanted is None or is_wanted(name):
+            found[LinkCandidate(name, surface if isinstance(surface, str) else "")] = None
+    return tuple(found)
 
 
 def _is_uri(text: Any) -> TypeGuard[str]:
@@ -111,11 +107,7 @@ def parse_same_as_item(body: Any) -> str | None:
 
 def _get_escaped_resource(call: Call) -> str:
     """Return the call's resource IRI, escaped as in DBpedia."""
-    return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", str(call.parts["resource"]))
-
-
-def _make_resource_terms(calls: Sequence[Call]) -> ValuesBlocks:
-    return {"resource": [iri_term(each) for each in dict.fromkeys(map(_get_escaped_resource, calls))]}
+    return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", call.parts["resource"])
 
 
 def _make_same_as_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
@@ -135,7 +127,9 @@ SAME_AS_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("dbpedia/same_as",),
         varying_parts=("resource",),
-        make_terms=_make_resource_terms,
+        make_terms=lambda calls: {
+            "resource": [iri_term(each) for each in dict.fromkeys(map(_get_escaped_resource, calls))]
+        },
         make_bodies=adapt_value_reader_to_solutions(_make_same_as_bodies),
     ),
     load_from_graph="a local graph cannot answer this call: Wikidata dumps hold no links to DBpedia",

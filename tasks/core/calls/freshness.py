@@ -1,8 +1,7 @@
 """Revalidate recorded responses: find what they depend on, and whether that has changed since, in live services and in the
 embedded world.
 
-A response depends on things: an item's statements, the label of an item or property, the target of a title (`find_resources_response_depends_on` of an
-operation). One request returns the states of many things (`item_states`, `page_states`).
+A response depends on things: an item's statements, the label of an item or property, the target of a title (`list_dependencies` of an operation). One request returns the states of many things (`item_states`, `page_states`).
 
 A service may respond from a replica that lags behind and lacks the latest changes. So a thing counts as unchanged only if
 its last change was at least LAG before the response. Values within the response itself (a label, an item's date of change,
@@ -74,26 +73,19 @@ def make_state_calls(
     wikidata: str, wikipedia: str, resources: Iterable[WikiResource], max_resources: int, checked_on: str
 ) -> list[tuple[Call, list[WikiResource]]]:
     """Make the calls for the states of things, each with its things; `max_resources`: maximum number of things per call."""
-    items: dict[str, dict[str, list[WikiResource]]] = {}
-    pages: dict[str, dict[str, list[WikiResource]]] = {}
+    groups: dict[tuple[bool, str], dict[str, list[WikiResource]]] = {}
     for thing in resources:
-        if thing.kind == "page":
-            pages.setdefault(thing.variant, {}).setdefault(thing.name, []).append(thing)
-        else:
-            items.setdefault(thing.variant or "en", {}).setdefault(thing.name, []).append(thing)
+        is_page = thing.kind == "page"
+        by_name = groups.setdefault((is_page, thing.variant if is_page else thing.variant or "en"), {})
+        by_name.setdefault(thing.name, []).append(thing)
     looks = []
-    for language, by_id in sorted(items.items()):
-        for group in _group_names_by_request(by_id, max_resources):
-            looks.append(
-                (
-                    make_item_states_call(wikidata, group, language, checked_on),
-                    [each for name in group for each in by_id[name]],
-                )
-            )
-    for how, by_title in sorted(pages.items()):
-        for group in _group_names_by_request(by_title, max_resources):
-            call = make_page_states_call(wikipedia, group, how == "follow", checked_on)
-            looks.append((call, [each for name in group for each in by_title[name]]))
+    for (is_page, variant), by_name in sorted(groups.items()):
+        for names in _group_names_by_request(by_name, max_resources):
+            if is_page:
+                call = make_page_states_call(wikipedia, names, variant == "follow", checked_on)
+            else:
+                call = make_item_states_call(wikidata, names, variant, checked_on)
+            looks.append((call, [each for name in names for each in by_name[name]]))
     return looks
 
 
@@ -127,7 +119,7 @@ def judge_live_freshness(
         if not verdict.is_unchanged:
             return verdict
         reasons.append(verdict.why)
-    return FreshnessVerdict(True, _join_first_reasons(reasons))
+    return FreshnessVerdict(True, _join_first(reasons) or "it depends on nothing that changes")
 
 
 def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> list[ResponseDependency] | None:
@@ -165,11 +157,8 @@ def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) ->
     return FreshnessVerdict(is_unchanged, f"{what} {changed_at}")
 
 
-def _join_first_reasons(reasons: Sequence[str]) -> str:
-    shown = "; ".join(reasons[:3])
-    return (
-        f"{shown}; and {len(reasons) - 3} more" if len(reasons) > 3 else shown or "it depends on nothing that changes"
-    )
+def _join_first(texts: Sequence[str]) -> str:
+    return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more" if len(texts) > 3 else "")
 
 
 def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
@@ -217,34 +206,30 @@ def judge_embedded_world_freshness(
     old_contents: Mapping[str, str],
     new_contents: Mapping[str, str],
 ) -> FreshnessVerdict:
-    """Return whether a response of one state of the embedded world is valid in another; `old_contents`, `new_contents`: bodies of
-    world_contents."""
-    things = find_contents_response_depends_on(operation, parts, body)
+    """Return whether a response of one state of the embedded world is valid in another (bodies of world_contents)."""
+    known = find_operation(operation)
+    things: list[str] | None
+    if known is not None and known.list_world_contents:
+        things = known.list_world_contents(parts)
+    else:
+        resources = find_resources_response_depends_on(operation, parts, body)
+        things = None if resources is None else [f"{each.kind} {each.name}" for each in resources]
     if things is None:
         return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
     for thing in (ANSWERS_CONTENT, *things):
-        if thing not in old_contents and not _is_surely_absent_from_world(thing):
-            return FreshnessVerdict(None, f"{thing}: the earlier state does not list it")
+        if thing not in old_contents:
+            kind, _, name = thing.partition(" ")
+            is_plain = (
+                name.isprintable() and name == " ".join(name.split()) and not _SPECIAL_TITLE_CHARACTERS & set(name)
+            )
+            # no other spelling of a plain title can be listed in its place
+            is_plain_title = kind in ("page", "views") and is_plain and name[:1] == name[:1].upper()
+            if kind not in _FULLY_LISTED_KINDS and not is_plain_title:
+                return FreshnessVerdict(None, f"{thing}: the earlier state does not list it")
         if old_contents.get(thing) != new_contents.get(thing):
             return FreshnessVerdict(False, f"{thing} has changed")
-    listed = "; ".join(things[:3]) + (f"; and {len(things) - 3} more" if len(things) > 3 else "")
+    listed = _join_first(things)
     return FreshnessVerdict(True, f"the same content: {listed}" if listed else "it depends on no content of the world")
-
-
-def _is_surely_absent_from_world(thing: str) -> bool:
-    """True when the world certainly lacks an unlisted thing: it is not a title with another spelling."""
-    kind, _, name = thing.partition(" ")
-    is_plain = name.isprintable() and name == " ".join(name.split()) and not _SPECIAL_TITLE_CHARACTERS & set(name)
-    return kind in _FULLY_LISTED_KINDS or (kind in ("page", "views") and is_plain and name[:1] == name[:1].upper())
-
-
-def find_contents_response_depends_on(operation: str, parts: Mapping[str, Any], body: Any) -> list[str] | None:
-    """Return the things of the embedded world that a response depends on; None: digests do not cover them."""
-    known = find_operation(operation)
-    if known is not None and known.list_world_contents:
-        return known.list_world_contents(parts)
-    things = find_resources_response_depends_on(operation, parts, body)
-    return None if things is None else [f"{each.kind} {each.name}" for each in things]
 
 
 WORLD_CONTENTS_OPERATION = Operation(

@@ -87,21 +87,18 @@ def _fact_sort_key(fact: ItemFact) -> tuple[int, bool, int, str, str, int, int]:
 
 
 def _make_item_facts_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
-    labels = _choose_labels([row for row in rows if "thing" in row], str(calls[0].parts["language"]))
+    labelled: dict[str, list[tuple[bool, str]]] = defaultdict(list)
+    for row in rows:
+        if "thing" in row:
+            is_other_language = row["tag"] != calls[0].parts["language"]
+            labelled[row["thing"].removeprefix(ENTITY_NAMESPACE)].append((is_other_language, row["label"]))
+    labels = {each: min(given)[1] for each, given in labelled.items()}
     by_qid = group_rows_by_item(row for row in rows if "item" in row and is_pid(_get_predicate_pid(row["property"])))
     facts = {
         qid: [*_iterate_item_valued_facts(found, labels), *_iterate_literal_facts(found, labels)]
         for qid, found in by_qid.items()
     }
-    return [format_item_facts(facts.get(str(call.parts["qid"]), [])) for call in calls]
-
-
-def _choose_labels(rows: Iterable[SolutionValues], language: str) -> dict[str, str]:
-    """Return id → label: in the language, else the one for all languages."""
-    found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
-    for row in rows:
-        found[row["thing"].removeprefix(ENTITY_NAMESPACE)].append((row["tag"] != language, row["label"]))
-    return {each: min(given)[1] for each, given in found.items()}
+    return [format_item_facts(facts.get(call.parts["qid"], [])) for call in calls]
 
 
 def _iterate_item_valued_facts(rows: Iterable[SolutionValues], labels: Mapping[str, str]) -> Iterator[ItemFact]:
@@ -133,20 +130,17 @@ def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, 
         if value == _normalise_date_or_number(row.get("time", "")):
             found.add((int(row["precision"]) if "precision" in row else None, None))
         if value == _normalise_date_or_number(row.get("amount", "")):
-            found.add((None, _find_unit(row)))
+            unit = row.get("unit", "").removeprefix(ENTITY_NAMESPACE)
+            is_unit = is_qid(unit) and get_wikidata_id_number(unit) != UNITLESS_QID_NUMBER
+            found.add((None, Qid(unit) if is_unit else None))
     for (pid, value, statement), found in meanings.items():
-        for precision, unit in found or {(None, None)}:
-            yield ItemFact(Pid(pid), labels.get(pid), None, value, precision, unit, statement)
+        for precision, unit_qid in found or {(None, None)}:
+            yield ItemFact(Pid(pid), labels.get(pid), None, value, precision, unit_qid, statement)
 
 
 def _normalise_date_or_number(text: str) -> str | None:
     """Return a date (normalise_utc_suffix) or a number in canonical form; None for neither."""
     return canonical_number(text) if compute_date_key(text) is None else normalise_utc_suffix(text)
-
-
-def _find_unit(row: SolutionValues) -> Qid | None:
-    unit = row.get("unit", "").removeprefix(ENTITY_NAMESPACE)
-    return Qid(unit) if is_qid(unit) and get_wikidata_id_number(unit) != UNITLESS_QID_NUMBER else None
 
 
 def _get_predicate_pid(predicate: str) -> str:
@@ -159,7 +153,7 @@ def _load_item_facts_from_graph(graph: LocalGraph, parts: Sequence[CallParts], l
     return [format_item_facts(found[each["qid"]]) for each in parts]
 
 
-def _list_item_facts_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+def _list_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
     named = {fact["pid"]: fact["property"] for fact in body}
     named |= {fact["qid"]: fact["value"] for fact in body if fact["qid"] is not None}
     return [*list_item_dependency(parts, body), *list_label_dependencies(named, parts)]
@@ -177,6 +171,6 @@ ITEM_FACTS_OPERATION = Operation(
         make_bodies=adapt_value_reader_to_solutions(_make_item_facts_bodies),
     ),
     load_from_graph=_load_item_facts_from_graph,
-    list_dependencies=_list_item_facts_dependencies,
+    list_dependencies=_list_dependencies,
 )
 """Body: `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`, in the order of `format_item_facts`."""

@@ -1,19 +1,8 @@
 """Operations of services: one record per operation holds everything that clients, graphs and the call cache need.
 
 Making a record registers it by name. factmill's own are made next to their parsers in this folder, those of a benchmark in
-its own package. Clients, graphs, the call cache and `--since` find a record by the name in a call, so a new look-up needs
-one record and nothing else:
-
-    DESCRIPTIONS = Operation(
-        "descriptions",
-        service="wikidata",
-        parts={"qid": is_item_id, "language": is_text},
-        read=str,
-        sparql=Sparql(text=QUERY, own=("qid",), terms=list_terms, read=read_rows),
-        graph=look_up_articles,
-        find_resources_response_depends_on=list_item_dependency,
-    )
-    work.look_up(wikidata, ((row.id, row.qid, DESCRIPTIONS.call(wikidata.identity, qid=row.qid, language="en")) …), DESCRIPTIONS.read)
+its own package (tests/support/own_operation.py has one). Clients, graphs, the call cache and `--since` find a record by the
+name in a call, so a new look-up needs one record and nothing else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.digests import JsonValue, canonical_json
-from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values_block, fill_values_tuples
+from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 T_co = TypeVar("T_co", covariant=True)
@@ -90,11 +79,8 @@ class SparqlMapping:
     def fill_query(self, query: str, calls: Sequence[Call]) -> str:
         """Fill the values of calls into the query that they share."""
         for variables, rows in self.make_terms(calls).items():
-            if isinstance(variables, str):
-                query = fill_values_block(query, variables, rows)
-            else:
-                query = fill_values_tuples(query, variables, rows)
-        return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query  # type: ignore[arg-type]
+            query = fill_values(query, variables, rows)
+        return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +111,7 @@ class Operation(Generic[T_co]):
     list_dependencies: Callable[[CallParts, Any], list[ResponseDependency] | None] | None = None
     """Parts and body → dependencies of the response (`--since`); None: they cannot be checked."""
     list_world_contents: Callable[[CallParts], list[str] | None] | None = None
-    """Parts → contents of the embedded world that a response depends on (freshness.py), if `find_resources_response_depends_on` does not give them."""
+    """Parts → contents of the embedded world that a response depends on (freshness.py), if `list_dependencies` does not give them."""
     get_immutable_from: Callable[[CallParts], datetime] | None = None
     """Parts → time from which a response is immutable."""
 
@@ -162,15 +148,8 @@ class Operation(Generic[T_co]):
 
 _OPERATIONS_BY_NAME: dict[str, Operation[Any]] = {}
 _OPERATION_MODULES = (
-    "chat",
-    "entity_linking",
-    "freshness",
-    "item_facts",
-    "pageviews",
-    "path_calls",
-    "translation_and_perplexity",
-    "wikidata",
-    "wikipedia",
+    *("chat", "entity_linking", "freshness", "item_facts", "pageviews", "path_calls", "translation_and_perplexity"),
+    *("wikidata", "wikipedia"),
 )
 """Modules of this folder that define operations."""
 

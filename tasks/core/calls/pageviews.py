@@ -33,10 +33,7 @@ class PageviewWindow:
 
 
 def make_pageview_window(cut_off: date, days: int) -> PageviewWindow:
-    """Return the `days` days before a cut-off, which is excluded.
-
-    UsageError for fewer than one day, and for a window that begins before page views were published.
-    """
+    """Return the `days` days before a cut-off; UsageError for none, or if they begin before there were page views."""
     if days < 1:
         raise UsageError(f"{days} days of page views: expected 1 or more")
     if cut_off - FIRST_PAGEVIEW_DAY < timedelta(days):

@@ -1,7 +1,7 @@
 """Find paths by calls to a Wikidata over the network: the calls, their responses, and the tables of paths.
 
 A call is for the paths of one pair with one number of hops, so that its response is reusable for any bundling of calls,
-ignored properties, maximum number of paths, and search depth: these choices are applied here, to the responses. Bodies
+ignored properties, maximum number of paths, and search depth: these choices are applied to the responses. Bodies
 hold ids as Wikidata writes them (Q64, P17), null for absent values, and each path once, in the order of core/wikidata_paths.py.
 
 | operation | parts | body of the response |
@@ -16,7 +16,7 @@ equality of numbers does not matter, and calls about one item may share a query.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,6 @@ PathRow = tuple[Any, ...]
 _ITEM_PATH_COLUMNS, _LITERAL_PATH_COLUMNS = ITEM_PATHS_SCHEMA.names[1:], LITERAL_PATHS_SCHEMA.names[1:]
 _PROPERTY_COLUMNS = ("property_1", "property_2", "qualifier")
 _PROPERTY_NAMESPACE = "http://www.wikidata.org/prop/"
-_STATEMENT_IRI_PREFIX = f"{ENTITY_NAMESPACE}statement/"
 _UNKNOWN_VALUE_NAMESPACE = "http://www.wikidata.org/.well-known/genid/"
 _PathSteps = tuple[int | None, int, int | None]
 
@@ -159,9 +158,9 @@ def make_uncached_sender(service: CallService) -> CallSender:
 
 
 class EndpointPathFinder:
-    """Finds paths by calls to a Wikidata: one hop for all pairs first, then two where needed (core.paths.PathFinder).
+    """Finds paths by calls to a Wikidata: one hop for all pairs first, then two where needed (core.wikidata_paths.PathFinder).
 
-    If a call of a pair fails, the pair has status `failed` and no paths, and the reason is in `problems`. No pair is ever
+    If a call of a pair fails, the pair has status `failed` and no paths, and the reason is in `failures`. No pair is ever
     `unknown_subject` or `unknown_object`: for an endpoint, a missing item is one without claims.
     """
 
@@ -173,12 +172,16 @@ class EndpointPathFinder:
     def find_item_paths(
         self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathSearchOptions
     ) -> FoundPaths:
-        """Find the paths between items (see core.paths.PathFinder)."""
+        """Find the paths between items."""
         pairs = list(zip(subjects.tolist(), objects.tolist(), strict=True))
-        identical = {pair for pair, (subject, target) in enumerate(pairs) if subject == target}
-        found = _PathCollector(ITEM_PATHS_SCHEMA, len(pairs), options, identical)
-        self._find(found, lambda pair, hops: make_item_paths_call(self._service, *pairs[pair], hops), parse_item_paths)
-        return found.collect()
+        return self._find(
+            ITEM_PATHS_SCHEMA,
+            len(pairs),
+            options,
+            lambda pair, hops: make_item_paths_call(self._service, *pairs[pair], hops),
+            parse_item_paths,
+            {pair for pair, (subject, target) in enumerate(pairs) if subject == target},
+        )
 
     def find_literal_paths(
         self,
@@ -187,86 +190,55 @@ class EndpointPathFinder:
         properties: frozenset[int],
         options: PathSearchOptions,
     ) -> FoundPaths:
-        """Find the paths from items to dates or numbers (see core.paths.PathFinder)."""
+        """Find the paths from items to dates or numbers."""
         pairs: list[tuple[int, PartialDate | NumberWithUnit]] = list(zip(subjects.tolist(), objects, strict=True))
-        found = _PathCollector(LITERAL_PATHS_SCHEMA, len(pairs), options)
-        self._find(
-            found,
+        return self._find(
+            LITERAL_PATHS_SCHEMA,
+            len(pairs),
+            options,
             lambda pair, hops: make_literal_paths_call(self._service, *pairs[pair], properties, hops),
             parse_literal_paths,
         )
-        return found.collect()
 
     def _find(
-        self, found: "_PathCollector", make_call: Callable[[int, int], Call], read: Callable[[Any], list[PathRow]]
-    ) -> None:
+        self,
+        schema: pa.Schema,
+        pairs: int,
+        options: PathSearchOptions,
+        make_call: Callable[[int, int], Call],
+        parse: Callable[[Any], list[PathRow]],
+        identical: Set[int] = frozenset(),
+    ) -> FoundPaths:
+        """Search all pairs; `make_call`: pair, hops → call; `identical`: pairs of one item, which are not searched."""
+        properties = [at for at, name in enumerate(schema.names[1:]) if name in _PROPERTY_COLUMNS]
+        found: list[list[PathRow]] = [[] for _ in range(pairs)]
+        failures: dict[int, str] = {}
         for hops in (1, 2):
-            calls = {pair: make_call(pair, hops) for pair in found.list_open_pairs()}
-            unique = list({call.key: call for call in calls.values()}.values())
-            answered = zip(unique, self._ask(unique), strict=True) if unique else ()
-            replies = {call.key: reply for call, reply in answered}
-            rows = {key: read(reply.body) for key, reply in replies.items() if reply.status == "ok"}
+            calls = {
+                pair: make_call(pair, hops)
+                for pair, rows in enumerate(found)
+                if pair not in identical and pair not in failures and (options.always_two_hops or not rows)
+            }
+            unique = {call.key: call for call in calls.values()}
+            replies = dict(zip(unique, self._ask(list(unique.values())), strict=True)) if unique else {}
+            parsed = {key: parse(reply.body) for key, reply in replies.items() if reply.status == "ok"}
             for pair, call in calls.items():
-                if call.key in rows:
-                    found.add(pair, rows[call.key])
-                else:
-                    found.fail(pair, f"{call.operation}, hops {hops}: {replies[call.key].error}")
-
-
-class _PathCollector:
-    """Collector of the paths found so far for a batch of pairs."""
-
-    def __init__(
-        self, schema: pa.Schema, pairs: int, options: PathSearchOptions, identical: Iterable[int] = ()
-    ) -> None:
-        self._schema = schema
-        self._options = options
-        self._identical = frozenset(identical)
-        self._rows: list[list[PathRow]] = [[] for _ in range(pairs)]
-        self._problems: dict[int, str] = {}
-        self._properties = [at for at, name in enumerate(schema.names[1:]) if name in _PROPERTY_COLUMNS]
-
-    def list_open_pairs(self) -> list[int]:
-        """Return the pairs that need a search with the next number of hops."""
-        closed = self._identical.union(self._problems)
-        return [
-            pair
-            for pair, rows in enumerate(self._rows)
-            if pair not in closed and (self._options.always_two_hops or not rows)
-        ]
-
-    def add(self, pair: int, rows: Sequence[PathRow]) -> None:
-        """Add the rows of a pair that use no ignored property."""
-        ignored = self._options.ignored_properties
-        self._rows[pair] += [row for row in rows if not any(row[at] in ignored for at in self._properties)]
-
-    def fail(self, pair: int, reason: str) -> None:
-        """Record a pair's failure, and drop its rows: a partial result would look complete."""
-        self._rows[pair] = []
-        self._problems[pair] = reason
-
-    def collect(self) -> FoundPaths:
-        """Return the collected paths and the status of each pair as tables."""
-        kept = [rows[: self._options.max_paths] for rows in self._rows]
-        paths = [(pair, *row) for pair, rows in enumerate(kept) for row in rows]
-        statuses = [
-            (pair, self._status(pair, len(kept[pair])), len(rows), len(kept[pair]))
-            for pair, rows in enumerate(self._rows)
-        ]
-        return FoundPaths(
-            _make_typed_table(paths, self._schema),
-            _make_typed_table(statuses, PAIR_STATUS_SCHEMA),
-            dict(self._problems),
-        )
-
-    def _status(self, pair: int, kept: int) -> PairStatus:
-        if pair in self._identical:
-            return "identical"
-        if pair in self._problems:
-            return "failed"
-        if not self._rows[pair]:
-            return "none"
-        return "found" if kept == len(self._rows[pair]) else "capped"
+                rows = parsed.get(call.key, [])
+                found[pair] += [
+                    row for row in rows if options.ignored_properties.isdisjoint(row[at] for at in properties)
+                ]
+                if call.key not in parsed:
+                    failures[pair] = f"{call.operation}, hops {hops}: {replies[call.key].error}"
+                    found[pair] = []  # a partial result would look complete
+        paths, statuses = [], []
+        for pair, rows in enumerate(found):
+            kept = rows[: options.max_paths]
+            status: PairStatus = "found" if len(kept) == len(rows) else "capped"
+            if not rows:
+                status = "identical" if pair in identical else "failed" if pair in failures else "none"
+            paths += [(pair, *row) for row in kept]
+            statuses.append((pair, status, len(rows), len(kept)))
+        return FoundPaths(_make_typed_table(paths, schema), _make_typed_table(statuses, PAIR_STATUS_SCHEMA), failures)
 
 
 def _make_typed_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -302,24 +274,22 @@ def _parse_entity_number(entity_id: str | None) -> int | None:
 
 def _make_item_pair_terms(calls: Sequence[Call]) -> ValuesBlocks:
     _check_hops(calls[0])
-    ends = [(item_term(str(call.parts["subject"])), item_term(str(call.parts["object"]))) for call in calls]
+    ends = [(item_term(call.parts["subject"]), item_term(call.parts["object"])) for call in calls]
     return {("start", "end"): list(dict.fromkeys(pair for one, other in ends for pair in ((one, other), (other, one))))}
 
 
 def _make_date_terms(calls: Sequence[Call]) -> ValuesBlocks:
-    def write(date: PartialDate) -> SparqlTerm:
-        # in the text of a date and time, a T follows the day, a hyphen the year and month
-        return literal_term(f"{date}{'-' if date.day is None else 'T'}")
-
+    # in the text of a date and time, a T follows the day, a hyphen the year and month
     dates = [
-        (item_term(str(call.parts["subject"])), write(parse_iso_partial_date(str(call.parts["date"]))))
+        (item_term(call.parts["subject"]), literal_term(f"{date}{'-' if date.day is None else 'T'}"))
         for call in calls
+        if (date := parse_iso_partial_date(call.parts["date"]))
     ]
     return {"properties": _make_property_list_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
 
 
 def _make_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
-    numbers = [(item_term(str(call.parts["subject"])), decimal_term(str(call.parts["number"]))) for call in calls]
+    numbers = [(item_term(call.parts["subject"]), decimal_term(call.parts["number"])) for call in calls]
     return {"properties": _make_property_list_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
 
 
@@ -331,7 +301,7 @@ def _check_hops(call: Call) -> None:
 def _make_property_list_term(call: Call) -> list[SparqlTerm]:
     """Return a call's properties as one text, the only row of their VALUES block; empty if there are none."""
     _check_hops(call)
-    pids = [str(pid) for pid in call.parts["properties"]]  # type: ignore[union-attr]
+    pids: list[str] = call.parts["properties"]
     if wrong := [pid for pid in pids if not is_pid(pid)]:
         raise ValueError(f"{wrong[0]!r} is not a property id; expected P and a number, like P19")
     return [literal_term(f" {' '.join(pids)} ")] if pids else []
@@ -345,10 +315,7 @@ def _make_item_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSol
             walks[find_item_number(solution["start"]), find_item_number(solution["end"])].append(walk)
     bodies: list[JsonValue] = []
     for call in calls:
-        subject, target = (
-            get_wikidata_id_number(str(call.parts["subject"])),
-            get_wikidata_id_number(str(call.parts["object"])),
-        )
+        subject, target = (get_wikidata_id_number(call.parts[name]) for name in ("subject", "object"))
         forth = [(hops, False, *walk) for walk in walks[subject, target]]
         back = [(hops, True, *walk) for walk in walks[target, subject]]
         bodies.append(format_distinct_item_paths([*forth, *back]))
@@ -360,10 +327,8 @@ def _find_steps(solution: SparqlSolution, hops: JsonValue) -> _PathSteps | None:
     first = find_property_number(solution["property_1"], DIRECT_CLAIM_NAMESPACE)
     if hops == 1:
         return None if first is None else (None, first, None)
-    middle, second = (
-        find_item_number(solution["middle"]),
-        find_property_number(solution["property_2"], DIRECT_CLAIM_NAMESPACE),
-    )
+    middle = find_item_number(solution["middle"])
+    second = find_property_number(solution["property_2"], DIRECT_CLAIM_NAMESPACE)
     return None if first is None or middle is None or second is None else (middle, first, second)
 
 
@@ -374,17 +339,14 @@ def _make_literal_paths_bodies(calls: Sequence[Call], solutions: Sequence[Sparql
     rows = {subject: list(_iterate_literal_rows(calls[0], given)) for subject, given in by_subject.items()}
     bodies: list[JsonValue] = []
     for call in calls:
-        wanted = _get_target_value(call)
-        subject_rows = rows.get(get_wikidata_id_number(str(call.parts["subject"])), [])
+        wanted: PartialDate | NumberWithUnit
+        if call.operation == "date_paths":
+            wanted = parse_iso_partial_date(call.parts["date"])
+        else:
+            wanted = NumberWithUnit(call.parts["number"], _parse_entity_number(call.parts["unit"]))
+        subject_rows = rows.get(get_wikidata_id_number(call.parts["subject"]), [])
         bodies.append(format_distinct_literal_paths(row for row in subject_rows if _matches_target(wanted, row)))
     return bodies
-
-
-def _get_target_value(call: Call) -> PartialDate | NumberWithUnit:
-    if call.operation == "date_paths":
-        return parse_iso_partial_date(str(call.parts["date"]))
-    unit = call.parts["unit"]
-    return NumberWithUnit(str(call.parts["number"]), None if unit is None else get_wikidata_id_number(str(unit)))
 
 
 def _matches_target(wanted: PartialDate | NumberWithUnit, row: PathRow) -> bool:
@@ -398,7 +360,7 @@ def _matches_target(wanted: PartialDate | NumberWithUnit, row: PathRow) -> bool:
 def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> Iterable[PathRow]:
     """Yield path rows for the values in solutions of one subject, each with precision or unit from its value nodes."""
     meanings: dict[tuple[PathRow, str | None], set[tuple[int | None, int | None]]] = defaultdict(set)
-    listed = {get_wikidata_id_number(str(pid)) for pid in call.parts["properties"]}  # type: ignore[union-attr]
+    listed = {get_wikidata_id_number(pid) for pid in call.parts["properties"]}
     for solution in solutions:
         where, value = _find_path_to_literal(solution, listed), _find_normalised_date_or_number(call, solution["value"])
         if where is None or value is None:
@@ -407,7 +369,9 @@ def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> It
         main = _find_statement_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
         found = meanings[(*where, value), main]
         if "told" in solution and _find_normalised_date_or_number(call, solution["told"]) == value:
-            found.add(_get_precision_and_unit(solution))
+            precision = int(solution["precision"]["value"]) if "precision" in solution else None
+            unit = find_item_number(solution["unit"]) if "unit" in solution else None
+            found.add((precision, None if unit == UNITLESS_QID_NUMBER else unit))
     for (place, main), found in meanings.items():
         for precision, unit in found or {(None, None)}:
             yield (*place, precision, unit, main)
@@ -417,20 +381,18 @@ def _find_path_to_literal(solution: SparqlSolution, listed: set[int]) -> PathRow
     """Return hops, middle, property_1, property_2, qualifier and statement of a value; None if it does not count."""
     middle = hop = None
     if "holder" in solution:
-        middle, hop = (
-            find_item_number(solution["holder"]),
-            find_property_number(solution["hop"], DIRECT_CLAIM_NAMESPACE),
-        )
+        middle = find_item_number(solution["holder"])
+        hop = find_property_number(solution["hop"], DIRECT_CLAIM_NAMESPACE)
         if middle is None or hop is None:
             return None
     claim, ending = find_property_number(solution["claim"], _PROPERTY_NAMESPACE), solution["ending"]
-    own = find_property_number(
-        ending, f"{_PROPERTY_NAMESPACE}statement/" if "statement" in solution else DIRECT_CLAIM_NAMESPACE
-    )
-    qualifier = find_property_number(ending, f"{_PROPERTY_NAMESPACE}qualifier/") if "statement" in solution else None
+    own, qualifier, statement = find_property_number(ending, DIRECT_CLAIM_NAMESPACE), None, None
+    if "statement" in solution:
+        own = find_property_number(ending, f"{_PROPERTY_NAMESPACE}statement/")
+        qualifier = find_property_number(ending, f"{_PROPERTY_NAMESPACE}qualifier/")
+        statement = solution["statement"]["value"].removeprefix(f"{ENTITY_NAMESPACE}statement/")
     if claim is None or (qualifier not in listed and (own not in listed or own != claim)):
         return None
-    statement = solution["statement"]["value"].removeprefix(_STATEMENT_IRI_PREFIX) if "statement" in solution else None
     walk = (1, None, claim, None) if hop is None else (2, middle, hop, claim)
     return (*walk, qualifier, statement)
 
@@ -442,13 +404,6 @@ def _find_normalised_date_or_number(call: Call, cell: RdfTerm) -> str | None:
     if call.operation == "number_paths":
         return canonical_number(cell["value"])
     return normalise_utc_suffix(cell["value"]) if compute_date_key(cell["value"]) is not None else None
-
-
-def _get_precision_and_unit(solution: SparqlSolution) -> tuple[int | None, int | None]:
-    """Return the precision (of a date) and the unit (of a number) from a value node."""
-    unit = find_item_number(solution["unit"]) if "unit" in solution else None
-    precision = int(solution["precision"]["value"]) if "precision" in solution else None
-    return precision, None if unit == UNITLESS_QID_NUMBER else unit
 
 
 def _find_statement_main_value(cell: RdfTerm) -> str | None:
@@ -473,15 +428,10 @@ def _list_path_world_contents(parts: CallParts) -> list[str]:
     return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
 
 
+_is_hop_count: Callable[[Any], bool] = (1, 2).__contains__
 _NO_GRAPH_REASON = (
     "a local graph does not answer single path calls; it finds paths for many pairs at once (core.paths.PathFinder)"
 )
-
-
-def _is_hop_count(value: Any) -> bool:
-    return value in (1, 2)
-
-
 ITEM_PATHS_OPERATION = Operation(
     "item_paths",
     service="wikidata",

@@ -1,14 +1,13 @@
-"""Calls to a Wikidata: items with a name, labels, descriptions, redirects, neighbours and aliases of items, and facts of a
-property.
+"""Calls to a Wikidata: items with a name, labels, descriptions, redirects, neighbours and aliases, and facts of a property.
 
 Every Wikidata (SPARQL endpoint or local graph) answers the same calls with the same JSON bodies; a parity test checks
 that. All lists have a fixed order, so that responses can be compared and recorded byte for byte. See item_facts.py for the
-facts of an item, and paths.py for paths.
+facts of an item, and path_calls.py for paths.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NewType, Protocol
 
 from factmill.tasks.core.calls.call import Call
@@ -138,8 +137,7 @@ def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, 
 
 
 def make_item_states_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
-    """Make the call for the last changes of items and the labels of items and properties; `on` (ISO 8601, UTC) makes each
-    check a separate call."""
+    """Make the call for last changes and labels of items and properties; `checked_on` makes each check a call of its own."""
     return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=checked_on)
 
 
@@ -151,16 +149,6 @@ def parse_item_candidates(body: Any) -> list[ItemCandidate]:
 def parse_item_description(body: Any) -> ItemDescription:
     """Parse the body of describe_items."""
     return ItemDescription(body["label"], body["description"], body["title"], body["modified"])
-
-
-def format_item_description(known: ItemDescription) -> JsonValue:
-    """Format the body of describe_items."""
-    return {
-        "label": known.label,
-        "description": known.description,
-        "title": known.title,
-        "modified": known.modified,
-    }
 
 
 def parse_neighbours(body: Any) -> list[ItemNeighbour]:
@@ -188,24 +176,22 @@ def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemCandidate]) 
 
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
     """
-    return min(
-        candidates, key=lambda candidate: (candidate.matched_by != "label", get_wikidata_id_number(candidate.qid))
-    )
+    return min(candidates, key=lambda each: (each.matched_by != "label", get_wikidata_id_number(each.qid)))
 
 
 def make_item_terms(calls: Sequence[Call]) -> ValuesBlocks:
     """Return the VALUES blocks of calls about items, in one language."""
-    language = literal_term(check_language_tag(str(calls[0].parts["language"])))
+    language = literal_term(check_language_tag(calls[0].parts["language"]))
     return {"language": [language], **_make_item_block(calls)}
 
 
 def _make_item_block(calls: Sequence[Call]) -> ValuesBlocks:
-    return {"item": [item_term(qid) for qid in dict.fromkeys(str(call.parts["qid"]) for call in calls)]}
+    return {"item": [item_term(qid) for qid in dict.fromkeys(call.parts["qid"] for call in calls)]}
 
 
 def _make_name_terms(calls: Sequence[Call]) -> ValuesBlocks:
-    tags = dict.fromkeys((str(calls[0].parts["language"]), "mul"))
-    names = dict.fromkeys(str(call.parts["name"]) for call in calls)
+    tags = dict.fromkeys((calls[0].parts["language"], "mul"))
+    names = dict.fromkeys(call.parts["name"] for call in calls)
     return {"name": [literal_term(name, tag) for name in names for tag in tags]}
 
 
@@ -216,8 +202,8 @@ def _make_entity_terms(ids: Iterable[str], language: str) -> ValuesBlocks:
 
 def _make_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
     parts = calls[0].parts
-    after = 0 if parts["after"] is None else get_wikidata_id_number(item_term(str(parts["after"])).removeprefix("wd:"))
-    return {"property": [direct_property_term(str(parts["pid"]))], "after": [integer_term(after)]}
+    after = 0 if parts["after"] is None else get_wikidata_id_number(item_term(parts["after"]).removeprefix("wd:"))
+    return {"property": [direct_property_term(parts["pid"])], "after": [integer_term(after)]}
 
 
 def _make_neighbour_terms(calls: Sequence[Call]) -> ValuesBlocks:
@@ -235,7 +221,7 @@ def _make_found_items_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
         [
             {"qid": qid, "via": via}
             for qid, via in sorted(
-                found[str(call.parts["name"])].items(),
+                found[call.parts["name"]].items(),
                 key=lambda pair: (pair[1] != "label", get_wikidata_id_number(pair[0])),
             )
         ]
@@ -247,7 +233,7 @@ def _make_description_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
     by_qid = group_rows_by_item(rows)
     return [
         {
-            name: find_smallest_value(row.get(name) for row in by_qid[str(call.parts["qid"])])
+            name: find_smallest_value(row.get(name) for row in by_qid[call.parts["qid"]])
             for name in ("label", "description", "title", "modified")
         }
         for call in calls
@@ -256,44 +242,33 @@ def _make_description_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
 
 def _make_label_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[tuple[str, bool], list[str]] = defaultdict(list)
-    language = str(calls[0].parts["language"])
+    language = calls[0].parts["language"]
     for row in rows:
         found[row["entity"].removeprefix(ENTITY_NAMESPACE), row["language"] == language].append(row["label"])
-    return [
-        find_smallest_value(found[str(call.parts["id"]), True] or found[str(call.parts["id"]), False]) for call in calls
-    ]
+    return [find_smallest_value(found[call.parts["id"], True] or found[call.parts["id"], False]) for call in calls]
 
 
 def _make_alias_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         found[row["entity"].removeprefix(ENTITY_NAMESPACE)].add(row["alias"])
-    return [list[JsonValue](sorted(found[str(call.parts["qid"])])) for call in calls]
+    return [list[JsonValue](sorted(found[call.parts["qid"]])) for call in calls]
 
 
 def _make_item_states_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
-    labels = [row for row in rows if "label" in row]
     bodies: list[JsonValue] = []
     for call in calls:
-        ids = [str(each) for each in call.parts["ids"]]  # type: ignore[union-attr]
         state: dict[str, JsonValue] = {}
-        for each in ids:
+        for each in call.parts["ids"]:
             found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == each]
-            own = {name: find_smallest_value(row.get(name) for row in found) for name in ("modified", "version")}
+            labels = [row for row in found if "label" in row]
+            own_labels = [row["label"] for row in labels if row["language"] == call.parts["language"]]
             state[each] = {
-                **own,
-                "label": _find_label_in_language_or_multilingual(labels, each, str(call.parts["language"])),
+                **{name: find_smallest_value(row.get(name) for row in found) for name in ("modified", "version")},
+                "label": find_smallest_value(own_labels or (row["label"] for row in labels)),
             }
         bodies.append(state)
     return bodies
-
-
-def _find_label_in_language_or_multilingual(rows: Sequence[SolutionValues], entity: str, language: str) -> str | None:
-    """Return a label in the language, else the one for all languages."""
-    found = [row for row in rows if row["entity"].removeprefix(ENTITY_NAMESPACE) == entity]
-    return find_smallest_value(row["label"] for row in found if row["language"] == language) or find_smallest_value(
-        row["label"] for row in found
-    )
 
 
 def _make_resolved_item_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
@@ -302,7 +277,7 @@ def _make_resolved_item_bodies(calls: Sequence[Call], rows: Sequence[SolutionVal
         qid: find_smallest_value(row["target"].removeprefix(ENTITY_NAMESPACE) for row in found)
         for qid, found in by_qid.items()
     }
-    return [targets.get(str(call.parts["qid"]), str(call.parts["qid"])) for call in calls]
+    return [targets.get(call.parts["qid"], call.parts["qid"]) for call in calls]
 
 
 def _make_neighbours_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
@@ -310,14 +285,16 @@ def _make_neighbours_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues
     bodies: list[JsonValue] = []
     for call in calls:
         labels: dict[tuple[str, str], list[str | None]] = defaultdict(list)
-        for row in by_qid[str(call.parts["qid"])]:
+        for row in by_qid[call.parts["qid"]]:
             pid, qid = row["property"].removeprefix(DIRECT_CLAIM_NAMESPACE), row["value"].removeprefix(ENTITY_NAMESPACE)
             if is_pid(pid) and is_qid(qid):
                 labels[pid, qid].append(row.get("label"))
-        ordered = sorted(
-            labels.items(), key=lambda edge: (get_wikidata_id_number(edge[0][0]), get_wikidata_id_number(edge[0][1]))
+        bodies.append(
+            [
+                {"pid": pid, "qid": qid, "label": find_smallest_value(labels[pid, qid])}
+                for pid, qid in sorted(labels, key=_get_id_numbers)
+            ]
         )
-        bodies.append([{"pid": pid, "qid": qid, "label": find_smallest_value(given)} for (pid, qid), given in ordered])
     return bodies
 
 
@@ -325,9 +302,12 @@ def _make_fact_page_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]
     facts = {
         (row["subject"].removeprefix(ENTITY_NAMESPACE), row["object"].removeprefix(ENTITY_NAMESPACE)) for row in rows
     }
-    kept = [fact for fact in facts if is_qid(fact[0]) and is_qid(fact[1])]
-    kept.sort(key=lambda fact: (get_wikidata_id_number(fact[0]), get_wikidata_id_number(fact[1])))
+    kept = sorted((fact for fact in facts if all(map(is_qid, fact))), key=_get_id_numbers)
     return [[{"subject": subject, "object": found} for subject, found in kept] for _ in calls]
+
+
+def _get_id_numbers(ids: Iterable[str]) -> tuple[int, ...]:
+    return tuple(map(get_wikidata_id_number, ids))
 
 
 def _find_items_in_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
@@ -354,12 +334,12 @@ FIND_ITEMS_OPERATION = Operation(
 
 def _load_descriptions_from_graph(graph: LocalGraph, parts: Sequence[CallParts], language: str) -> list[JsonValue]:
     found = graph.load_descriptions([each["qid"] for each in parts], language)
-    return [format_item_description(found[each["qid"]]) for each in parts]
+    return [asdict(found[each["qid"]]) for each in parts]
 
 
 def _list_description_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
     says = {} if body["modified"] is None else {"modified": body["modified"]}
-    return [ResponseDependency(WikiResource("item", str(parts["qid"])), says, must_be_unchanged=not says)]
+    return [ResponseDependency(WikiResource("item", parts["qid"]), says, must_be_unchanged=not says)]
 
 
 DESCRIBE_ITEMS_OPERATION = Operation(
@@ -392,13 +372,11 @@ LABEL_OPERATION = Operation(
     sparql=SparqlMapping(
         query_files=("wikidata/label",),
         varying_parts=("id",),
-        make_terms=lambda calls: _make_entity_terms(
-            (str(call.parts["id"]) for call in calls), str(calls[0].parts["language"])
-        ),
+        make_terms=lambda calls: _make_entity_terms((call.parts["id"] for call in calls), calls[0].parts["language"]),
         make_bodies=adapt_value_reader_to_solutions(_make_label_bodies),
     ),
     load_from_graph=_load_labels_from_graph,
-    list_dependencies=lambda parts, body: list_label_dependencies({str(parts["id"]): body}, parts),
+    list_dependencies=lambda parts, body: list_label_dependencies({parts["id"]: body}, parts),
 )
 """Body: the label of an item or property, or null when it has neither one in the language nor one for all languages."""
 
@@ -417,7 +395,7 @@ ALIASES_OPERATION = Operation(
         query_files=("wikidata/aliases",),
         varying_parts=("qid",),
         make_terms=lambda calls: _make_entity_terms(
-            dict.fromkeys(str(call.parts["qid"]) for call in calls), str(calls[0].parts["language"])
+            dict.fromkeys(call.parts["qid"] for call in calls), calls[0].parts["language"]
         ),
         make_bodies=adapt_value_reader_to_solutions(_make_alias_bodies),
     ),
@@ -513,10 +491,7 @@ ITEM_STATES_OPERATION = Operation(
     parse_body=dict,
     sparql=SparqlMapping(
         query_files=("wikidata/item_states",),
-        make_terms=lambda calls: _make_entity_terms(
-            map(str, calls[0].parts["ids"]),  # type: ignore[arg-type]
-            str(calls[0].parts["language"]),
-        ),
+        make_terms=lambda calls: _make_entity_terms(calls[0].parts["ids"], calls[0].parts["language"]),
         make_bodies=adapt_value_reader_to_solutions(_make_item_states_bodies),
     ),
     load_from_graph="a local graph has no item states to check: its digest identifies its content",

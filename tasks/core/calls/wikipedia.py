@@ -98,10 +98,7 @@ def make_page_revision_at_call(service: str, title: str, at: str, follow: bool =
 
 
 def make_revision_html_call(service: str, revid: int, title: str) -> Call:
-    """Make the call for the HTML of a revision, as readers see it; `title`: a title that leads to its page.
-
-    A file has its pages by title alone. A wiki finds a revision by its number, so there the title is no part of the call.
-    """
+    """Make the call for a revision's HTML as readers see it; `title`, which leads to its page, counts in files alone."""
     place: dict[str, JsonValue] = {"title": title} if service.startswith(FILE_IDENTITY_PREFIX) else {}
     # the part `form` keeps old records usable, which had a choice of forms
     return PAGE_TEXT_OPERATION.make_call(service, revid=revid, form="html", **place)
@@ -125,8 +122,7 @@ def make_search_call(service: str, words: str, limit: int = 10) -> Call:
 
 
 def make_page_states_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
-    """Make the call for the pages that titles lead to, with their newest revisions; `on` (ISO 8601, UTC) makes each check a
-    separate call."""
+    """Make the call for the pages of titles, with newest revisions; `checked_on` makes each check a call of its own."""
     return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
 
@@ -157,15 +153,13 @@ def parse_resolved_title(body: Any) -> ResolvedTitle:
 
 def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    title = normalise_title_except_first_letter(str(parts["title"]))
+    title = normalise_title_except_first_letter(parts["title"])
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
     asked |= {"redirects": 1} if parts.get("follow", True) else {}
-    answer = get("query", **asked, rvdir="older", rvstart=str(parts["at"]))
+    answer = get("query", **asked, rvdir="older", rvstart=parts["at"])
     resolved, page = _find_redirect_and_target_page(answer["query"], _list_pages(answer["query"]), title)
-    if page is None and resolved:
-        return [_make_redirect_loop_failure(resolved)]
     if page is None:
-        return [_make_invalid_title_failure(title)]
+        return [_make_title_failure(title, resolved)]
     revision = (page.get("revisions") or [{}])[0]
     found: dict[str, JsonValue] = {
         "title": page["title"],
@@ -184,7 +178,7 @@ def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 
 
 def _fetch_revision_html(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
-    revid = int(group[0].parts["revid"])  # type: ignore[arg-type]
+    revid = group[0].parts["revid"]
     plain = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
     parsed = get("parse", oldid=revid, prop="text", **plain)["parse"]
     text = parsed["text"]
@@ -197,14 +191,14 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
     is_page = parts["kind"] == "page"
     options: dict[str, str | int] = {"cmnamespace": 0} if is_page else {}
     if parts["after"] is not None:
-        options["cmcontinue"] = str(parts["after"])
+        options["cmcontinue"] = parts["after"]
     answer = get(
         "query",
         list="categorymembers",
         cmtitle=f"Category:{normalise_title_except_first_letter(str(parts['category']))}",
-        cmtype=str(parts["kind"]),
+        cmtype=parts["kind"],
         cmprop="ids|title",
-        cmlimit=int(parts["limit"]),  # type: ignore[arg-type]
+        cmlimit=parts["limit"],
         **options,
     )
     members: list[JsonValue] = [
@@ -215,21 +209,24 @@ def _fetch_category_members(get: MediaWikiGet, group: Sequence[Call]) -> list[Ca
 
 
 def _fetch_resolved_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
-    titles = [normalise_title_except_first_letter(str(call.parts["title"])) for call in group]
+    titles = [normalise_title_except_first_letter(call.parts["title"]) for call in group]
     query, pages = _query_titles(get, titles, prop="pageprops", redirects=1, ppprop=_PAGE_PROPS)
     return [_make_resolved_title(query, pages, title) for title in titles]
 
 
 def _fetch_page_states(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
-    titles = {str(title): normalise_title_except_first_letter(str(title)) for title in parts["titles"]}  # type: ignore[union-attr]
+    titles = {title: normalise_title_except_first_letter(title) for title in parts["titles"]}
     asked: dict[str, str | int] = {"prop": "info|revisions|pageprops", "rvprop": "ids|timestamp", "ppprop": _PAGE_PROPS}
     asked |= {"redirects": 1} if parts["follow"] else {}
     query, pages = _query_titles(get, list(titles.values()), **asked)
     states: dict[str, JsonValue] = {}
     for title, tidy in titles.items():
         resolved = _make_resolved_title(query, pages, tidy)
-        newest = _merge_page(pages, resolved.body["title"]) if resolved.status == "ok" else {}  # type: ignore[call-overload,index]
+        newest: dict[str, Any] = {}
+        for page in pages:
+            if resolved.status == "ok" and page["title"] == resolved.body["title"]:  # type: ignore[call-overload,index]
+                newest |= page
         revision = (newest.get("revisions") or [{}])[0]
         version = {"revid": newest.get("lastrevid", revision.get("revid")), "timestamp": revision.get("timestamp")}
         states[title] = {**resolved.body, **version} if newest else None  # type: ignore[dict-item]
@@ -250,17 +247,8 @@ def _query_titles(
         more = answer["continue"]
 
 
-def _merge_page(pages: Sequence[Mapping[str, Any]], title: str) -> dict[str, Any]:
-    """Merge all entries of a page."""
-    merged: dict[str, Any] = {}
-    for page in pages:
-        if page["title"] == title:
-            merged |= page
-    return merged
-
-
 def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
-    words, limit = str(group[0].parts["words"]), int(group[0].parts["limit"])  # type: ignore[arg-type]
+    words, limit = group[0].parts["words"], group[0].parts["limit"]
     if not any(map(str.isalnum, words)):
         return [CallResponse({"titles": []})]
     answer = get("query", list="search", srsearch=words, srlimit=limit, srnamespace=0, srinfo="", srprop="")
@@ -270,7 +258,7 @@ def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
     redirected_from, page = _find_redirect_and_target_page(query, pages, title)
     if page is None:
-        return _make_redirect_loop_failure(redirected_from) if redirected_from else _make_invalid_title_failure(title)
+        return _make_title_failure(title, redirected_from)
     traits: dict[str, Any] = {}
     for same in pages:
         if same["title"] == page["title"]:
@@ -285,6 +273,12 @@ def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, 
             "missing": _is_missing(page),
         }
     )
+
+
+def _make_title_failure(title: str, redirected_from: str | None) -> CallResponse:
+    if redirected_from:
+        return make_failed_response("redirect_loop", f"{redirected_from!r} leads in circles, or out of this wiki")
+    return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
 
 
 def _list_pages(query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -310,21 +304,13 @@ def _is_missing(page: Mapping[str, Any]) -> bool:
     return page.get("missing", False) is not False or "pageid" not in page
 
 
-def _make_redirect_loop_failure(title: str) -> CallResponse:
-    return make_failed_response("redirect_loop", f"{title!r} leads in circles, or out of this wiki")
-
-
-def _make_invalid_title_failure(title: str) -> CallResponse:
-    return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
-
-
 def normalise_title_except_first_letter(title: str) -> str:
     """Return a title in MediaWiki's normal form, except for its first letter, to match it with the response."""
     return unicodedata.normalize("NFC", " ".join(title.replace("_", " ").split()))
 
 
 def _make_page_dependency(parts: CallParts, body: Any, *more: str, by_date: bool) -> list[ResponseDependency]:
-    thing = WikiResource("page", str(parts["title"]), "follow" if parts.get("follow", True) else "stay")
+    thing = WikiResource("page", parts["title"], "follow" if parts.get("follow", True) else "stay")
     says = {name: body.get(name) for name in ("title", "pageid", "missing", "redirected_from", *more)}
     return [ResponseDependency(thing, says, by_date)]
 
@@ -354,8 +340,7 @@ PAGE_TEXT_OPERATION = Operation(
     # a revision is requested by its id, and never changes
     get_immutable_from=lambda _: datetime.min.replace(tzinfo=UTC),
 )
-"""Body: revid, pageid, title, text; from a file also `file` and `entry`, and pageid is null. An unknown revision is a failed
-response `nosuchrevid`."""
+"""Body: revid, pageid (null from a file), title, text, file, entry. An unknown revision fails as `nosuchrevid`."""
 
 CATEGORY_MEMBERS_OPERATION = Operation(
     "category_members",
@@ -404,5 +389,4 @@ PAGE_STATES_OPERATION = Operation(
     parse_body=dict,
     fetch_from_wiki=_fetch_page_states,
 )
-"""Body: title → body of resolve_title, with `revid` and `timestamp` of the page's newest revision (lastrevid); null for an
-invalid title."""
+"""Body: title → body of resolve_title, with `revid` and `timestamp` of its newest revision; null for an invalid title."""

@@ -49,12 +49,10 @@ class ModelPrediction:
             "answer": self.texts[0] if self.texts else "",
             "answer_read": self.read_texts[0] if self.read_texts else "",
             "samples": list(self.drawn_texts or (self.texts[1:] and self.texts)),
-            **{
-                column: getattr(self, column)
-                for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call")
-            },
             "model": name,
         }
+        for column in ("finish", "unscored", "detail", "tokens_in", "tokens_out", "call"):
+            fields[column] = getattr(self, column)
         return asked.extend_to(model, **(fields | more))
 
 
@@ -80,12 +78,9 @@ def contains_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
 
 
 def matches_accepted_answer(answer: str, accepted: Iterable[str]) -> bool:
-    """Return whether an answer equals an accepted one in normal form (text/text_normalization.py), or, where that form is empty (The
-    The), ignoring case."""
+    """Return whether an answer equals an accepted one in normal form, or, if that is empty (The The), ignoring case."""
     return any(
-        normalize_answer(answer) == normalize_answer(each)
-        if normalize_answer(each)
-        else answer.casefold() == each.casefold()
+        normalize_answer(answer) == form if (form := normalize_answer(each)) else answer.casefold() == each.casefold()
         for each in accepted
     )
 
@@ -208,19 +203,15 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | 
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
     text = replace_lone_surrogates(given["answer"])
-    return (given["setting"], given["id"]), _parse_unscored_reason(read, text, where) or text, given["build"]
-
-
-def _parse_unscored_reason(read: Mapping[str, Any], text: str, where: str) -> UnscoredAnswer | None:
-    """Return why an answer cannot be scored, if its object says so."""
-    reason, detail = read.get("unscored") or "", read.get("detail") or ""
-    if not reason:
-        return None
-    if reason not in DELIVERY_REASONS or not isinstance(detail, str):
-        raise SourceError(
-            f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
-        )
-    return UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
+    answer: str | UnscoredAnswer = text
+    if reason := read.get("unscored"):
+        detail = read.get("detail") or ""
+        if reason not in DELIVERY_REASONS or not isinstance(detail, str):
+            raise SourceError(
+                f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
+            )
+        answer = UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
+    return (given["setting"], given["id"]), answer, given["build"]
 
 
 def _format_count_and_first_ids(ids: list[str]) -> str:

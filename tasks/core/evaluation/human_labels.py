@@ -44,18 +44,8 @@ class JudgedAnswerPart:
 class LabelScheme:
     """Verdicts of a judge in an evaluation, so that people can label the same (`factmill label`, `judge-card`).
 
-    FanOutQA's scheme, where an answer has one grade, and three grades mean that it is right:
-
-        LabelScheme(
-            asks="How does the answer compare with the gold answer?",
-            classes={"A": "wrong or no answer", "B": "right, and more exact", …, "F": "right in part"},
-            right=frozenset("BCE"), metric="judged",
-            of=lambda row: [Part("", row["question"], row["gold"], row["answer_read"], row["grade"])] if … else [],
-            prompts=(JUDGE_ANSWER,), pose=pose_answer,
-        )
-
-    BioKaLMA's has `classes={"1": "worst", …, "5": "best"}`, `is_ordinal=True`, and one part of an answer per rating:
-    `Part("coherence", "Is the text coherent? …", "", answer, str(row["ratings"]["coherence"]))`, …
+    FanOutQA's answers have one part, a grade from A to F, and three grades are `right_labels`; BioKaLMA's have one part per
+    rating, with the ordered labels 1 to 5.
     """
 
     instruction: str
@@ -229,10 +219,6 @@ class ParsedLabelFile:
     is_of_draw: bool = True
     """True for a file of `label --to`; else its questions and answers come from elsewhere."""
 
-    def count_problems(self) -> dict[str, int]:
-        """Return kind of problem → number of rows."""
-        return dict(sorted(Counter(trouble.kind for trouble in self.problems).items()))
-
 
 def parse_label_rows(
     rows: Sequence[SheetRow],
@@ -263,17 +249,15 @@ def parse_label_rows(
             found.problems.append(item)
             continue
         found.items[item.id] = item
-        label = _find_label(row.get("label"), schemes[item.benchmark].classes)
+        cell, classes = row.get("label"), schemes[item.benchmark].classes
+        plain = unicodedata.normalize("NFKC", cell).strip()
+        if number := _WHOLE_NUMBER.fullmatch(plain):  # a spreadsheet may write 1 as 1.0 or 1,00
+            plain = number[1]
+        label = next((each for each in classes if each.casefold() == plain.casefold()), None)
         if label is None:
-            expected = ", ".join(schemes[item.benchmark].classes)
-            cell = row.get("label")
             kind: SheetProblemKind = "unreadable" if cell else "missing"
-            message = (
-                f"the label is {cell!r}; expected one of {expected}"
-                if cell
-                else f"no label; expected one of {expected}"
-            )
-            found.problems.append(SheetProblem(kind, f"{row.place}: {message}"))
+            message = f"the label is {cell!r}" if cell else "no label"
+            found.problems.append(SheetProblem(kind, f"{row.place}: {message}; expected one of {', '.join(classes)}"))
             continue
         who = row.get("labeller") or labeller
         given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.place))
@@ -321,54 +305,37 @@ def _find_or_make_label_item(
 ) -> LabelItem | SheetProblem:
     """Return the item of a row, or the problem with it."""
     if not is_drawn:
-        return _make_undrawn_item(row, schemes, benchmark, file)
+        name = row.get("benchmark") or benchmark
+        usable = [each for each, scheme in schemes.items() if scheme.make_answer_row is not None]
+        if name not in usable:
+            problem = f"unknown benchmark {name!r}" if name else "the benchmark is missing"
+            raise SourceError(
+                f"{file}, {row.place}: {problem}; expected one of {', '.join(usable)}, in the column benchmark or as --benchmark"
+            )
+        texts = {column: row.get(column) for column in SHOWN_TEXT_COLUMNS}
+        if not texts["question"]:
+            return SheetProblem("unknown", f"{row.place}: the question is empty")
+        key = digest_json([name, *texts.values()])[:16]
+        blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
+        return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
     name = row.get("item")
     item = known.get(name)
     if item is None:
         problem = f"this warehouse has drawn no item {name!r}" if name else "the item is empty"
         return SheetProblem("unknown", f"{row.place}: {problem}")
     for column in SHOWN_TEXT_COLUMNS:
-        if column in row.cells and not _is_same_cell_text(row.cells[column], getattr(item, column)):
+        cell, drawn = (
+            # a spreadsheet may change white space, and cuts a cell off at its capacity
+            " ".join(unicodedata.normalize("NFC", text)[:_MAX_COMPARED_CHARACTERS].split())
+            for text in (row.cells.get(column, ""), getattr(item, column))
+        )
+        if column in row.cells and cell != drawn:
             return SheetProblem(
                 "changed",
                 f"{row.place}: the {column} of {name} differs from the drawn one: {row.get(column)[:40]!r}; check whether "
                 "a column was sorted without the others or a cell was edited",
             )
     return item
-
-
-def _make_undrawn_item(
-    row: SheetRow, schemes: Mapping[str, LabelScheme], benchmark: str | None, file: str
-) -> LabelItem | SheetProblem:
-    name = row.get("benchmark") or benchmark
-    known = [each for each, scheme in schemes.items() if scheme.make_answer_row is not None]
-    if name not in known:
-        problem = f"unknown benchmark {name!r}" if name else "the benchmark is missing"
-        raise SourceError(
-            f"{file}, {row.place}: {problem}; expected one of {', '.join(known)}, in the column benchmark or as --benchmark"
-        )
-    texts = {column: row.get(column) for column in SHOWN_TEXT_COLUMNS}
-    if not texts["question"]:
-        return SheetProblem("unknown", f"{row.place}: the question is empty")
-    key = digest_json([name, *texts.values()])[:16]
-    blank = dict.fromkeys(("draw", "evaluation", "answer_id", "part", "setting", "stratum"), "")
-    return LabelItem(id=key, benchmark=name, cluster=texts["question"], stratum_size=0, **blank, **texts)
-
-
-def _find_label(text: str, classes: Mapping[str, str]) -> str | None:
-    """Return the label that a person typed, ignoring case, or None; a spreadsheet may write 1 as 1.0 or 1,00."""
-    plain = unicodedata.normalize("NFKC", text).strip()
-    if number := _WHOLE_NUMBER.fullmatch(plain):
-        plain = number[1]
-    return next((label for label in classes if label.casefold() == plain.casefold()), None)
-
-
-def _is_same_cell_text(one: str, other: str) -> bool:
-    """True when a cell holds a text, ignoring white space and characters beyond a cell's capacity."""
-    first, second = (
-        " ".join(unicodedata.normalize("NFC", text)[:_MAX_COMPARED_CHARACTERS].split()) for text in (one, other)
-    )
-    return first == second
 
 
 def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from pydantic import Field
@@ -82,39 +81,35 @@ class JudgeCard(StrictModel):
         return self.reweighted or self.overall
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeVerdict:
-    """A judge's verdict on an item."""
-
-    verdict: str
-    """Empty: its completion could not be read."""
-
-
 def make_judge_card(
     identity: JudgeIdentity,
     scheme: LabelScheme,
     labels: Mapping[str, Mapping[str, str]],
     items: Mapping[str, LabelItem],
-    verdicts: Mapping[str, JudgeVerdict],
+    verdicts: Mapping[str, str],
     labels_digest: str,
     source: str,
-    more_notes: Iterable[str] = (),
     own_prompts: Mapping[str, str] = MappingProxyType({}),
 ) -> JudgeCard:
     """Make the card of a judge.
 
     `labels`: item → labeller → label; the commonest of an item counts. `verdicts`: item → verdict, if the judge was given
-    it. Drawn items are weighted by stratum, since the draw over-represents rare verdicts. `own_prompts`: id → digest of
+    it; empty: its completion could not be read. Drawn items are weighted by stratum, since the draw over-represents rare verdicts. `own_prompts`: id → digest of
     the judge's prompts that are the user's own.
     """
     classes = list(scheme.classes)
-    chosen = {item: _find_majority_label(list(given.values())) for item, given in labels.items()}
+    chosen: dict[str, str] = {}
+    for item, given in labels.items():
+        (label, often), *others = Counter(sorted(given.values())).most_common()
+        chosen[item] = "" if others and others[0][1] == often else label
     asked = [item for item in sorted(chosen) if chosen[item] and item in verdicts]
-    used = [item for item in asked if verdicts[item].verdict]
+    used = [item for item in asked if verdicts[item]]
     drawn = [items[item] for item in used]
-    people, judge = [str(chosen[item]) for item in used], [verdicts[item].verdict for item in used]
+    people, judge = [chosen[item] for item in used], [verdicts[item] for item in used]
     clusters = [item.cluster for item in drawn]
-    weights = _weigh_by_stratum(drawn)
+    strata = [f"{item.draw} {item.stratum}" for item in drawn]
+    sizes = {stratum: item.stratum_size for stratum, item in zip(strata, drawn, strict=True)}
+    weights = compute_stratum_weights(strata, sizes) if drawn and all(item.draw for item in drawn) else None
     table = make_confusion_table(people, judge, classes)
 
     def agree(
@@ -133,10 +128,7 @@ def make_judge_card(
         )
 
     # a draw stratified by another judge's verdicts does not determine how often this judge gives each verdict
-    strata = {(item.draw, item.stratum) for item in drawn}
-    is_of_judge = len(strata) == len(
-        {(item.draw, item.stratum, verdict) for item, verdict in zip(drawn, judge, strict=True)}
-    )
+    is_of_judge = len({*strata}) == len({*zip(strata, judge, strict=True)})
 
     def rate(places: Sequence[int]) -> JudgeErrorRates:
         chosen_weights = None if weights is None else [weights[place] for place in places]
@@ -180,7 +172,7 @@ def make_judge_card(
             if scheme.right_labels and places
         },
     )
-    warnings = [format_few_labels_warning(card.overall), card.main_agreement.note, *more_notes]
+    warnings = [format_few_labels_warning(card.overall), card.main_agreement.note]
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
 
 
@@ -266,20 +258,6 @@ def format_judge_card(card: JudgeCard) -> list[str]:
     lines += [f"  own prompts of the judge: {format_prompt_digests(card.own_prompts)}"] if card.own_prompts else []
     lines.append(f"  verdicts: {card.source}")
     return lines + [f"  note: {note}" for note in card.notes]
-
-
-def _find_majority_label(labels: Sequence[str]) -> str:
-    """Return the commonest label; empty in a tie."""
-    (first, often), *others = Counter(sorted(labels)).most_common()
-    return "" if others and others[0][1] == often else first
-
-
-def _weigh_by_stratum(items: Sequence[LabelItem]) -> list[float] | None:
-    """Return the weights of items by stratum; None if some were not drawn."""
-    if not items or not all(item.draw for item in items):
-        return None
-    sizes = {f"{item.draw} {item.stratum}": item.stratum_size for item in items}
-    return compute_stratum_weights([f"{item.draw} {item.stratum}" for item in items], sizes)
 
 
 def _format_estimate(value: float | None, low: float | None, high: float | None) -> str:

@@ -5,20 +5,12 @@ A row of an evaluation is never rejected: if it cannot be scored, it stays, with
 
 from typing import Literal
 
+from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import Row
 
 UnscoredReason = Literal[
-    "",
-    "no_answer",
-    "missing",
-    "refused",
-    "cut_off",
-    "model_failed",
-    "lookup_failed",
-    "judge_unreadable",
-    "judge_failed",
-    "no_gold",
-]
+    "", "no_answer", "missing", "refused", "cut_off", "model_failed", "lookup_failed", "judge_unreadable", "judge_failed", "no_gold"
+]  # fmt: skip
 """Why there is no score, in this order: the answer is empty; the answers file lacks it; the model refused; a token limit cut
 it off; the server failed; a look-up failed; the judge's completion could not be read; the judge failed; there is no gold
 answer. Empty: scored."""
@@ -87,44 +79,14 @@ class EvaluationScore(Row):
     """One sentence about that reason."""
 
 
-class EvaluationMetric(Row):
-    """A metric of an evaluation in one setting, over all items or one group, with its interval; the id is `setting/metric/group_by/group`."""
-
+class _EvaluatedModel(Row):
     benchmark: str
     """The evaluated benchmark."""
     model: str
     """The model under test."""
     judge: str
     """Judge: a model, `exact` (a program), or empty if nothing is judged."""
-    setting: str
-    """Setting in which questions were asked."""
-    metric: str
-    """Name of the metric."""
-    group_by: str
-    """Grouping of the items; empty: not grouped."""
-    group: str
-    """Group within this grouping; empty: all items."""
-    value: float | None
-    """Mean; null if there is nothing to average, as `note` explains."""
-    n: int
-    """Number of scored items."""
-    n_unscored: int
-    """Number of items that lack a score; `<benchmark>_scores` has the reasons."""
-    clusters: int
-    """Number of resampling units for the interval."""
-    coverage: float | None
-    """n divided by n + n_unscored."""
-    bound_low: float | None
-    """The mean if every unscored item counted as the lowest score."""
-    bound_high: float | None
-    """The mean if every unscored item counted as the highest score."""
-    ci_low: float | None
-    """Lower end of the 95 % interval."""
-    ci_high: float | None
-    """Upper end of the 95 % interval."""
-    interval: str
-    """Method of the interval: wilson, bootstrap; empty: no interval."""
-    unit: str
-    """Unit of the value: share, words, …"""
-    note: str
-    """Why there is no value or no interval, or a caution about them; empty for none."""
+
+
+class EvaluationMetric(MeasuredMetric, _EvaluatedModel):
+    """A metric of an evaluation in one setting, over all items or one group; the id is `setting/metric/group_by/group`."""

@@ -20,6 +20,7 @@ from factmill.tasks.core.measures.intervals import (
     compute_percentile_interval,
     compute_wilson_interval,
     format_interval_warning,
+    iterate_cluster_draws,
 )
 from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_digits
 from factmill.tasks.core.rows import StrictModel
@@ -89,12 +90,8 @@ def make_confusion_table(
     people: Sequence[str], judge: Sequence[str], classes: Sequence[str], weights: Float64Values | None = None
 ) -> Float64Values:
     """Return the table of agreement (shape: classes × classes; rows: people, columns: judge)."""
-    size = len(classes)
-    return (
-        np.bincount(_compute_confusion_cell_indices(people, judge, classes), weights, size * size)
-        .reshape(size, size)
-        .astype(np.float64)
-    )
+    size, cells = len(classes), _compute_confusion_cell_indices(people, judge, classes)
+    return np.bincount(cells, weights, size * size).reshape(size, size).astype(np.float64)
 
 
 def compute_cohen_kappa(tables: Float64Values, distance: ClassDistance = "plain") -> Float64Values:
@@ -109,10 +106,7 @@ def compute_cohen_kappa(tables: Float64Values, distance: ClassDistance = "plain"
 
 
 def compute_fleiss_kappa(counts: Float64Values) -> float | None:
-    """Return Fleiss' kappa of label counts (shape: items × classes); None if all labels are of one class.
-
-    Each item has two or more labels; their number may differ between items, since pairs of labels are compared.
-    """
+    """Return Fleiss' kappa of counts (items × classes; two or more labels per item); None if all are of one class."""
     sizes = counts.sum(axis=1)
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
     shares = counts.sum(axis=0) / counts.sum()
@@ -142,14 +136,16 @@ def measure_judge_agreement(
     cells = of_cluster * size * size + _compute_confusion_cell_indices(people, judge, classes)
     tables = np.bincount(cells, scaled, len(names) * size * size).reshape(len(names), size * size).astype(np.float64)
     share = float(np.trace(table) / table.sum()) if len(people) else None
-    low, high = _compute_weighted_wilson_interval(share, scaled) if share is not None else (None, None)
+    # the effective sample size (Kish)
+    worth = float(scaled.sum() ** 2 / (scaled**2).sum()) if share is not None else 0.0
+    low, high = compute_wilson_interval(share * worth, worth) if share is not None else (None, None)
     missing = _explain_no_kappa(table)
-    plain = (None, None, None) if missing else _compute_kappa_and_interval(tables, size, "plain", seed)
-    weighted = (
-        (None, None, None)
-        if missing or not is_ordinal
-        else _compute_kappa_and_interval(tables, size, "quadratic", seed)
-    )
+    plain: tuple[float | None, ...] = (None, None, None)
+    weighted = plain
+    if not missing:
+        plain = _compute_kappa_and_interval(tables, size, "plain", seed)
+    if not missing and is_ordinal:
+        weighted = _compute_kappa_and_interval(tables, size, "quadratic", seed)
     few = format_interval_warning(len(names)) if len(people) else ""
     return JudgeAgreement(
         n=len(people),
@@ -230,12 +226,6 @@ def _compute_confusion_cell_indices(people: Sequence[str], judge: Sequence[str],
     return np.array(cells, np.int64)
 
 
-def _compute_weighted_wilson_interval(share: float, weights: Float64Values) -> tuple[float, float]:
-    """Return Wilson's interval of a weighted share, with the effective sample size (Kish)."""
-    worth = float(weights.sum() ** 2 / (weights**2).sum())
-    return compute_wilson_interval(share * worth, worth)
-
-
 def _compute_kappa_and_interval(
     tables: Float64Values, size: int, distance: ClassDistance, seed: int
 ) -> tuple[float, float | None, float | None]:
@@ -245,11 +235,8 @@ def _compute_kappa_and_interval(
         return kappa, None, None
     # drawing distinct tables by frequency equals drawing clusters
     kinds, often = np.unique(tables, axis=0, return_counts=True)
-    drawn = (
-        np.random.default_rng(seed).multinomial(len(tables), often / len(tables), BOOTSTRAP_DRAWS).astype(np.float64)
-        @ kinds
-    )
-    kappas = compute_cohen_kappa(drawn.reshape(-1, size, size), distance)
+    drawn = np.random.default_rng(seed).multinomial(len(tables), often / len(tables), BOOTSTRAP_DRAWS)
+    kappas = compute_cohen_kappa((drawn.astype(np.float64) @ kinds).reshape(-1, size, size), distance)
     low, high = compute_percentile_interval(kappas[~np.isnan(kappas)])
     return kappa, low, high
 
@@ -340,12 +327,11 @@ def _compute_rho_interval(
 ) -> tuple[float, float]:
     """Return the interval of rho over draws of clusters."""
     draws = max(_MIN_RANK_DRAWS, min(BOOTSTRAP_DRAWS, _MAX_RANKED_ITEMS // len(numbers)))
-    generator, rows, found = np.random.default_rng(seed), max(1, _MAX_RANKED_AT_ONCE // len(numbers)), []
-    for start in range(0, draws, rows):
-        size = min(rows, draws - start)
-        drawn = generator.integers(0, clusters, (size, clusters)) + np.arange(size)[:, None] * clusters
-        counts = np.bincount(drawn.ravel(), minlength=size * clusters).reshape(size, clusters)
-        found.append(_compute_rho_of_draws(sides, counts[:, numbers]))
+    at_once = max(1, _MAX_RANKED_AT_ONCE // len(numbers))
+    found = [
+        _compute_rho_of_draws(sides, counts[:, numbers])
+        for counts in iterate_cluster_draws(clusters, draws, at_once, seed)
+    ]
     rhos = np.concatenate(found)
     return compute_percentile_interval(rhos[~np.isnan(rhos)])
 

@@ -97,9 +97,10 @@ def format_audit_criterion_result(criterion: AuditCriterion, figure: AuditCriter
     """Format a figure and the paper's as one line."""
     if figure.here is None:
         return f"{criterion.code}: no verdicts"
-    tell = _format_percent if criterion.scale == "faults" else _format_mark
-    paper = "the paper reports none" if figure.paper is None else f"paper {tell(figure.paper)}"
-    return f"{criterion.code}: {tell(figure.here)} ({tell(figure.low or 0)} to {tell(figure.high or 0)}; {figure.rows} rows; {paper})"
+    form = ".1%" if criterion.scale == "faults" else ".2f"
+    here, low, high = (format(value or 0, form) for value in (figure.here, figure.low, figure.high))
+    paper = "the paper reports none" if figure.paper is None else f"paper {figure.paper:{form}}"
+    return f"{criterion.code}: {here} ({low} to {high}; {figure.rows} rows; {paper})"
 
 
 def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
@@ -113,25 +114,22 @@ def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
 
 def make_audit_layout(audit: AuditProtocol) -> SheetLayout:
     """Return the layout of an audit's sheet."""
+    questions = []
+    for kind in audit.criteria:
+        ends = {"1": "worst", str(kind.maximum): "best"} if kind.scale == "score" else {"0": "none"}
+        marks = range(0 if kind.scale == "faults" else 1, kind.maximum + 1)
+        choices = (
+            {"0": "no", "1": "yes"} if kind.maximum == 1 else {str(mark): ends.get(str(mark), "") for mark in marks}
+        )
+        questions.append(SheetQuestion(kind.code, kind.instruction, choices))
     return SheetLayout(
         columns=("build", "row_id", "shown", *(kind.code for kind in audit.criteria), "reviewer", "note"),
         key="row_id",
         who="reviewer",
         shown=("shown",),
-        questions=(
-            *(SheetQuestion(kind.code, kind.instruction, _list_mark_choices(kind)) for kind in audit.criteria),
-            SheetQuestion("note", "Note"),
-        ),
+        questions=(*questions, SheetQuestion("note", "Note")),
         instruction="Check the row against its evidence, and mark each kind of fault or quality.",
     )
-
-
-def _list_mark_choices(criterion: AuditCriterion) -> dict[str, str]:
-    if criterion.maximum == 1:
-        return {"0": "no", "1": "yes"}
-    ends = {"1": "worst", str(criterion.maximum): "best"} if criterion.scale == "score" else {"0": "none"}
-    least = 0 if criterion.scale == "faults" else 1
-    return {str(mark): ends.get(str(mark), "") for mark in range(least, criterion.maximum + 1)}
 
 
 def make_audit_sheet(
@@ -150,10 +148,7 @@ def make_audit_sheet(
 
 
 def parse_audit_rows(audit: AuditProtocol, build_id: str, rows: Iterable[SheetRow], file: str) -> list[AuditVerdict]:
-    """Parse the rows of a filled-in sheet; rows without mark, reviewer and note are skipped as unchecked.
-
-    SourceError names file, place and what was expected.
-    """
+    """Parse the rows of a filled-in sheet, without unchecked ones; SourceError names file, place and what is wrong."""
     verdicts: dict[str, AuditVerdict] = {}
     for row in rows:
         cells = row.cells
@@ -183,16 +178,6 @@ def format_allowed_marks(criterion: AuditCriterion) -> str:
     """Format the allowed marks of a kind as text."""
     if criterion.scale == "score":
         return f"a mark from {0 if criterion.maximum == 1 else 1} to {criterion.maximum}"
-    return (
-        "x for a fault, an empty cell for none"
-        if criterion.maximum == 1
-        else f"the number of faults, 0 to {criterion.maximum}"
-    )
-
-
-def _format_percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _format_mark(mark: float) -> str:
-    return f"{mark:.2f}"
+    if criterion.maximum == 1:
+        return "x for a fault, an empty cell for none"
+    return f"the number of faults, 0 to {criterion.maximum}"

@@ -8,7 +8,7 @@ depends neither on the order of the clusters nor on the machine.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,7 @@ Int64Values = npt.NDArray[np.int64]
 
 
 def compute_wilson_interval(successes: float, n: float) -> Interval:
-    """Return the 95 % Wilson score interval of a share, to four digits; ValueError if n is 0.
-
-    Arguments may be fractional: weighted observations have an effective sample size.
-    """
+    """Return the 95 % Wilson interval of a share, to four digits (weighted: effective sizes); ValueError if n is 0."""
     if not n:
         raise ValueError("no observation, so no interval")
     share, square = successes / n, Z_95**2 / n
@@ -64,6 +61,15 @@ def bootstrap_cluster_mean_interval(
     shares = weights / weights.sum()
     drawn = np.random.default_rng(seed).multinomial(int(weights.sum()), shares, draws).astype(np.float64) @ kinds
     return compute_percentile_interval(drawn[:, 0] / drawn[:, 1], exponent)
+
+
+def iterate_cluster_draws(clusters: int, draws: int, at_once: int, seed: int) -> Iterator[Int64Values]:
+    """Yield how often each draw takes each cluster (shape: draws at once × clusters), until there are `draws` draws."""
+    generator = np.random.default_rng(seed)
+    for start in range(0, draws, at_once):
+        size = min(at_once, draws - start)
+        drawn = generator.integers(0, clusters, (size, clusters)) + np.arange(size)[:, None] * clusters
+        yield np.bincount(drawn.ravel(), minlength=size * clusters).reshape(size, clusters)
 
 
 def compute_percentile_interval(drawn: Float64Values, exponent: int = 0) -> Interval:

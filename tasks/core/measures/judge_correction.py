@@ -98,7 +98,7 @@ def correct_judged_share(
 
     `sums` (questions × 4, whole numbers; `names`: the questions): number of scored items, sum of their scores, number of
     judged items, number that the judge calls right. Items scored without a verdict keep their score: a missing answer is
-    wrong for any judge. `is_own`: the labels were drawn from these answers, so questions are drawn with their labels.
+    wrong for any judge. `are_labels_of_these_answers`: the labels were drawn from these answers, so questions are drawn with their labels.
     """
     if rates.sensitivity is None or rates.specificity is None or rates.sensitivity + rates.specificity <= 1:
         return None

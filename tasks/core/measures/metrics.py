@@ -75,40 +75,44 @@ class MetricScores:
 
 
 class MeasuredMetric(StrictModel):
-    """One metric in one setting, over all items or one group."""
+    """One metric in one setting, over all items or one group, with its interval; these are columns of a published table."""
 
     setting: str
+    """Setting in which questions were asked."""
     metric: str
+    """Name of the metric."""
     group_by: str
     """Grouping of the items; empty: not grouped."""
     group: str
+    """Group within this grouping; empty: all items."""
     value: float | None
-    """Mean of the scores, to six digits; null without scores."""
+    """Mean; null if there is nothing to average, as `note` explains."""
     n: int
     """Number of scored items."""
     n_unscored: int
-    """Number of items that could not be scored."""
-    coverage: float | None
-    """n divided by n + n_unscored; null if that is 0."""
-    bound_low: float | None
-    """The mean if all unscored items counted as worst (as best if lower is better)."""
-    bound_high: float | None
-    ci_low: float | None
-    """Lower end of the 95 % interval, to four digits; null if there is none."""
-    ci_high: float | None
-    interval: IntervalKind
+    """Number of items that lack a score; `<benchmark>_scores` has the reasons."""
     clusters: int
-    """Clusters with a scored item, which the bootstrap draws."""
+    """Number of resampling units for the interval."""
+    coverage: float | None
+    """n divided by n + n_unscored."""
+    bound_low: float | None
+    """The mean if every unscored item counted as the lowest score."""
+    bound_high: float | None
+    """The mean if every unscored item counted as the highest score."""
+    ci_low: float | None
+    """Lower end of the 95 % interval."""
+    ci_high: float | None
+    """Upper end of the 95 % interval."""
+    interval: IntervalKind
+    """Method of the interval: wilson, bootstrap; empty: no interval."""
     unit: str
+    """Unit of the value: share, words, …"""
     note: str
-    """Why there is no value or no interval, or why the interval is unreliable."""
+    """Why there is no value or no interval, or a caution about them; empty for none."""
 
 
 def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[MeasuredMetric]:
-    """Return for each `MetricScores` a metric over all items, then one per group, sorted; `seed`: seed of the bootstraps.
-
-    A metric depends neither on the others nor on the order of the items.
-    """
+    """Return for each `MetricScores` a metric over all items, then one per group, whatever the order of items."""
     known: list[tuple[Sequence[str], Int64Values]] = []
     """Cluster columns with their numbers, for reuse: most metrics have the same items."""
     metrics = []
@@ -125,12 +129,10 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             sums, sizes = sum_and_count_by_cluster(scaled[counted], clusters[counted])
             total = math.fsum(each.values[counted].tolist())
             n, n_unscored = len(counted), len(chosen) - len(counted)
-            bounds = (
-                [round_to_six_digits((total + n_unscored * end) / len(chosen)) for end in ends]
-                if len(chosen)
-                else [None] * 2
-            )
-            interval: Interval | None = None
+            bounds: list[float | None] = [None, None]
+            if len(chosen):
+                bounds = [round_to_six_digits((total + n_unscored * end) / len(chosen)) for end in ends]
+            interval: Interval | tuple[None, None] = (None, None)
             kind: IntervalKind = ""
             note = ""
             if not n:
@@ -153,8 +155,8 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
                     coverage=round_to_six_digits(n / len(chosen)) if len(chosen) else None,
                     bound_low=bounds[0],
                     bound_high=bounds[1],
-                    ci_low=interval[0] if interval else None,
-                    ci_high=interval[1] if interval else None,
+                    ci_low=interval[0],
+                    ci_high=interval[1],
                     interval=kind,
                     clusters=len(sums),
                     unit=each.unit,

@@ -91,12 +91,10 @@ def compare_models(
     interval = bootstrap_cluster_mean_interval(sums, sizes, seed, exponent) if len(names) > 1 else None
     paired = left.is_share and len(names) == n
     p = None
-    if n:
-        p = (
-            compute_mcnemar_p(int(np.sum(gains > 0)), int(np.sum(gains < 0)))
-            if paired
-            else compute_sign_flip_p(sums, seed)
-        )
+    if n and paired:
+        p = compute_mcnemar_p(int(np.sum(gains > 0)), int(np.sum(gains < 0)))
+    elif n:
+        p = compute_sign_flip_p(sums, seed)
     smallest = compute_smallest_detectable_difference(sums, sizes, exponent)
     better = ""
     if interval and (interval[0] > 0 or interval[1] < 0):
@@ -107,8 +105,8 @@ def compare_models(
         setting=left.setting if left.setting == right.setting else "",
         metric=left.metric,
         n=n,
-        only_first=_count_scored(of_first) - n,
-        only_second=_count_scored(of_second) - n,
+        only_first=int(np.sum(~np.isnan(of_first.values))) - n,
+        only_second=int(np.sum(~np.isnan(of_second.values))) - n,
         clusters=len(names),
         value_first=round_to_six_digits(totals[0] / n) if n else None,
         value_second=round_to_six_digits(totals[1] / n) if n else None,
@@ -149,15 +147,19 @@ def keep_shared_items(of_models: Sequence[MetricScores]) -> list[MetricScores]:
             raise ValueError(f"{scores.metric}, {scores.setting}: {twice} has two scores; expected one per item")
         places.append({scores.items[place]: place for place in np.flatnonzero(~np.isnan(scores.values)).tolist()})
     shared = sorted(set.intersection(*(set(known) for known in places)))
-    return [
-        _select_score_items(scores, [known[item] for item in shared])
-        for scores, known in zip(of_models, places, strict=True)
-    ]
+    kept = []
+    for scores, known in zip(of_models, places, strict=True):
+        chosen = [known[item] for item in shared]
+        clusters = [scores.clusters[place] for place in chosen]
+        groups = {by: [column[place] for place in chosen] for by, column in scores.groups.items()}
+        kept.append(
+            dataclasses.replace(scores, items=shared, clusters=clusters, values=scores.values[chosen], groups=groups)
+        )
+    return kept
 
 
 def compute_mcnemar_p(only_first: int, only_second: int) -> float:
-    """Return the two-sided p of McNemar's exact test; arguments: number of items that only the first, only the second has
-    right."""
+    """Return the two-sided p of McNemar's exact test, from the numbers of items that only one has right."""
     n, least = only_first + only_second, min(only_first, only_second)
     terms = [math.comb(n, least) / 2**n]
     for k in range(least, 0, -1):
@@ -221,9 +223,8 @@ def compute_model_rank_ranges(
     share ranks; a model that differs from all others has a single rank.
     """
     compared = [one for one in comparisons if one.ci_low is not None]
-    values = {one.first: one.value_first or 0.0 for one in compared} | {
-        one.second: one.value_second or 0.0 for one in compared
-    }
+    values = {one.first: one.value_first or 0.0 for one in compared}
+    values |= {one.second: one.value_second or 0.0 for one in compared}
     sign = 1 if lower_is_better else -1
     places = {name: place for place, name in enumerate(sorted(values, key=lambda name: (sign * values[name], name)), 1)}
     ranks = {name: [place] for name, place in places.items()}
@@ -232,20 +233,6 @@ def compute_model_rank_ranges(
             ranks[one.first].append(places[one.second])
             ranks[one.second].append(places[one.first])
     return {name: (min(shared), max(shared)) for name, shared in ranks.items()}
-
-
-def _select_score_items(scores: MetricScores, places: list[int]) -> MetricScores:
-    return dataclasses.replace(
-        scores,
-        items=[scores.items[place] for place in places],
-        clusters=[scores.clusters[place] for place in places],
-        values=scores.values[places],
-        groups={by: [column[place] for place in places] for by, column in scores.groups.items()},
-    )
-
-
-def _count_scored(scores: MetricScores) -> int:
-    return int(np.sum(~np.isnan(scores.values)))
 
 
 def _round_p(p: float) -> float:

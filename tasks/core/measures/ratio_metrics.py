@@ -19,6 +19,7 @@ from factmill.tasks.core.measures.intervals import (
     compute_percentile_interval,
     count_deviating_clusters,
     format_interval_warning,
+    iterate_cluster_draws,
     scale_to_whole_numbers_and_exponent,
 )
 from factmill.tasks.core.measures.metrics import (
@@ -89,9 +90,18 @@ def _measure_ratio_metric_by_group(ratios: RatioMetricScores, seed: int) -> Iter
         interval, drawn, note = _compute_ratio_interval_and_note(ratios.ratios, counted, clusters, seed)
         if value is None:
             note = f"none of {n_unscored} is scored" if n_unscored else "nothing to score"
-        bounds = [
-            _bound_by_unscored(sums, n, n_unscored, at) if n else float(at) if n_unscored else None for at in (0, 1)
-        ]
+        bounds: list[float | None] = [0.0, 1.0] if n_unscored else [None, None]
+        if n:
+            missing_sums = [below / n * n_unscored for _, below in sums]
+            bounds = [
+                _compute_ratio_or_f1(
+                    [
+                        (above + end * lost, below + lost)
+                        for (above, below), lost in zip(sums, missing_sums, strict=True)
+                    ]
+                )
+                for end in (0, 1)
+            ]
         yield MeasuredMetric(
             setting=ratios.setting,
             metric=ratios.metric,
@@ -101,8 +111,8 @@ def _measure_ratio_metric_by_group(ratios: RatioMetricScores, seed: int) -> Iter
             n=n,
             n_unscored=n_unscored,
             coverage=round_to_six_digits(n / (n + n_unscored)) if n + n_unscored else None,
-            bound_low=bounds[0],
-            bound_high=bounds[1],
+            bound_low=bounds[0] if bounds[0] is None else round_to_six_digits(bounds[0]),
+            bound_high=bounds[1] if bounds[1] is None else round_to_six_digits(bounds[1]),
             ci_low=interval[0] if interval else None,
             ci_high=interval[1] if interval else None,
             interval="bootstrap" if interval else "",
@@ -122,12 +132,6 @@ def _compute_ratio_or_f1(sums: Sequence[tuple[float, float]]) -> float | None:
     if len(ratios) < len(sums):
         return 0.0 if len(sums) > 1 and 0.0 in ratios else None
     return ratios[0] if len(ratios) == 1 else 2 * math.prod(ratios) / math.fsum(ratios) if any(ratios) else 0.0
-
-
-def _bound_by_unscored(sums: Sequence[tuple[float, float]], n: int, n_unscored: int, at: int) -> float | None:
-    shares = [(above + below / n * n_unscored * at, below + below / n * n_unscored) for above, below in sums]
-    value = _compute_ratio_or_f1(shares)
-    return None if value is None else round_to_six_digits(value)
 
 
 def _compute_ratio_interval_and_note(
@@ -164,11 +168,8 @@ def _compute_ratio_interval_and_note(
 def _compute_f1_interval(sums: Float64Values, exponents: Sequence[int], seed: int) -> Interval:
     """Return the interval of an F1; `sums`: whole numbers, clusters × (numerator, denominator of each ratio)."""
     draws = max(_MIN_F1_DRAWS, min(BOOTSTRAP_DRAWS, _MAX_DRAWN_CLUSTERS // len(sums)))
-    generator, rows, found = np.random.default_rng(seed), max(1, _MAX_CLUSTERS_AT_ONCE // len(sums)), []
-    for start in range(0, draws, rows):
-        size = min(rows, draws - start)
-        drawn = generator.integers(0, len(sums), (size, len(sums))) + np.arange(size)[:, None] * len(sums)
-        counts = np.bincount(drawn.ravel(), minlength=size * len(sums)).reshape(size, len(sums))
+    found = []
+    for counts in iterate_cluster_draws(len(sums), draws, max(1, _MAX_CLUSTERS_AT_ONCE // len(sums)), seed):
         totals = counts.astype(np.float64) @ sums
         with np.errstate(invalid="ignore", divide="ignore"):
             first, second = (

@@ -34,17 +34,10 @@ DistributionMaker = Callable[[PublishedTables], Iterable[ReportFigure]]
 
 
 def make_bar_figure(
-    name: str,
-    title: str,
-    counted: str,
-    counts: Mapping[Any, int],
-    by: str = "",
-    note: str = "",
-    max_bars: int = MAX_BARS,
+    name: str, title: str, counted: str, counts: Mapping[Any, int], by: str, note: str = ""
 ) -> ReportFigure:
-    """Make a figure with one bar per value, in the given order; `counted`: name of the counted rows, `by`: name of the
-    values."""
-    return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note, max_bars)
+    """Make a figure with one bar per value, in order; `counted`: name of the rows, `by`: name of the values."""
+    return make_grouped_bar_figure(name, title, counted, {counted: counts}, by, note)
 
 
 def make_grouped_bar_figure(
@@ -59,7 +52,13 @@ def make_grouped_bar_figure(
 ) -> ReportFigure:
     """Make a figure with bars of several colours from group → value → count; `stacked` if groups share no row. Of more than
     `max_bars` values, the commonest stay and the others share one bar."""
-    cut = {group: _sum_counts_by_shortened_name(counts) for group, counts in groups.items()}
+    cut: dict[str, Counter[str]] = {group: Counter() for group in groups}
+    for group, by_value in groups.items():
+        for value, count in by_value.items():
+            name_of_bar = str(value)
+            if len(name_of_bar) > _MAX_BAR_NAME_CHARACTERS:
+                name_of_bar = f"{name_of_bar[: _MAX_BAR_NAME_CHARACTERS - 1]}…"
+            cut[group][name_of_bar] += count
     in_all: Counter[str] = Counter()
     for counts in cut.values():
         in_all.update(counts)
@@ -94,22 +93,9 @@ def count_numbers_filling_gaps(values: Iterable[int]) -> dict[int, int]:
 def count_by_power_of_ten(values: Iterable[int | None]) -> dict[str, int]:
     """Return range of numbers with equally many digits → count; unknown numbers come last."""
     counts = Counter(None if value is None else len(str(value)) if value > 0 else 0 for value in values)
-    digits = [digit for digit in counts if digit is not None]
-    by_range = {
-        _format_power_range(digit): counts[digit] for digit in (range(min(digits), max(digits) + 1) if digits else ())
-    }
+    known = [digits for digits in counts if digits is not None]
+    by_range = {}
+    for digits in range(min(known), max(known) + 1) if known else ():
+        above_nine = f"{10 ** max(0, digits - 1):,} to {10**digits - 1:,}"
+        by_range[["0", "1 to 9"][digits] if digits < 2 else above_nine] = counts[digits]
     return by_range | ({"not known": counts[None]} if None in counts else {})
-
-
-def _format_power_range(digits: int) -> str:
-    if digits < 2:
-        return "1 to 9" if digits else "0"
-    return f"{10 ** (digits - 1):,} to {10**digits - 1:,}"
-
-
-def _sum_counts_by_shortened_name(counts: Mapping[Any, int]) -> Counter[str]:
-    cut: Counter[str] = Counter()
-    for value, count in counts.items():
-        text = str(value)
-        cut[text if len(text) <= _MAX_BAR_NAME_CHARACTERS else f"{text[: _MAX_BAR_NAME_CHARACTERS - 1]}…"] += count
-    return cut

@@ -1,5 +1,4 @@
-"""Models of release.json and lock.json in a released folder, for the fields that a reader uses: validated, since anybody may
-write these files."""
+"""Models of release.json and lock.json in a released folder: validated, since anybody may write these files."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,5 +1,4 @@
-"""Specification of a benchmark's releases and exports: card text, configs and splits, sources and licences, source pages,
-columns, canary."""
+"""Specification of a benchmark's releases and exports: card, configs, splits, sources, licences, pages, canary."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field

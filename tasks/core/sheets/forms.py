@@ -1,24 +1,44 @@
-"""File forms of sheets: which one a file has, the texts to write, and the rows read back from another tool's export."""
+"""File forms of sheets: which one a file has, the texts to write, and the rows read back from another tool's export.
+
+Label Studio: JSON tasks to import, the labeling configuration beside them, and the JSON export. A task's `data` holds key, shown
+and carried cells. Earlier decisions go out as `predictions`; what comes back is read from `annotations` alone, one per person,
+in which a skipped task is marked `was_cancelled`.
+
+Argilla: JSON that `dataset.records.from_json` reads, and the dataset's settings beside it. A record's `fields` are the shown
+cells and its `id` is the key; carried cells are metadata. Earlier decisions go out as `suggestions`; what comes back is read from
+`responses` alone: question → one value per user.
+"""
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Literal, get_args
+from xml.sax.saxutils import quoteattr
 
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
-from factmill.tasks.core.sheets.argilla import iterate_argilla_tasks, make_argilla_records, make_argilla_settings
-from factmill.tasks.core.sheets.label_studio import (
-    format_label_studio_config,
-    iterate_label_studio_tasks,
-    make_label_studio_tasks,
+from factmill.tasks.core.sheets.sheet import (
+    SHOWN_DIGEST,
+    FormAnswer,
+    FormTask,
+    Sheet,
+    SheetLayout,
+    SheetQuestion,
+    SheetRow,
+    digest_shown_cells,
+    format_choice,
+    list_carried_columns,
+    list_earlier_answers,
 )
-from factmill.tasks.core.sheets.sheet import FormTask, Sheet, SheetLayout, SheetRow
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.text.sanitize import exceeds_json_depth, replace_surrogates_in_json
+from factmill.tasks.text.sanitize import escape_control_characters, exceeds_json_depth, replace_surrogates_in_json
 
 SheetForm = Literal["csv", "label-studio", "argilla"]
 SHEET_FORMS: tuple[SheetForm, ...] = get_args(SheetForm)
 _FORM_BY_ENDING: dict[str, SheetForm] = {".json": "label-studio", ".jsonl": "argilla"}
+_MIN_VISIBLE_OPTIONS = 3
+"""Least number of options for which Argilla accepts the number to show."""
+_ARGILLA_STATES: Mapping[str, Literal["submitted", "skipped", "draft"]] = {"discarded": "skipped", "draft": "draft"}
 
 
 def resolve_sheet_form(path: PurePath, form: str = "") -> SheetForm:
@@ -29,21 +49,18 @@ def resolve_sheet_form(path: PurePath, form: str = "") -> SheetForm:
 
 
 def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[str, str]:
-    """Return name → text of the files that carry a sheet: the one asked for, and beside it what the tool has to be set up with.
-
-    `path`: the file; records of Argilla are lines if it ends in `.jsonl`, else one list.
-    """
+    """Return name → text of the files that carry a sheet: the one at `path`, and the tool's set-up beside it."""
     if form == "csv":
         return {path.name: format_formula_safe_csv(sheet.layout.columns, sheet.rows)}
     if form == "label-studio":
-        beside = format_label_studio_config(sheet.layout)
-        return {path.name: _format_json(make_label_studio_tasks(sheet)), f"{path.stem}.label-studio.xml": beside}
-    records = make_argilla_records(sheet)
-    is_lines = path.suffix.lower() == ".jsonl"
-    text = (
-        "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records) if is_lines else _format_json(records)
-    )
-    return {path.name: text, f"{path.stem}.argilla-settings.json": _format_json(make_argilla_settings(sheet.layout))}
+        beside = _format_label_studio_config(sheet.layout)
+        tasks = [_make_label_studio_task(sheet.layout, row) for row in sheet.rows]
+        return {path.name: _format_json(tasks), f"{path.stem}.label-studio.xml": beside}
+    records = [_make_argilla_record(sheet.layout, row) for row in sheet.rows]
+    text = _format_json(records)
+    if path.suffix.lower() == ".jsonl":
+        text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in records)
+    return {path.name: text, f"{path.stem}.argilla-settings.json": _format_json(_make_argilla_settings(sheet.layout))}
 
 
 def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
@@ -69,7 +86,7 @@ def parse_form_tasks(
     layout: SheetLayout, text: str, file: str, form: Literal["label-studio", "argilla"]
 ) -> list[FormTask]:
     """Parse an export of Label Studio or Argilla; SourceError names file and place of what is no such export."""
-    read = iterate_label_studio_tasks if form == "label-studio" else iterate_argilla_tasks
+    read = _iterate_label_studio_tasks if form == "label-studio" else _iterate_argilla_tasks
     return list(read(layout, _parse_json_objects(text, file), file))
 
 
@@ -91,3 +108,164 @@ def _parse_json_objects(text: str, file: str) -> list[dict[str, Any]]:
         raise SourceError(f"{file}: it holds no task; Label Studio exports annotated tasks only, so label some first")
     clean: list[dict[str, Any]] = replace_surrogates_in_json(found)
     return clean
+
+
+def _make_label_studio_task(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
+    names = dict.fromkeys([*list_carried_columns(layout), *layout.shown])
+    data = {name: row[name] for name in names} | {SHOWN_DIGEST: digest_shown_cells(layout, row)}
+    earlier = list_earlier_answers(layout, row)
+    result = []
+    for question in layout.questions:
+        kind, inner = ("choices", "choices") if question.choices else ("textarea", "text")
+        named = {"id": question.name, "from_name": question.name, "to_name": layout.shown[-1], "type": kind}
+        if question.name in earlier:
+            result.append({**named, "value": {inner: [earlier[question.name]]}})
+    made_by = row.get(layout.who) or "earlier"
+    return {"data": data, "predictions": [{"model_version": made_by, "result": result}]} if result else {"data": data}
+
+
+def _format_label_studio_config(layout: SheetLayout) -> str:
+    """Format the labeling configuration of a project that holds such tasks, as XML."""
+    lines = ["<View>", f"  <Header {_format_xml_attributes(value=layout.instruction)}/>"]
+    for name in layout.shown:
+        lines.append(f"  <Header {_format_xml_attributes(value=name.replace('_', ' '), size='5')}/>")
+        # valueType: a text that looks like an address is not fetched
+        lines.append(f"  <Text {_format_xml_attributes(name=name, value=f'${name}', valueType='text')}/>")
+    for question in layout.questions:
+        lines.append(f"  <Header {_format_xml_attributes(value=question.title, size='5')}/>")
+        named = {"name": question.name, "toName": layout.shown[-1]}
+        if not question.choices:
+            lines.append(
+                f"  <TextArea {_format_xml_attributes(**named, rows='3', maxSubmissions='1', editable='true')}/>"
+            )
+            continue
+        lines.append(f"  <Choices {_format_xml_attributes(**named, choice='single', required='true')}>")
+        lines += [
+            f"    <Choice {_format_xml_attributes(value=format_choice(value, meaning), alias=value)}/>"
+            for value, meaning in question.choices.items()
+        ]
+        lines.append("  </Choices>")
+    return "\n".join([*lines, "</View>"]) + "\n"
+
+
+def _format_xml_attributes(**values: str) -> str:
+    return " ".join(f"{name}={quoteattr(escape_control_characters(value))}" for name, value in values.items())
+
+
+def _iterate_label_studio_tasks(layout: SheetLayout, tasks: list[dict[str, Any]], file: str) -> Iterator[FormTask]:
+    """Yield the tasks of an export in the form "JSON"; SourceError names file and task where it is no such export."""
+    for number, task in enumerate(tasks, 1):
+        place = f"task {task.get('id', number)}"
+        data, annotations = task.get("data"), task.get("annotations", [])
+        if not isinstance(data, dict) or not isinstance(annotations, list):
+            raise SourceError(
+                f"{file}, {place}: expected an object with data and annotations, as Label Studio exports them in the form JSON "
+                "(not JSON_MIN); export the project again in that form"
+            )
+        # a project may hold numbers for texts that look like some
+        cells = {name: str(data[name]) for name in layout.columns if data.get(name) is not None}
+        answers = [_parse_annotation(each, file, place) for each in annotations]
+        yield FormTask(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
+
+
+def _parse_annotation(annotation: Any, file: str, place: str) -> FormAnswer:
+    results = annotation.get("result") if isinstance(annotation, dict) else None
+    if not isinstance(results, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("value"), dict) for each in results
+    ):
+        raise SourceError(
+            f"{file}, {place}: expected annotations with a result; export the project again in the form JSON"
+        )
+    answers = {}
+    for each in results:
+        value = each["value"].get("choices", each["value"].get("text", []))
+        answers[str(each.get("from_name"))] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    by = annotation.get("completed_by")  # a number, or a record with an address
+    if isinstance(by, dict):
+        by = by.get("email") or by.get("id")
+    who = "" if by is None else f"user {by}" if isinstance(by, int) else str(by)
+    return FormAnswer(who, answers, "skipped" if annotation.get("was_cancelled") else "submitted")
+
+
+def _make_argilla_record(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record as `Record.from_dict` reads it."""
+    carried = {name: row[name] for name in list_carried_columns(layout) if name != layout.key}
+    earlier = list_earlier_answers(layout, row)
+    return {
+        "id": row[layout.key],
+        "fields": {name: row[name] for name in layout.shown if row[name]},
+        "metadata": carried | {SHOWN_DIGEST: digest_shown_cells(layout, row)},
+        "suggestions": {name: {"value": answer, "score": None, "agent": None} for name, answer in earlier.items()},
+        "responses": {},
+        "vectors": {},
+    }
+
+
+def _make_argilla_settings(layout: SheetLayout) -> dict[str, Any]:
+    """Return the settings of the dataset, as `Settings.from_json` reads them."""
+    return {
+        "guidelines": layout.instruction,
+        "allow_extra_metadata": True,
+        "fields": [
+            {
+                "name": name,
+                "title": name.replace("_", " "),
+                # a text may be empty, but a dataset needs a field that is there
+                "required": at == 0,
+                "settings": {"type": "text", "use_markdown": False},
+            }
+            for at, name in enumerate(layout.shown)
+        ],
+        "questions": [_make_argilla_question(question) for question in layout.questions],
+        "metadata": [],
+        "vectors": [],
+    }
+
+
+def _make_argilla_question(question: SheetQuestion) -> dict[str, Any]:
+    settings: dict[str, Any] = {"type": "text", "use_markdown": False}
+    if question.choices:
+        options = [
+            {"value": value, "text": format_choice(value, meaning), "description": None}
+            for value, meaning in question.choices.items()
+        ]
+        visible = len(options) if len(options) >= _MIN_VISIBLE_OPTIONS else None
+        settings = {"type": "label_selection", "options": options, "visible_options": visible}
+    named = {"name": question.name, "title": question.title, "description": None}
+    return {**named, "required": bool(question.choices), "settings": settings}
+
+
+def _iterate_argilla_tasks(layout: SheetLayout, records: list[dict[str, Any]], file: str) -> Iterator[FormTask]:
+    """Yield the records that `dataset.records.to_json` wrote; SourceError names file and record where it is no such file."""
+    for number, record in enumerate(records, 1):
+        key = record.get("id")
+        place = f"record {number if key is None else key}"
+        fields, metadata, responses = (record.get(name) or {} for name in ("fields", "metadata", "responses"))
+        if not all(isinstance(each, dict) for each in (fields, metadata, responses)):
+            raise SourceError(
+                f"{file}, {place}: expected fields, metadata and responses by name; export with dataset.records(with_responses=True)"
+                ".to_json(FILE)"
+            )
+        known = {**metadata, **fields, layout.key: key}
+        cells = {name: str(known[name]) for name in layout.columns if known.get(name) is not None}
+        digest = str(metadata.get(SHOWN_DIGEST) or "")
+        yield FormTask(place, number, cells, digest, list(_iterate_argilla_answers(responses, file, place)))
+
+
+def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str) -> Iterator[FormAnswer]:
+    """Yield one answer per user of a record's responses."""
+    answers: dict[str, dict[str, str]] = {}
+    states: dict[str, str] = {}
+    for question, given in responses.items():
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            raise SourceError(
+                f"{file}, {place}: expected a list of responses to {question}, each with value and user_id"
+            )
+        for each in given:
+            # the client writes the text None where it knows no user
+            who = str(each.get("user_id") or "").replace("None", "")
+            value = each.get("value")
+            answers.setdefault(who, {})[question] = "" if value is None else str(value)
+            states[who] = str(each.get("status") or "")
+    for who, of_user in answers.items():
+        yield FormAnswer(who, of_user, _ARGILLA_STATES.get(states[who], "submitted"))

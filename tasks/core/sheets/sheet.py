@@ -71,15 +71,7 @@ class SheetRow:
 
 
 SheetProblemKind = Literal[
-    "missing",
-    "skipped",
-    "draft",
-    "annotator",
-    "unreadable",
-    "doubled",
-    "contradicting",
-    "unknown",
-    "changed",
+    "missing", "skipped", "draft", "annotator", "unreadable", "doubled", "contradicting", "unknown", "changed"
 ]
 HARMLESS_PROBLEMS = frozenset({"missing", "skipped", "draft", "doubled"})
 """Kinds that people may have meant: nothing of the file is wrong."""
@@ -158,30 +150,20 @@ def format_choice(value: str, meaning: str) -> str:
 
 
 def check_form_tasks(layout: SheetLayout, tasks: Iterable[FormTask], default_who: str, who_option: str) -> ParsedSheet:
-    """Return the decided rows of another tool's tasks, and what is wrong with the others.
-
-    `default_who`: the person where the tool names none; `who_option`: the option that gives it.
-    """
+    """Return the decided rows of tasks, and problems; `default_who`: who answered, if unnamed (`who_option`)."""
     found = ParsedSheet()
     for task in tasks:
+        is_same = task.digest == digest_shown_cells(layout, task.cells)
         if not task.cells.get(layout.key, ""):
-            _note(
-                found,
-                "unknown",
-                task,
-                f"it has no {layout.key}; label the tasks that factmill wrote, and export all data",
-            )
-        elif task.digest != digest_shown_cells(layout, task.cells):
+            why = f"it has no {layout.key}; label the tasks that factmill wrote, and export all data"
+            _note(found, "unknown", task, why)
+        elif not is_same:
             what = "what was shown is not what factmill wrote" if task.digest else f"its {SHOWN_DIGEST} is missing"
-            _note(
-                found,
-                "changed",
-                task,
-                f"{what}; import factmill's file again and label that, since the answer may be about another text",
-            )
+            why = f"{what}; import factmill's file again and label that, since the answer may be about another text"
+            _note(found, "changed", task, why)
         elif not task.answers:
             _note(found, "missing", task, "nobody has answered it; answer it in the tool and export again")
-        for answer in task.answers if task.digest == digest_shown_cells(layout, task.cells) else ():
+        for answer in task.answers if is_same else ():
             _check_answer(layout, task, answer, answer.who or default_who, who_option, found)
     return found if layout.several_people else _keep_one_decision_per_row(layout, found)
 
@@ -210,10 +192,8 @@ def _check_answer(
             what = f"the {question.name}{by} is {given!r}" if given else f"no {question.name}{by}"
             _note(found, kind, task, f"{what}; expected one of {expected}; correct it in the tool and export again")
             return
-        if question.needed_with and bool(given) != (
-            answer.answers.get(question.needed_with[0]) == question.needed_with[1]
-        ):
-            asked, needed = question.needed_with
+        asked, needed = question.needed_with or ("", "")
+        if asked and bool(given) != (answer.answers.get(asked) == needed):
             what = f"{'a text' if given else 'no text'} for {question.name}{by}, but the {asked} is {answer.answers.get(asked)!r}"
             expected = f"a text with {needed}, and none with any other"
             _note(found, "unreadable", task, f"{what}; expected {expected}; correct it in the tool and export again")
@@ -237,11 +217,9 @@ def _keep_one_decision_per_row(layout: SheetLayout, parsed: ParsedSheet) -> Pars
             kept.rows.append(SheetRow(rows[0].place, rows[0].number, {**rows[0].cells, layout.who: ", ".join(names)}))
             continue
         places = " and ".join(dict.fromkeys(row.place for row in rows))
-        kept.problems.append(
-            SheetProblem(
-                "contradicting",
-                f"{places}: {' and '.join(names)} decided differently on {key}; none is used; agree on one answer in the tool and "
-                "export again",
-            )
+        message = (
+            f"{places}: {' and '.join(names)} decided differently on {key}; none is used; agree on one answer in the tool and "
+            "export again"
         )
+        kept.problems.append(SheetProblem("contradicting", message))
     return kept

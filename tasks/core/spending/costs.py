@@ -66,10 +66,7 @@ def format_spending(spent: RunSpending) -> str:
 
 
 def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Sequence[str]) -> str:
-    """Format the cost of a build or an evaluation as text.
-
-    `unknown_cost_calls`: calls whose responses reported no usage; `unpriced_models`: called models without a price.
-    """
+    """Format a cost as text, with the calls that reported no usage and the models without a price."""
     unknown = [f"cost unknown for {format_count_with_noun(unknown_cost_calls, 'call')}"] if unknown_cost_calls else []
     unknown += [f"no price set for {', '.join(unpriced_models)}"] if unpriced_models else []
     return ", ".join([f"US$ {cost_usd:.4f}", *unknown] if cost_usd or not unknown else unknown)
@@ -113,25 +110,16 @@ _PROMPT_TOKEN_KEYS = ("prompt_tokens", "input_tokens", "promptTokenCount", "inpu
 _COMPLETION_TOKEN_KEYS = ("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
 _TOTAL_TOKEN_KEYS = ("total_tokens", "totalTokenCount", "totalTokens")
 _CACHED_TOKEN_KEYS = (
-    "prompt_tokens_details.cached_tokens",
-    "input_tokens_details.cached_tokens",
-    "prompt_cache_hit_tokens",
-    "cached_tokens",
-    "cache_read_input_tokens",
-    "cachedContentTokenCount",
-    "cacheReadInputTokens",
+    *("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens", "prompt_cache_hit_tokens"),
+    *("cached_tokens", "cache_read_input_tokens", "cachedContentTokenCount", "cacheReadInputTokens"),
 )
 _CACHE_WRITE_TOKEN_KEYS = (
-    "prompt_tokens_details.cache_write_tokens",
-    "prompt_tokens_details.cache_creation_tokens",
-    "cache_creation_input_tokens",
-    "cacheWriteInputTokens",
+    *("prompt_tokens_details.cache_write_tokens", "prompt_tokens_details.cache_creation_tokens"),
+    *("cache_creation_input_tokens", "cacheWriteInputTokens"),
 )
 _REASONING_TOKEN_KEYS = (
-    "completion_tokens_details.reasoning_tokens",
-    "output_tokens_details.reasoning_tokens",
-    "reasoning_tokens",
-    "thoughtsTokenCount",
+    *("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens", "reasoning_tokens"),
+    *("thoughtsTokenCount",),
 )
 
 
@@ -167,7 +155,10 @@ def read_token_usage(body: Any) -> TokenUsage | None:
     It is unknown unless both prompt and completion have a count: a number from 0, or its digits as text. A count of 0 for the
     prompt is ignored.
     """
-    counts = _find_usage_object(body)
+    for name in ("usage", "usageMetadata"):
+        if isinstance(body, Mapping) and isinstance(body.get(name), Mapping):
+            body = body[name]
+    counts: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     is_gemini = "promptTokenCount" in counts
     is_anthropic = not is_gemini and counts.get("prompt_tokens") is None and "input_tokens_details" not in counts
     total = _read_largest_count(counts, _TOTAL_TOKEN_KEYS)
@@ -183,10 +174,8 @@ def read_token_usage(body: Any) -> TokenUsage | None:
     if not tokens_in or tokens_out is None:
         return None
 
-    cached, cache_write = (
-        _read_largest_count(counts, _CACHED_TOKEN_KEYS) or 0,
-        _read_largest_count(counts, _CACHE_WRITE_TOKEN_KEYS) or 0,
-    )
+    cached = _read_largest_count(counts, _CACHED_TOKEN_KEYS) or 0
+    cache_write = _read_largest_count(counts, _CACHE_WRITE_TOKEN_KEYS) or 0
     if is_anthropic or cached + cache_write > tokens_in:
         tokens_in += cached + cache_write
     tokens_in += _read_largest_count(counts, ("toolUsePromptTokenCount",)) or 0
@@ -197,7 +186,9 @@ def read_token_usage(body: Any) -> TokenUsage | None:
         tokens_in += beyond
     elif beyond > 0:
         tokens_out += beyond
-    return TokenUsage(tokens_in, tokens_out, cached, cache_write, reasoning, _read_charged_usd(counts.get("cost")))
+    charged = _read_non_negative(counts.get("cost")) or 0.0
+    cost_usd = float(charged) if charged < _MAX_CHARGED_USD else 0.0
+    return TokenUsage(tokens_in, tokens_out, cached, cache_write, reasoning, cost_usd)
 
 
 def compute_request_cost(usage: TokenUsage, prices: ModelPrices) -> float:
@@ -234,21 +225,15 @@ def is_error_response(body: Any) -> bool:
     choices = body.get("choices") or body.get("candidates")
     if not choices:
         return bool(body.get("error")) and not body.get("content") and not body.get("output")
-    return isinstance(choices, list) and all(_is_failed_choice(each) for each in choices)
-
-
-def _is_failed_choice(choice: Any) -> bool:
-    if not isinstance(choice, Mapping) or not choice.get("error"):
+    if not isinstance(choices, list):
         return False
-    message = choice.get("message")
-    return not choice.get("text") and not (isinstance(message, Mapping) and message.get("content"))
-
-
-def _find_usage_object(body: Any) -> Mapping[str, Any]:
-    for name in ("usage", "usageMetadata"):
-        if isinstance(body, Mapping) and isinstance(body.get(name), Mapping):
-            body = body[name]
-    return body if isinstance(body, Mapping) else {}
+    for choice in choices:
+        if not isinstance(choice, Mapping) or not choice.get("error"):
+            return False
+        message = choice.get("message")
+        if choice.get("text") or (isinstance(message, Mapping) and message.get("content")):
+            return False
+    return True
 
 
 def _read_largest_count(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
@@ -269,11 +254,6 @@ def _read_non_negative(value: Any) -> float | None:
         return int(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < math.inf else None
-
-
-def _read_charged_usd(value: Any) -> float:
-    usd = _read_non_negative(value)
-    return 0.0 if usd is None or usd >= _MAX_CHARGED_USD else float(usd)
 
 
 def _choose_price(price: float | None, otherwise: float) -> float:

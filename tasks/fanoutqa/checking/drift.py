@@ -4,7 +4,7 @@ Calls are recorded in the build's warehouse, so repeating the same report sends 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from factmill.tasks.core.batch_receipts import StageBatch
@@ -15,6 +15,7 @@ from factmill.tasks.engine.services import Services
 from factmill.tasks.errors import UsageError
 from factmill.tasks.fanoutqa.core.drift import ReferenceDrift, compare_references, compute_lost_share
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference
+from factmill.tasks.fanoutqa.pin import apply_pin, format_problem
 from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
     PinnedArticleRevision,
@@ -26,7 +27,7 @@ from factmill.tasks.progress import print_and_log
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.warehouse import open_warehouse
-from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text
+from factmill.tasks.text.values.answer_search import IndexedText, find_answer_in_text
 
 REFERENCES_TABLE, QUESTIONS_TABLE = "fanoutqa_references", "fanoutqa"
 REFERENCES_PER_BATCH = 100
@@ -58,11 +59,11 @@ def measure_drift(
     before: list[EvidenceReference] = []
     after: list[EvidenceReference] = []
     # references to one article share a batch, so that its text is read once
-    batches = _iterate_reference_batches(sorted(references, key=lambda each: (each.title_asked, each.id)), size)
-    for number, batch in enumerate(batches, 1):
+    in_order = sorted(references, key=lambda each: (each.title_asked, each.id))
+    for number, start in enumerate(range(0, len(in_order), size), 1):
         run = BuildRun(Path(), {"params": {}}, {}, {}, services, recorder)
         work = BatchWork(StageBatch(run="", stage="drift", index=number, key=""), run)
-        known, found = _check_references_before_and_after(work, batch, epoch)
+        known, found = _check_references_before_and_after(work, in_order[start : start + size], epoch)
         before += known
         after += found
         recorder.merge_journal()
@@ -75,17 +76,20 @@ def _check_references_before_and_after(
 ) -> tuple[list[EvidenceReference], list[EvidenceReference]]:
     """Return references as in the build, with the missing findings added, and as they are at the epoch."""
     pinned = pin_article_revisions_at_epoch(work, ((each.id, each.title_asked) for each in batch), epoch)
-    then = [_apply_pin(each, pinned[each.title_asked]) for each in batch]
+    then = [_apply_pin_or_problem(each, pinned[each.title_asked]) for each in batch]
+    pairs = list(zip(batch, then, strict=True))
     unread = [each for each in batch if each.problem is None and each.found is None and each.answer is not None]
-    moved = [new for old, new in zip(batch, then, strict=True) if not _has_checked_same_revision(old, new)]
-    findings = _find_answers_in_revisions(work, [*unread, *moved])
-    completed = {each.id: _apply_finding(each, findings) for each in unread}
-    before = [completed.get(each.id, each) for each in batch]
+    moved = [new for old, new in pairs if not _has_checked_same_revision(old, new)]
+    texts = load_article_texts(
+        work, ((each.id, each.title or each.title_asked, each.revid) for each in [*unread, *moved] if each.revid)
+    )
+    known = {revid: index_article_text(text) if isinstance(text, str) else text for revid, text in texts.items()}
+    before = [_add_finding(each, known) if each in unread else each for each in batch]
     after = [
         new.replace(found=old.found, missing=old.missing)
         if _has_checked_same_revision(old, new)
-        else _apply_finding(new, findings)
-        for old, new in zip(batch, then, strict=True)
+        else _add_finding(new, known)
+        for old, new in pairs
     ]
     return before, after
 
@@ -95,49 +99,25 @@ def _has_checked_same_revision(old: EvidenceReference, new: EvidenceReference) -
     return old.problem is None and new.problem is None and old.revid == new.revid and old.found is not None
 
 
-def _apply_pin(reference: EvidenceReference, pin: PinnedArticleRevision | MissingArticleReason) -> EvidenceReference:
-    none = reference.replace(title=None, pageid=None, revid=None, timestamp=None, found=None, missing=[])
-    if isinstance(pin, MissingArticleReason):
-        return none.replace(problem=f"{pin.reason}: {pin.detail}")
-    return none.replace(title=pin.title, pageid=pin.pageid, revid=pin.revid, timestamp=pin.timestamp, problem=None)
-
-
-def _find_answers_in_revisions(
-    work: BatchWork, references: Sequence[EvidenceReference]
-) -> dict[tuple[str, int], AnswerFinding | MissingArticleReason]:
-    """Return (reference id, revision id) → whether that revision says the answer; Unpinned if it has no text."""
-    texts = load_article_texts(
-        work, ((each.id, each.title or each.title_asked, each.revid) for each in references if each.revid is not None)
-    )
-    known = {
-        revid: text if isinstance(text, MissingArticleReason) else index_article_text(text)
-        for revid, text in texts.items()
-    }
-    found: dict[tuple[str, int], AnswerFinding | MissingArticleReason] = {}
-    for each in references:
-        if each.revid is None:
-            continue
-        text = known[each.revid]
-        answer = None if each.answer is None else json.loads(each.answer)
-        finding = (
-            text
-            if isinstance(text, MissingArticleReason)
-            else AnswerFinding(None)
-            if answer is None
-            else find_answer_in_text(answer, text)
-        )
-        found[each.id, each.revid] = finding
-    return found
-
-
-def _apply_finding(
-    reference: EvidenceReference, findings: dict[tuple[str, int], AnswerFinding | MissingArticleReason]
+def _apply_pin_or_problem(
+    reference: EvidenceReference, pin: PinnedArticleRevision | MissingArticleReason
 ) -> EvidenceReference:
+    if isinstance(pin, PinnedArticleRevision):
+        return apply_pin(reference, pin)
+    page = dict.fromkeys(("title", "pageid", "revid", "timestamp", "found"))
+    return reference.replace(**page, missing=[], problem=format_problem(pin))
+
+
+def _add_finding(
+    reference: EvidenceReference, known: Mapping[int, IndexedText | MissingArticleReason]
+) -> EvidenceReference:
+    """Return a reference with whether its revision says the answer; with a problem if the revision has no text."""
     if reference.revid is None:
         return reference
-    finding = findings[reference.id, reference.revid]
-    if isinstance(finding, MissingArticleReason):
-        return reference.replace(problem=f"{finding.reason}: {finding.detail}", found=None, missing=[])
+    text = known[reference.revid]
+    if isinstance(text, MissingArticleReason):
+        return reference.replace(problem=format_problem(text), found=None, missing=[])
+    finding = find_answer_in_text(json.loads(reference.answer or "null"), text)
     return reference.replace(found=finding.found, missing=list(finding.missing))
 
 
@@ -150,13 +130,13 @@ def format_reference_drift(drift: ReferenceDrift) -> Iterator[str]:
         answers += f"; {'missing now' if after.missing else 'was missing'}: {', '.join(missing)}"
     if answers:
         yield f"    {answers}"
-    yield f"    {_format_pinned_reference(before)} → {_format_pinned_reference(after)}"
-
-
-def _format_pinned_reference(reference: EvidenceReference) -> str:
-    if reference.problem is not None:
-        return f"{reference.title_asked}: {reference.problem}"
-    return f"{reference.title}, revision {reference.revid} of {reference.timestamp or 'an unknown date'}"
+    pins = (
+        f"{each.title_asked}: {each.problem}"
+        if each.problem is not None
+        else f"{each.title}, revision {each.revid} of {each.timestamp or 'an unknown date'}"
+        for each in (before, after)
+    )
+    yield f"    {' → '.join(pins)}"
 
 
 def format_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[str, int]) -> str:
@@ -169,9 +149,3 @@ def format_drift_summary(build_id: str, moments: tuple[str, str], counts: dict[s
         f"{counts['questions']:,} questions, {counts['in_another_revision']:,} in another revision; {kind_counts}"
         + ("" if share is None else f"; lost: {share:.2%} of those looked up")
     )
-
-
-def _iterate_reference_batches(
-    references: Sequence[EvidenceReference], size: int
-) -> Iterable[Sequence[EvidenceReference]]:
-    return (references[start : start + size] for start in range(0, len(references), size))

@@ -1,23 +1,21 @@
 """`factmill fanoutqa validate`: check question files and format the reports. Nothing here needs a network."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from factmill.tasks import progress
-from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, is_empty_answer
 from factmill.tasks.fanoutqa.core.forms.released import UnresolvedArticle, list_unresolved_articles
-from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_leaf_sub_questions, list_sub_questions
+from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_article_references, list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import QuestionFlag
-from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE
+from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE, find_near_duplicates
 from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, check_and_parse_question
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import iterate_json, make_unpinned_source
@@ -68,35 +66,35 @@ class QuestionFileReport:
 
     def count(self) -> dict[str, Any]:
         """Return counts by name; all but `questions` and `invalid` cover the valid questions alone."""
+
+        def count_names(names: Iterable[str]) -> dict[str, int]:
+            return dict(Counter(names).most_common())
+
         questions = [each.question for each in self.valid]
         subs = [sub for question in questions for _, sub in list_sub_questions(question)]
+        codes = [[flag.code for flag in each.flags] for each in self.valid]
         return {
             "questions": len(self.valid) + len(self.invalid),
             "invalid": len(self.invalid),
-            "forms": _count_names_most_frequent_first(each.form for each in self.valid),
+            "forms": count_names(each.form for each in self.valid),
             "sub_questions": len(subs),
-            "references": sum(
-                len(list(list_leaf_sub_questions(each))) + len(each.necessary_evidence) for each in questions
-            ),
+            "references": sum(len(list_article_references(each)) for each in questions),
             "articles": len({title for question in questions for title in question.articles}),
             "unresolved": sum(len(each.unresolved) for each in self.valid),
-            "answers": _count_names_most_frequent_first(name_answer_kind(each.answer) for each in questions),
-            "sub_answers": _count_names_most_frequent_first(name_answer_kind(sub.answer) for sub in subs),
-            "flags": _count_names_most_frequent_first(flag.code for each in self.valid for flag in each.flags),
-            "flagged_questions": _count_names_most_frequent_first(
-                code for each in self.valid for code in {flag.code for flag in each.flags}
-            ),
+            "answers": count_names(name_answer_kind(each.answer) for each in questions),
+            "sub_answers": count_names(name_answer_kind(sub.answer) for sub in subs),
+            "flags": count_names(chain.from_iterable(codes)),
+            "flagged_questions": count_names(chain.from_iterable(map(dict.fromkeys, codes))),
         }
 
     def find_repeated_ids(self) -> list[dict[str, Any]]:
         """Return the questions whose id occurs earlier in the file; a build keeps the first."""
         first: dict[str, int] = {}
-        repeated = []
-        for each in self.valid:
-            if each.question.id in first:
-                repeated.append({"id": each.question.id, "row": each.row, "first_row": first[each.question.id]})
-            first.setdefault(each.question.id, each.row)
-        return repeated
+        return [
+            {"id": each.question.id, "row": each.row, "first_row": first[each.question.id]}
+            for each in self.valid
+            if first.setdefault(each.question.id, each.row) != each.row
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return the whole report as one JSON object."""
@@ -137,19 +135,18 @@ def find_similar_questions(reports: Sequence[QuestionFileReport], world: str) ->
     from factmill.tasks.models.embedders import open_shared_embedder
 
     progress.set_progress_style()
-    placed = [(report.file, each) for report in reports for each in report.valid]
+    placed: list[dict[str, Any]] = [
+        {"file": str(report.file), "row": each.row, "id": each.question.id, "question": each.question.question}
+        for report in reports
+        for each in report.valid
+    ]
     embedder = open_shared_embedder(embedder_name(load_world(world), factmill_home()), factmill_home())
     if len(placed) < 2:
         return SimilarQuestionPairs(embedder.name, [])
     progress.print_and_log(f"comparing {len(placed):,} questions with {embedder.name}")
-    vectors = embedder.encode([each.question.question for _, each in placed])
-    # find_duplicate_pairs compares with ">", the paper with "at least 0.9"
-    found = find_duplicate_pairs(vectors, float(np.nextafter(MIN_DUPLICATE_COSINE, 0)))
-    rows = zip(found.first.tolist(), found.second.tolist(), found.cosine.tolist(), strict=True)
-    pairs = [
-        {"cosine": cosine, "one": _locate_question(*placed[one]), "other": _locate_question(*placed[other])}
-        for one, other, cosine in rows
-    ]
+    vectors = embedder.encode([each["question"] for each in placed])
+    found = find_near_duplicates(vectors)
+    pairs = [{"cosine": cosine, "one": placed[one], "other": placed[other]} for one, other, cosine in found]
     return SimilarQuestionPairs(embedder.name, pairs)
 
 
@@ -159,17 +156,14 @@ def name_answer_kind(answer: AnswerValue | None) -> str:
         return "held back"
     if is_empty_answer(answer):
         return "empty"
-    if isinstance(answer, bool):
-        return "true or false"
-    kinds = {dict: "dict", list: "list", str: "text", int: "whole number", float: "decimal number"}
-    return kinds[type(answer)]
+    kinds = {bool: "true or false", int: "whole number", float: "decimal number", str: "text"}
+    return kinds.get(type(answer)) or type(answer).__name__
 
 
 def format_file_report(report: QuestionFileReport) -> Iterator[str]:
     """Yield the lines of a file's report."""
     counts = report.count()
-    forms = ", ".join(f"{number} {form}" for form, number in counts["forms"].items())
-    yield f"{report.file}: {counts['questions']} questions ({forms or 'none valid'})"
+    yield f"{report.file}: {counts['questions']} questions ({_join_counts(counts['forms'], 'none valid')})"
     for invalid in report.invalid:
         yield f"  row {invalid.row} is invalid: {invalid.question or '(no wording)'}"
         yield from (f"    {violation.sentence}" for violation in invalid.violations)
@@ -181,7 +175,17 @@ def format_file_report(report: QuestionFileReport) -> Iterator[str]:
             for each in valid.unresolved:
                 yield f"    {each.path}: not resolved to a revision: {each.title} ({each.url})"
             yield from (f"    {flag.path or 'top-level question'}: {flag.code}: {flag.detail}" for flag in valid.flags)
-    yield from _format_file_counts(counts)
+    yield (
+        f"  valid {len(report.valid)}, invalid {counts['invalid']}; "
+        f"sub-questions {counts['sub_questions']}, references {counts['references']} to {counts['articles']} articles, "
+        f"not resolved {counts['unresolved']}"
+    )
+    yield f"  answers: {_join_counts(counts['answers'], 'none')}"
+    yield f"  sub-answers: {_join_counts(counts['sub_answers'], 'none')}"
+    for code, number in counts["flags"].items():
+        yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
+    if counts["invalid"]:
+        yield "  builds leave out invalid questions; correct them at the places given above and validate again"
 
 
 def format_similar_pairs(found: SimilarQuestionPairs) -> Iterator[str]:
@@ -193,30 +197,8 @@ def format_similar_pairs(found: SimilarQuestionPairs) -> Iterator[str]:
             yield f"    {side['file']} row {side['row']}, {side['id']}: {_make_wording_short_and_printable(side['question'])}"
 
 
-def _format_file_counts(counts: Mapping[str, Any]) -> Iterator[str]:
-    yield (
-        f"  valid {counts['questions'] - counts['invalid']}, invalid {counts['invalid']}; "
-        f"sub-questions {counts['sub_questions']}, references {counts['references']} to {counts['articles']} articles, "
-        f"not resolved {counts['unresolved']}"
-    )
-    for name in ("answers", "sub_answers"):
-        yield f"  {name.replace('_', '-')}: {_join_counts(counts[name])}"
-    for code, number in counts["flags"].items():
-        yield f"  flag {code}: {number} in {counts['flagged_questions'][code]} questions ({FLAGS[code]})"
-    if counts["invalid"]:
-        yield "  builds leave out invalid questions; correct them at the places given above and validate again"
-
-
-def _join_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counts.items()) or "none"
-
-
-def _count_names_most_frequent_first(names: Iterator[str]) -> dict[str, int]:
-    return dict(Counter(names).most_common())
-
-
-def _locate_question(file: Path, each: ValidQuestion) -> dict[str, Any]:
-    return {"file": str(file), "row": each.row, "id": each.question.id, "question": each.question.question}
+def _join_counts(counts: Mapping[str, int], none: str) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items()) or none
 
 
 def _make_wording_short_and_printable(wording: object) -> str:

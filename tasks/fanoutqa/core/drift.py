@@ -50,19 +50,18 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
         raise ValueError(
             f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
         )
-    return [
-        ReferenceDrift(_classify_drift_kind(earlier[each], later[each]), earlier[each], later[each])
-        for each in sorted(earlier)
-    ]
+    pairs = ((earlier[each], later[each]) for each in sorted(earlier))
+    return [ReferenceDrift(_classify_drift_kind(*pair), *pair) for pair in pairs]
 
 
 def count_references_by_drift_kind(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
     """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
+    revisions = [(drift.before.revid, drift.after.revid) for drift in drifts]
     return {
         "references": len(drifts),
         "questions": len({drift.before.question_id for drift in drifts}),
-        "in_another_revision": sum(_has_other_revision(drift) for drift in drifts),
+        "in_another_revision": sum(None not in pair and pair[0] != pair[1] for pair in revisions),
         **{kind: kinds[kind] for kind in get_args(DriftKind)},
     }
 
@@ -86,13 +85,10 @@ def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within
 
 
 def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
-    """Return a reference at two moments as one row of the columns COLUMNS."""
-    fields = {"kind": drift.kind} | {
-        name: getattr(drift.before, name) for name in ("question_id", "path", "sub_question", "answer", "url")
-    }
+    """Return a reference at two moments as one row of the columns DRIFT_COLUMNS."""
+    fields: dict[str, Any] = {**dict(drift.before), "kind": drift.kind}
     for side, reference in (("before", drift.before), ("after", drift.after)):
-        for name in ("title", "revid", "timestamp", "missing", "problem"):
-            fields[f"{name}_{side}"] = getattr(reference, name)
+        fields |= {f"{name}_{side}": value for name, value in reference}
     return {name: fields[name] for name in DRIFT_COLUMNS}
 
 
@@ -116,11 +112,6 @@ def _classify_drift_kind(before: EvidenceReference, after: EvidenceReference) ->
     if before.found is False and after.found is False and set(before.missing) != set(after.missing):
         return "other_parts_missing"
     return "unchanged"
-
-
-def _has_other_revision(drift: ReferenceDrift) -> bool:
-    before, after = drift.before.revid, drift.after.revid
-    return before is not None and after is not None and before != after
 
 
 def _format_formula_safe_cell(value: Any) -> str:

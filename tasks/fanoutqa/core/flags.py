@@ -34,7 +34,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
-from typing import Literal
 
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
@@ -43,7 +42,7 @@ from factmill.tasks.fanoutqa.core.questions import (
     list_leaf_sub_questions,
     list_sub_questions,
 )
-from factmill.tasks.fanoutqa.core.rows import QuestionFlag
+from factmill.tasks.fanoutqa.core.rows import QuestionFlag, Split
 from factmill.tasks.text.values.answer_search import (
     AnswerValue,
     IndexedText,
@@ -52,7 +51,7 @@ from factmill.tasks.text.values.answer_search import (
     index_text,
     iterate_answer_primitives,
 )
-from factmill.tasks.text.values.value_tokens import NumberValue, tokenize_words_and_amounts
+from factmill.tasks.text.values.value_tokens import NumberValue, TokenValue, tokenize_words_and_amounts
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
@@ -82,7 +81,20 @@ _DIGIT = re.compile(r"[0-9]")
 
 def find_structure_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
-    return [*_flag_uncomposed_answer(question), *_flag_same_articles(question), *_flag_too_few_articles(question)]
+    flags = list(_flag_uncomposed_answer(question))
+    first: dict[str, str] = {}
+    for path, sub in list_leaf_sub_questions(question):
+        title = _capitalise_title(sub.evidence.title if sub.evidence else "")
+        if first.setdefault(title, path) != path:
+            detail = (
+                f"It rests on {title!r} like {first[title]}; each sub-question is expected to have its own article."
+            )
+            flags.append(QuestionFlag(code="same_article", path=path, detail=detail))
+    count = len(set(map(_capitalise_title, question.articles)))
+    if count < MIN_ARTICLES:
+        detail = f"It rests on {count} different articles; at least {MIN_ARTICLES} are expected."
+        flags.append(QuestionFlag(code="too_few_articles", path="", detail=detail))
+    return flags
 
 
 def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterator[tuple[int, int, float]]:
@@ -112,9 +124,8 @@ def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterato
 def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     if question.answer is None or not question.decomposition:
         return
-    missing = _list_uncomposed_parts(question.answer, question)
-    if missing:
-        parts = ", ".join(f"{part!r}" for part in missing)
+    if missing := _list_uncomposed_parts(question.answer, question):
+        parts = ", ".join(map(repr, missing))
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
         yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
     for key, value, expected in _list_numbers_of_another_key(question.answer, question):
@@ -125,20 +136,37 @@ def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
 
 def _list_uncomposed_parts(answer: AnswerValue, question: FanOutQuestion) -> list[str]:
     subs = [sub for _, sub in list_sub_questions(question)]
-    answers = index_text("\n\n".join(_list_sub_answer_parts(subs)))
+    sub_answers = list(_list_sub_answer_parts(subs))
     asked = [*(sub.question for sub in subs), *(sub.evidence.title for sub in subs if sub.evidence)]
-    names = index_text("\n\n".join([*_list_sub_answer_parts(subs), *asked]))
+    answers, names = _index_paragraphs(sub_answers), _index_paragraphs([*sub_answers, *asked])
+    years = [int(found) for text in (question.question, *asked) for found in _YEAR_IN_TEXT.findall(text)]
     missing: list[str] = []
     numbers: IndexedText | None = None
     for is_key, part in _list_answer_keys_and_values(answer):
         is_number = not isinstance(part, bool) and bool(_DIGIT.search(part))
         lacking = find_answer_in_text(part, answers if is_number and not is_key else names).missing
-        if not lacking or (is_key and _is_year_in_between(part, [question.question, *asked])):
+        # a year between two years of the questions: "from 1996 to 2000" covers 1999
+        is_year = is_key and isinstance(part, str) and years and _YEAR_IN_TEXT.fullmatch(part)
+        if not lacking or (is_year and min(years) <= int(part) <= max(years)):
             continue
         if is_number and numbers is None:
-            numbers = index_text("\n\n".join(_list_derived_numbers(question.decomposition)))
-        missing += [each for each in lacking if not _follows_from_sub_answers(each, numbers, subs)]
+            numbers = _index_paragraphs(_list_derived_numbers(question.decomposition))
+        for each in lacking:
+            if _DIGIT.search(each):
+                follows = numbers is not None and find_answer_in_text(each, numbers).found is not False
+            else:
+                said = (_tokenize_to_values(" ".join([sub.question, *_list_sub_answer_parts([sub])])) for sub in subs)
+                follows = any(_tokenize_to_values(each) <= words for words in said)
+            missing += [] if follows else [each]
     return list(dict.fromkeys(missing))
+
+
+def _index_paragraphs(texts: Iterable[str]) -> IndexedText:
+    return index_text("\n\n".join(texts))
+
+
+def _tokenize_to_values(text: str) -> set[TokenValue]:
+    return {each.value for each in tokenize_words_and_amounts(text)}
 
 
 def _list_numbers_of_another_key(answer: AnswerValue, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
@@ -146,39 +174,31 @@ def _list_numbers_of_another_key(answer: AnswerValue, question: FanOutQuestion) 
 
     Values without a number are left out: the first sub-question on a key is often a step on the way to its answer.
     """
-    numbers = (
-        {key: str(value) for key, value in answer.items() if _is_primitive_with_digit(value)}
-        if isinstance(answer, dict)
-        else {}
-    )
-    subs = [sub for _, sub in list_sub_questions(question) if numbers and _is_primitive_with_digit(sub.answer)]
-    titles = [sub.evidence.title if sub.evidence else "" for sub in subs]
-    asked = [index_text(f"{sub.question}\n\n{title}") for sub, title in zip(subs, titles, strict=True)]
+    if not isinstance(answer, dict):
+        return
+    numbers = {key: str(value) for key, value in answer.items() if _is_primitive_with_digit(value)}
+    asked = [
+        (sub, index_text(f"{sub.question}\n\n{sub.evidence.title if sub.evidence else ''}"))
+        for _, sub in list_sub_questions(question)
+        if numbers and _is_primitive_with_digit(sub.answer)
+    ]
     for key, value in numbers.items():
-        own = [sub for sub, text in zip(subs, asked, strict=True) if find_answer_in_text(key, text).found]
-        if (
-            own
-            and find_answer_in_text(
-                value, index_text("\n\n".join([*_list_sub_answer_parts(own), *_list_derived_numbers(own)]))
-            ).missing
-        ):
+        own = [sub for sub, text in asked if find_answer_in_text(key, text).found]
+        given = _index_paragraphs([*_list_sub_answer_parts(own), *_list_derived_numbers(own)]) if own else None
+        if given and find_answer_in_text(value, given).missing:
             yield key, value, str(own[0].answer)
 
 
 def _is_primitive_with_digit(answer: AnswerValue) -> bool:
-    """True for a primitive that holds a number."""
     return not isinstance(answer, bool | list | dict) and bool(_DIGIT.search(str(answer)))
 
 
 def _list_answer_keys_and_values(answer: AnswerValue) -> Iterator[tuple[bool, str | bool]]:
     """Yield (whether it is a dict key, part) for each part of an answer."""
-    if isinstance(answer, Mapping):
+    if isinstance(answer, dict):
         for key, value in answer.items():
             yield True, str(key)
             yield from _list_answer_keys_and_values(value)
-    elif isinstance(answer, list):
-        for entry in answer:
-            yield from _list_answer_keys_and_values(entry)
     else:
         yield from ((False, part) for part in iterate_answer_primitives(answer))
 
@@ -189,50 +209,24 @@ def _list_sub_answer_parts(subs: Sequence[SubQuestion]) -> Iterator[str]:
         yield from (str(part) for part in iterate_answer_primitives(sub.answer))
 
 
-def _is_year_in_between(key: str | bool, texts: Sequence[str]) -> bool:
-    """True for a year between two years of the questions: "from 1996 to 2000" covers 1999."""
-    years = [int(found) for text in texts for found in _YEAR_IN_TEXT.findall(text)]
-    return (
-        isinstance(key, str) and bool(_YEAR_IN_TEXT.fullmatch(key) and years) and min(years) <= int(key) <= max(years)
-    )
-
-
-def _follows_from_sub_answers(part: str, numbers: IndexedText | None, subs: Sequence[SubQuestion]) -> bool:
-    """True if a number follows from others, or if one sub-question with its answer has all words."""
-    if _DIGIT.search(part):
-        return numbers is not None and find_answer_in_text(part, numbers).found is not False
-    words = {each.value for each in tokenize_words_and_amounts(part)}
-    return any(
-        words
-        <= {each.value for each in tokenize_words_and_amounts(" ".join([sub.question, *_list_sub_answer_parts([sub])]))}
-        for sub in subs
-    )
-
-
 def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
-    """Yield the numbers that follow from sub-answers, each rounded to 0 up to _PLACES_AT_MOST places."""
-    for group in _list_sibling_groups(subs):
-        truths = [sub.answer for sub in group if isinstance(sub.answer, bool)]
-        lengths = [len(sub.answer) for sub in group if isinstance(sub.answer, list | dict)]
-        yield from map(str, range(max([len(group), *lengths]) + 1))
-        if truths:
-            yield from _list_roundings(100 * truths.count(True) / len(truths))
-        for numbers in _list_combinable_numbers(group):
-            yield from _compute_sums_differences_and_ratios(numbers[:_MAX_COMBINED_NUMBERS])
-
-
-def _list_sibling_groups(subs: Sequence[SubQuestion]) -> Iterator[Sequence[SubQuestion]]:
-    """Yield each group of sibling sub-questions, a level before those below it."""
-    yield subs
+    """Yield the numbers that follow from sub-answers, a level before those below it; each with 0 up to 3 decimals."""
+    truths = [sub.answer for sub in subs if isinstance(sub.answer, bool)]
+    lengths = [len(sub.answer) for sub in subs if isinstance(sub.answer, list | dict)]
+    yield from map(str, range(max([len(subs), *lengths]) + 1))
+    if truths:
+        yield from _list_roundings(100 * truths.count(True) / len(truths))
+    for numbers in _list_combinable_numbers(subs):
+        yield from _compute_sums_differences_and_ratios(numbers[:_MAX_COMBINED_NUMBERS])
     for sub in subs:
         if sub.decomposition:
-            yield from _list_sibling_groups(sub.decomposition)
+            yield from _list_derived_numbers(sub.decomposition)
 
 
 def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
     """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
     read = [
-        [each.value for cell in _list_sub_answer_parts([sub]) for each in tokenize_words_and_amounts(cell)]
+        [each.value for part in _list_sub_answer_parts([sub]) for each in tokenize_words_and_amounts(part)]
         for sub in group
     ]
     found = [[float(value.number) for value in values if isinstance(value, NumberValue)] for values in read]
@@ -257,32 +251,9 @@ def _compute_sums_differences_and_ratios(numbers: Sequence[float]) -> Iterator[s
 
 
 def _list_roundings(number: float) -> Iterator[str]:
-    """Yield a number rounded to each of 0 to _PLACES_AT_MOST places, without repeats."""
-    yield from dict.fromkeys(
-        format_number_without_exponent(round(number, places)) for places in range(_MAX_DECIMAL_PLACES + 1)
-    )
-
-
-def _flag_same_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
-    first: dict[str, str] = {}
-    for path, sub in list_leaf_sub_questions(question):
-        if sub.evidence is None:
-            continue
-        title = _capitalise_title(sub.evidence.title)
-        if title in first:
-            detail = (
-                f"It rests on {title!r} like {first[title]}; each sub-question is expected to have its own article."
-            )
-            yield QuestionFlag(code="same_article", path=path, detail=detail)
-        else:
-            first[title] = path
-
-
-def _flag_too_few_articles(question: FanOutQuestion) -> Iterator[QuestionFlag]:
-    count = len({_capitalise_title(title) for title in question.articles})
-    if count < MIN_ARTICLES:
-        detail = f"It rests on {count} different articles; at least {MIN_ARTICLES} are expected."
-        yield QuestionFlag(code="too_few_articles", path="", detail=detail)
+    """Yield a number rounded to each of 0 to 3 decimals, without repeats."""
+    roundings = (round(number, places) for places in range(_MAX_DECIMAL_PLACES + 1))
+    yield from dict.fromkeys(map(format_number_without_exponent, roundings))
 
 
 def _capitalise_title(title: str) -> str:
@@ -299,19 +270,15 @@ _WORDS_WITH_VARIANTS = frozenset({"percent", "january", "february", "september",
 def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str]:
     """Return prefixes that a folded text must all contain to say the answers; empty if no answer has a safe prefix."""
     found = set()
-    for answer in answers:
-        for part in iterate_answer_primitives(answer):
-            # a text may leave out bracketed words, and write numbers and dates in many ways
-            values = (
-                []
-                if isinstance(part, bool)
-                else [amount.value for amount in tokenize_words_and_amounts(_BRACKETED.sub(" ", part))]
-            )
-            words = [value for value in values if isinstance(value, str)]
-            longest = max(words, key=len, default="")
-            is_sure = len(words) == len(values) and longest.isascii() and longest.isalpha()
-            if is_sure and len(longest) >= _MIN_WORD_LETTERS and longest not in _WORDS_WITH_VARIANTS:
-                found.add(longest[:_PREFIX_LETTERS])
+    for part in (part for answer in answers for part in iterate_answer_primitives(answer)):
+        if isinstance(part, bool):
+            continue
+        # a text may leave out bracketed words, and write numbers and dates in many ways
+        values = [amount.value for amount in tokenize_words_and_amounts(_BRACKETED.sub(" ", part))]
+        longest = max((value for value in values if isinstance(value, str)), key=len, default="")
+        is_sure = all(isinstance(value, str) for value in values) and longest.isascii() and longest.isalpha()
+        if is_sure and len(longest) >= _MIN_WORD_LETTERS and longest not in _WORDS_WITH_VARIANTS:
+            found.add(longest[:_PREFIX_LETTERS])
     return frozenset(found)
 
 
@@ -320,19 +287,18 @@ def contains_all_prefixes(beginnings: Iterable[str], folded_text: str) -> bool:
     return all(each in folded_text for each in beginnings)
 
 
-SplitSide = Literal["dev", "test"]
 DEV_SHARE = 0.3
 """As in the paper: 310 of 1,034."""
 
 
 def assign_splits_by_shared_articles(
-    questions: Iterable[tuple[str, Iterable[str], SplitSide | None]], seed: int, dev_share: float = DEV_SHARE
-) -> dict[str, SplitSide]:
+    questions: Iterable[tuple[str, Iterable[str], Split | None]], seed: int, dev_share: float = DEV_SHARE
+) -> dict[str, Split]:
     """Return id → split of questions, which are given in order as (id, article titles, split in a release).
 
     Over many questions, a share `dev_share` of the groups is dev.
     """
-    sides: dict[str, SplitSide] = {}
+    sides: dict[str, Split] = {}
     seen: list[tuple[str, frozenset[str]]] = []
     using: dict[str, list[int]] = defaultdict(list)
     for at, (question_id, titles, published) in enumerate(questions):
@@ -351,14 +317,11 @@ def assign_splits_by_shared_articles(
     return sides
 
 
-def _draw_split(articles: Iterable[str], seed: int, dev_share: float) -> SplitSide:
+def _draw_split(articles: Iterable[str], seed: int, dev_share: float) -> Split:
     least = min((_compute_sha256(f"fanoutqa {seed} {title}") for title in articles), default=b"")
     # hashed once more, since the least of several digests is not uniform
-    return (
-        "dev"
-        if int.from_bytes(_compute_sha256(f"fanoutqa {seed} {least.hex()}")[:8], "big") < dev_share * 2**64
-        else "test"
-    )
+    drawn = int.from_bytes(_compute_sha256(f"fanoutqa {seed} {least.hex()}")[:8], "big")
+    return "dev" if drawn < dev_share * 2**64 else "test"
 
 
 def _compute_sha256(text: str) -> bytes:

@@ -33,6 +33,7 @@ _VERDICT_LINE = re.compile(
     rf"{_MARKS}(?:{_VERDICT_LABEL}{_MARKS})?(?:\\boxed{{|\\text{{|<\w+>)?{_MARKS}(?P<letter>[YN])(?:</\w+>)?{_MARKS}",
     re.IGNORECASE,
 )
+_EXPECTED_WORDING = '"No change.", a rewritten question, or FLAG with a reason'
 _BULLET = re.compile(r"^(?:[0-9]+[.)]|[-*•]) ")
 _NO_CHANGE = re.compile(r"no changes?(?: (?:is |are )?(?:needed|required|necessary))?[.!]*", re.IGNORECASE)
 _FLAG_WITHOUT_REASON = re.compile(r"flag[.:!]*", re.IGNORECASE)
@@ -41,67 +42,13 @@ _IMPERATIVE = re.compile(
     r"(?:please )?(?:list|name|find|identify|give|tell|state|provide|describe|determine|compare|rank|order|calculate)\b",
     re.IGNORECASE,
 )
-_SENTENCE_OPENERS = frozenset(
-    [
-        "a",
-        "according",
-        "all",
-        "among",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "by",
-        "can",
-        "could",
-        "describe",
-        "did",
-        "do",
-        "does",
-        "during",
-        "find",
-        "for",
-        "from",
-        "give",
-        "had",
-        "has",
-        "have",
-        "how",
-        "identify",
-        "if",
-        "in",
-        "is",
-        "list",
-        "name",
-        "of",
-        "on",
-        "out",
-        "over",
-        "please",
-        "provide",
-        "rank",
-        "since",
-        "state",
-        "tell",
-        "the",
-        "to",
-        "under",
-        "until",
-        "was",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-    ]
-)
+_SENTENCE_OPENERS = frozenset({
+    "a", "according", "all", "among", "an", "and", "are", "as", "at", "by", "can", "could", "describe", "did",
+    "do", "does", "during", "find", "for", "from", "give", "had", "has", "have", "how", "identify", "if", "in",
+    "is", "list", "name", "of", "on", "out", "over", "please", "provide", "rank", "since", "state", "tell",
+    "the", "to", "under", "until", "was", "were", "what", "when", "where", "which", "who", "whom", "whose",
+    "why", "will", "with",
+})  # fmt: skip
 """Words that are capitalised only because a sentence begins with them."""
 
 
@@ -117,11 +64,10 @@ class WordingVerdict:
 def read_objectivity_verdict(text: str) -> bool | UnreadableCompletion:
     """Return True if the last letter by itself is Y, False if it is N; Unreadable if there is none."""
     letters = [found["letter"].upper() for line in text.splitlines() if (found := _match_verdict_line(line))]
-    if not letters:
-        return UnreadableCompletion(
-            f"the reply ends with {_shorten_reply_to_its_end(text.strip())!r}, expected the letter Y or N on a line of its own"
-        )
-    return letters[-1] == "Y"
+    if letters:
+        return letters[-1] == "Y"
+    end = _shorten_reply_to_its_end(text.strip())
+    return UnreadableCompletion(f"the reply ends with {end!r}, expected the letter Y or N on a line of its own")
 
 
 def _match_verdict_line(line: str) -> re.Match[str] | None:
@@ -132,10 +78,8 @@ def _match_verdict_line(line: str) -> re.Match[str] | None:
 def read_objectivity_reason(text: str) -> str:
     """Return the last sentence of the reasoning in a reply; empty if it has only the letter."""
     reasoning = [line for line in text.splitlines() if line.strip() and not _match_verdict_line(line)]
-    if not reasoning:
-        return ""
-    sentences = list(split_sentences(_BULLET.sub("", " ".join(reasoning[-1].split()))))
-    return sentences[-1].strip() if sentences else ""
+    last_line = _BULLET.sub("", " ".join(reasoning[-1].split())) if reasoning else ""
+    return next(reversed(list(split_sentences(last_line))), "").strip()
 
 
 def read_wording_verdict(text: str, question: str) -> WordingVerdict | UnreadableCompletion:
@@ -146,15 +90,11 @@ def read_wording_verdict(text: str, question: str) -> WordingVerdict | Unreadabl
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        return UnreadableCompletion(
-            'the reply is empty, expected "No change.", a rewritten question, or FLAG with a reason'
-        )
+        return UnreadableCompletion(f"the reply is empty, expected {_EXPECTED_WORDING}")
     if (flagged := _read_flag_reason(lines)) is not None:
-        return (
-            WordingVerdict("flag", flagged)
-            if flagged
-            else UnreadableCompletion("FLAG without a reason, expected one below it")
-        )
+        if not flagged:
+            return UnreadableCompletion("FLAG without a reason, expected one below it")
+        return WordingVerdict("flag", flagged)
     if any(_NO_CHANGE.fullmatch(line) for line in lines):
         if any(line.endswith("?") for line in lines):
             return UnreadableCompletion(
@@ -201,17 +141,17 @@ def _read_flag_reason(lines: Sequence[str]) -> str | None:
 
 def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
     if "?" not in rewrite and not (_IMPERATIVE.match(rewrite) and _IMPERATIVE.match(question)):
-        return f'the reply is {_shorten_reply_to_its_end(rewrite)!r}, expected "No change.", a rewritten question, or FLAG with a reason'
+        return f"the reply is {_shorten_reply_to_its_end(rewrite)!r}, expected {_EXPECTED_WORDING}"
     before, after = _list_numeric_values(question), _list_numeric_values(rewrite)
-    kept = [value for _, value in after]
-    if lost := next((source for source, value in before if not any(value_states(each, value) for each in kept)), None):
-        return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
-    known = [value for _, value in before]
-    if new := next((source for source, value in after if not any(value_states(each, value) for each in known)), None):
-        return f"the rewrite has {new!r}, which the question lacks; expected no other numbers"
-    words = {value for _, value in tokenize_values(_join_initials(rewrite))}
-    if lost := next((source for source, value in _list_capitalised_words(question) if value not in words), None):
-        return f"the rewrite lacks {lost!r}, which the question has; expected all its numbers and names"
+    words = [value for _, value in tokenize_values(_join_initials(rewrite))]
+    lost = [source for source, value in before if not any(value_states(each, value) for _, each in after)]
+    new = [source for source, value in after if not any(value_states(each, value) for _, each in before)]
+    lost_names = [source for source, value in _list_capitalised_words(question) if value not in words]
+    if new and not lost:
+        return f"the rewrite has {new[0]!r}, which the question lacks; expected no other numbers"
+    if lost or lost_names:
+        name = [*lost, *lost_names][0]
+        return f"the rewrite lacks {name!r}, which the question has; expected all its numbers and names"
     return None
 
 

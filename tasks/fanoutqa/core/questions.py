@@ -101,12 +101,12 @@ def dump_json(value: Any) -> str:
 
 
 def format_released_evidence(evidence: ArticleEvidence | None) -> dict[str, Any] | None:
-    """Return an article in the released form; unresolved ids become UNRESOLVED, as in the released files."""
+    """Return an article in the released form; unresolved ids become UNRESOLVED_MARK, as in the released files."""
     if evidence is None:
         return None
-    pageid = UNRESOLVED_MARK if evidence.pageid is None else evidence.pageid
-    revid = UNRESOLVED_MARK if evidence.revid is None else evidence.revid
-    return {"pageid": pageid, "revid": revid, "title": evidence.title, "url": evidence.url}
+    ids = {"pageid": evidence.pageid, "revid": evidence.revid}
+    marked = {name: UNRESOLVED_MARK if number is None else number for name, number in ids.items()}
+    return {**marked, "title": evidence.title, "url": evidence.url}
 
 
 def format_released_decomposition(subs: Sequence[SubQuestion]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ Rows hold trees and answers as JSON text (fanoutqa/core/questions.py); exports t
 """
 
 import json
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from factmill.tasks.core.rows import JsonText, Row, StrictModel
 from factmill.tasks.fanoutqa.core.questions import (
@@ -78,13 +78,25 @@ class SourcedFanOutQuestion(Row):
 
     def with_tree(self, tree: FanOutQuestion) -> Self:
         """Return this row with its tree replaced."""
-        evidence = [format_released_evidence(each) for each in tree.necessary_evidence]
-        return self.replace(
-            question=tree.question,
-            answer=None if tree.answer is None else dump_json(tree.answer),
-            decomposition=dump_json(format_released_decomposition(tree.decomposition)),
-            necessary_evidence=dump_json(evidence) if evidence else None,
+        return self.replace(**_format_tree_columns(tree))
+
+    @classmethod
+    def from_tree(cls, tree: FanOutQuestion, **columns: Any) -> Self:
+        """Return the row of a question; `columns`: those that its tree does not give, by default null or empty."""
+        unset: dict[str, Any] = {"published_split": None, "wording": None, "statements": [], "author": None}
+        return cls.model_validate(
+            {"id": tree.id, "categories": list(tree.categories), **_format_tree_columns(tree), **unset, **columns}
         )
+
+
+def _format_tree_columns(tree: FanOutQuestion) -> dict[str, str | None]:
+    evidence = [format_released_evidence(each) for each in tree.necessary_evidence]
+    return {
+        "question": tree.question,
+        "answer": None if tree.answer is None else dump_json(tree.answer),
+        "decomposition": dump_json(format_released_decomposition(tree.decomposition)),
+        "necessary_evidence": dump_json(evidence) if evidence else None,
+    }
 
 
 class EvidenceReference(Row):

@@ -23,7 +23,6 @@ from factmill.tasks.text.values.answer_search import (
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
     NumberValue,
-    ValueToken,
     drop_stop_words,
     is_same_or_related_word,
     tokenize_values,
@@ -32,64 +31,12 @@ from factmill.tasks.text.values.value_tokens import (
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 MAX_ADDED_WORDS = 4
-_FUNCTION_WORDS = frozenset(
-    [
-        "how",
-        "what",
-        "which",
-        "who",
-        "whom",
-        "whose",
-        "when",
-        "where",
-        "why",
-        "many",
-        "much",
-        "far",
-        "long",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "do",
-        "does",
-        "did",
-        "has",
-        "have",
-        "had",
-        "each",
-        "every",
-        "all",
-        "any",
-        "both",
-        "this",
-        "that",
-        "these",
-        "those",
-        "them",
-        "they",
-        "their",
-        "it",
-        "its",
-        "he",
-        "she",
-        "his",
-        "her",
-        "one",
-        "among",
-        "out",
-        "follow",
-        "following",
-        "consider",
-        "respectively",
-        "and",
-        "as",
-        "than",
-        "also",
-    ]
-)
+_FUNCTION_WORDS = frozenset({
+    "how", "what", "which", "who", "whom", "whose", "when", "where", "why", "many", "much", "far", "long", "is",
+    "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had", "each", "every", "all",
+    "any", "both", "this", "that", "these", "those", "them", "they", "their", "it", "its", "he", "she", "his",
+    "her", "one", "among", "out", "follow", "following", "consider", "respectively", "and", "as", "than", "also",
+})  # fmt: skip
 
 
 def find_wording_addition(question: str, wording: QuestionPieces) -> str | None:
@@ -103,7 +50,8 @@ def find_wording_addition(question: str, wording: QuestionPieces) -> str | None:
     known = {each.value for each in tokenize_values(f"{pieces} {wording.unit}")} | counts
     own = [
         (before, each)
-        for before, each in _list_words_with_previous(question)
+        for tokens in map(tokenize_values, split_sentences(question))
+        for before, each in zip([None, *tokens], tokens, strict=False)
         if each.value not in _FUNCTION_WORDS
         and drop_stop_words([each.value, ""]) != [""]
         and not any(is_same_or_related_word(each.value, value) for value in known)
@@ -121,15 +69,6 @@ def find_wording_addition(question: str, wording: QuestionPieces) -> str | None:
     return None
 
 
-def _list_words_with_previous(question: str) -> Iterator[tuple[ValueToken | None, ValueToken]]:
-    """Yield (previous word in the sentence or None, word) for all words."""
-    for sentence in split_sentences(question):
-        before = None
-        for each in tokenize_values(sentence):
-            yield before, each
-            before = each
-
-
 _MAX_PASSAGE_CHARACTERS = 300
 _UNIT_PHRASE = re.compile(
     r"(?:\((?:in\s+)?|\b(?:in|many|much)\s+)"
@@ -143,18 +82,19 @@ _POSSIBLE_YEARS = range(1000, 2101)
 def find_added_units(question: str, rewrite: str) -> list[str]:
     """Return the units that only the rewritten question names: in metres, how many feet, (km)."""
     before, after = question.split(), rewrite.split()
-    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     known = [each.value for each in tokenize_words_and_amounts(question)]
-    found = []
-    for kind, _, _, low, high in steps:
-        if kind in ("insert", "replace"):
-            # the word before shows whether the addition is a unit ("in", "many")
-            added = " ".join(after[max(0, low - 1) : high])
-            found += [
-                each
-                for each in _list_added_units(added)
-                if any(part.value not in known for part in tokenize_words_and_amounts(each))
-            ]
+    # the word before an addition shows whether it is a unit ("in", "many")
+    additions = [
+        " ".join(after[max(0, low - 1) : high])
+        for kind, _, _, low, high in SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        if kind in ("insert", "replace")
+    ]
+    found = [
+        unit
+        for added in additions
+        for unit in _list_added_units(added)
+        if any(part.value not in known for part in tokenize_words_and_amounts(unit))
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -174,22 +114,19 @@ def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerVal
 
     Dates need no unit; nor does a possible year, provided that another number has the unit.
     """
-    proven, maybe_years = False, []
+    proven, maybe_year = False, ""
     for title, answer, text in evidence:
-        numbers = list(_list_undated_answer_numbers(answer))
-        if not numbers:
-            continue
-        known = index_text("\n\n".join(each for each in text.split("\n\n") if not _NUMERIC_CELL.fullmatch(each)))
+        if numbers := list(_list_undated_answer_numbers(answer)):
+            known = index_text("\n\n".join(each for each in text.split("\n\n") if not _NUMERIC_CELL.fullmatch(each)))
         for number in numbers:
+            problem = f'{title} does not say "{number} {unit}"'
             if find_answer_in_text(f"{number} {unit}", known).found:
                 proven = True
             elif number.isdigit() and int(number) in _POSSIBLE_YEARS:
-                maybe_years.append(f'{title} does not say "{number} {unit}"')
+                maybe_year = maybe_year or problem
             else:
-                return f'{title} does not say "{number} {unit}"'
-    if proven:
-        return None
-    return maybe_years[0] if maybe_years else f'no sub-answer is a number, which "{unit}" could stand beside'
+                return problem
+    return None if proven else maybe_year or f'no sub-answer is a number, which "{unit}" could stand beside'
 
 
 def _list_undated_answer_numbers(answer: AnswerValue) -> Iterator[str]:
@@ -201,12 +138,12 @@ def _list_undated_answer_numbers(answer: AnswerValue) -> Iterator[str]:
 
 def find_numeric_answer_passage(answer: AnswerValue, text: str) -> str:
     """Return the sentence or cell of a text that says a numeric answer; empty if there is none, or no number."""
+
+    def says_answer(part: str) -> bool:
+        return find_answer_in_text(answer, index_text(part)).found is True
+
     if not any(_list_undated_answer_numbers(answer)):
         return ""
     lines = (line for line in text.split("\n\n") if any(map(str.isdigit, line)))
-    line = next((each for each in lines if _says_answer(each, answer)), "")
-    return next((each for each in split_sentences(line) if _says_answer(each, answer)), line)[:_MAX_PASSAGE_CHARACTERS]
-
-
-def _says_answer(text: str, answer: AnswerValue) -> bool:
-    return find_answer_in_text(answer, index_text(text)).found is True
+    line = next(filter(says_answer, lines), "")
+    return next(filter(says_answer, split_sentences(line)), line)[:_MAX_PASSAGE_CHARACTERS]

@@ -57,7 +57,6 @@ from factmill.tasks.fanoutqa.evaluation.questions import (
     list_fanoutqa_setting_questions,
     make_fanoutqa_dialogue,
     make_fanoutqa_guesser,
-    make_fanoutqa_oracle,
 )
 from factmill.tasks.fanoutqa.evaluation.search import look_up_articles
 from factmill.tasks.models.cross_encoder import get_cross_encoder_identity
@@ -132,28 +131,27 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     if row.stopped:
         yield f"  stopped     the model had to answer, because {_STOP_REASONS[row.stopped]}"
     if row.context:
-        yield f"  shown       {len(row.context)} passages as of {row.epoch}: {'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
+        passages = f"{'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
+        yield f"  shown       {len(row.context)} passages as of {row.epoch}: {passages}"
     yield format_answer_line("; ".join(row.answer.splitlines()), row)
-    yield from (
-        [f"  read as     {'; '.join(row.answer_read.splitlines())}"] if row.answer_read != row.answer.strip() else []
-    )
-    yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
+    if row.answer_read != row.answer.strip():
+        yield f"  read as     {'; '.join(row.answer_read.splitlines())}"
+    if row.unscored:
+        yield f"  unscored    {row.unscored}: {row.detail}"
     if row.loose is not None:
-        yield f"  strings     {row.loose:.3f} of the gold answer's strings found, public scorer {_format_score(row.upstream_loose)} (lemmas: {row.lemmatizer})"
-        yield f"  rouge       1: {_format_score(row.rouge1)}, 2: {_format_score(row.rouge2)}, L: {_format_score(row.rougeL)}"
-    yield from (
-        [f"  bleurt      {row.bleurt_like:.3f} (by a cross-encoder instead of BLEURT)"]
-        if row.bleurt_like is not None
-        else []
-    )
+        rouge1, rouge2, rouge_l, upstream = (
+            "none" if value is None else f"{value:.3f}"
+            for value in (row.rouge1, row.rouge2, row.rougeL, row.upstream_loose)
+        )
+        yield f"  strings     {row.loose:.3f} of the gold answer's strings found, public scorer {upstream} (lemmas: {row.lemmatizer})"
+        yield f"  rouge       1: {rouge1}, 2: {rouge2}, L: {rouge_l}"
+    if row.bleurt_like is not None:
+        yield f"  bleurt      {row.bleurt_like:.3f} (by a cross-encoder instead of BLEURT)"
     if row.grade:
-        yield f"  grade       {row.grade}: {GRADES[row.grade]}   (by {row.judge}{', a program' if row.judge == EXACT_JUDGE else ''})"
+        by = f"{row.judge}, a program" if row.judge == EXACT_JUDGE else row.judge
+        yield f"  grade       {row.grade}: {GRADES[row.grade]}   (by {by})"
     elif row.judge_unscored:
         yield f"  grade       none: {row.judge_unscored}: {row.judge_detail}"
-
-
-def _format_score(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
 
 
 def _format_search(search: FanOutSearchRecord) -> str:
@@ -214,7 +212,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     inputs_model=FanOutEvaluationInputs,
     question_model=FanOutEvaluationQuestion,
     prediction_model=FanOutPrediction,
-    make_oracle=make_fanoutqa_oracle,
+    make_oracle=lambda _: lambda asked: format_gold_answer(json.loads(asked.gold)),
     make_guesser=make_fanoutqa_guesser,
     judging_spec=FANOUTQA_JUDGING,
     score_predictions=score_judged_predictions,

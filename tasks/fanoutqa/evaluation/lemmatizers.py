@@ -5,7 +5,7 @@ in the same environment, they are used.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,16 +25,13 @@ class SpacyLemmatizer:
         """`pipeline`: spacy.Language; `name`: its name in reports."""
         self.name = name
         self._pipeline = pipeline
+        self._unused = [each for each in ("parser", "ner", "senter") if each in pipeline.pipe_names]
         # the limit protects parsers, which need much memory; none runs here
         pipeline.max_length = 1 << 30
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
         """Return each text with a space between the lemmas of its tokens."""
-        return [" ".join(token.lemma_ for token in read) for read in self._run_pipeline(texts)]
-
-    def _run_pipeline(self, texts: Sequence[str]) -> Iterator[Any]:
-        without = [name for name in ("parser", "ner", "senter") if name in self._pipeline.pipe_names]
-        yield from self._pipeline.pipe(texts, disable=without)
+        return [" ".join(token.lemma_ for token in read) for read in self._pipeline.pipe(texts, disable=self._unused)]
 
 
 def resolve_lemmatizer_name(wanted: str = "auto") -> str:

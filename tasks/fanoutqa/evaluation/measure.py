@@ -28,7 +28,7 @@ from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, Repor
 from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
-    BLEURT_LIKE_METRIC,
+    BLEURT_LIKE,
     ROUGE_KINDS,
     SIMILARITY_LABELS,
     StringScorer,
@@ -36,7 +36,6 @@ from factmill.tasks.fanoutqa.core.evaluation.scoring import (
     align_pair_scores,
     pair_gold_with_answers,
 )
-from factmill.tasks.fanoutqa.core.evaluation.scoring import BLEURT_LIKE_METRIC as BLEURT_LIKE
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
 from factmill.tasks.fanoutqa.evaluation.questions import FanOutEvaluationInputs
@@ -52,7 +51,7 @@ METRIC_UNITS = {
 """Units of the metrics that are not right or wrong."""
 GROUP_COLUMNS = ("split", "category", "articles", "kind")
 ARTICLE_COUNT_GROUPS = ((5, "5 or fewer"), (6, "6"), (9, "7 to 9"))
-"""(Most articles that a question needs, name of its group); MANY for more articles."""
+"""(Most articles that a question needs, name of its group); LARGEST_ARTICLE_GROUP for more articles."""
 LARGEST_ARTICLE_GROUP = "10 or more"
 
 
@@ -61,17 +60,17 @@ def measure_fanoutqa(
 ) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `FanOutScoredPrediction`)."""
     groups = make_group_table(answers)
-    scores = [(name, *_make_score_rows_and_binary_flag(answers, name)) for name in _list_shown_metrics(answers, scorer)]
+    scores = {name: _make_metric_score_rows(answers, name) for name in _list_shown_metrics(answers, scorer)}
     found = [
         each
-        for name, rows, is_share in scores
+        for name, rows in scores.items()
         for each in group_scores_by_setting(
-            rows, groups, GROUP_COLUMNS, is_share=is_share, unit="share" if is_share else METRIC_UNITS[name]
+            rows, groups, GROUP_COLUMNS, is_share=name not in METRIC_UNITS, unit=METRIC_UNITS.get(name, "share")
         )
     ]
     notes = _make_metric_notes(answers)
     metrics = [add_metric_note(metric, notes.get(metric.metric, "")) for metric in measure_mean_metrics(found, seed)]
-    return pa.concat_tables([rows for _, rows, _ in scores]), metrics
+    return pa.concat_tables(scores.values()), metrics
 
 
 def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
@@ -87,16 +86,15 @@ def _list_shown_metrics(answers: pa.Table, scorer: StringScorer) -> list[str]:
     return shown + ([BLEURT_LIKE] if answers[BLEURT_LIKE].null_count < answers.num_rows else [])
 
 
-def _make_score_rows_and_binary_flag(answers: pa.Table, name: str) -> tuple[pa.Table, bool]:
-    """Return the rows of `Score` of one metric, and whether each score is 0 or 1."""
+def _make_metric_score_rows(answers: pa.Table, name: str) -> pa.Table:
     if name != JUDGED:
-        return make_score_rows(answers, name, column_to_floats(answers[name])), name in (STRICT, UPSTREAM_STRICT)
+        return make_score_rows(answers, name, column_to_floats(answers[name]))
     own = pc.equal(answers["unscored"], "")
     scored = answers
     for column in ("unscored", "detail"):
         why = pc.if_else(own, answers[f"judge_{column}"], answers[column])
         scored = scored.set_column(scored.schema.get_field_index(column), column, why)
-    return make_score_rows(scored, name, compute_correctness_from_grades(answers)), True
+    return make_score_rows(scored, name, compute_correctness_from_grades(answers))
 
 
 def compute_correctness_from_grades(answers: pa.Table) -> ScoreArray:
@@ -109,28 +107,29 @@ def compute_correctness_from_grades(answers: pa.Table) -> ScoreArray:
 
 def make_group_table(answers: pa.Table) -> pa.Table:
     """Return the group columns of answers: split, first category, number of articles, kind of the gold answer."""
+    counts = map(len, answers["articles"].to_pylist())
     return pa.table(
         {
             "split": answers["split"],
             "category": pa.array([next(iter(each), None) for each in answers["categories"].to_pylist()], pa.string()),
-            "articles": [name_article_count_group(len(each)) for each in answers["articles"].to_pylist()],
+            "articles": [
+                next((name for most, name in ARTICLE_COUNT_GROUPS if count <= most), LARGEST_ARTICLE_GROUP)
+                for count in counts
+            ],
             "kind": answers["kind"],
         }
     )
 
 
-def name_article_count_group(number: int) -> str:
-    """Return the group name for a question that needs `number` articles."""
-    return next((name for most, name in ARTICLE_COUNT_GROUPS if number <= most), LARGEST_ARTICLE_GROUP)
-
-
 def _make_metric_notes(answers: pa.Table) -> dict[str, str]:
     """Return metric → note: the lemmatizer, and whether a program judged."""
-    lemmas = ", ".join(sorted(set(answers["lemmatizer"].to_pylist())))
-    strings = dict.fromkeys((LOOSE, STRICT), f"lemmas: {lemmas}")
-    public = dict.fromkeys((UPSTREAM_LOOSE, UPSTREAM_STRICT), f"as the public scorer counts; lemmas: {lemmas}")
+    lemmas = f"lemmas: {', '.join(sorted(set(answers['lemmatizer'].to_pylist())))}"
     is_bound = set(answers["judge"].to_pylist()) == {EXACT_JUDGE}
-    return {**strings, **public, **({JUDGED: PROGRAM_JUDGE_NOTE} if is_bound else {})}
+    return {
+        **dict.fromkeys((LOOSE, STRICT), lemmas),
+        **dict.fromkeys((UPSTREAM_LOOSE, UPSTREAM_STRICT), f"as the public scorer counts; {lemmas}"),
+        **({JUDGED: PROGRAM_JUDGE_NOTE} if is_bound else {}),
+    }
 
 
 def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportedAnswer]:
@@ -173,7 +172,7 @@ def score_judged_predictions(answers: pa.Table, inputs: FanOutEvaluationInputs, 
         pairs = pair_gold_with_answers(answers["answer_read"].to_pylist(), golds)
         scores = tools.cross_encoder(inputs.params.bleurt).score([pair for pair in pairs if pair], SIMILARITY_LABELS)
         found = align_pair_scores(pairs, scores[:, 0])
-    scored = scored.append_column(BLEURT_LIKE_METRIC, pa.array(found, from_pandas=True))
+    scored = scored.append_column(BLEURT_LIKE, pa.array(found, from_pandas=True))
     schema = arrow_schema(FanOutScoredPrediction)
     return scored.select(schema.names).cast(schema)
 
@@ -190,12 +189,16 @@ _FIGURE_TITLES = {
 
 def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
     """Return figures by setting, with our and the paper's models side by side (Figure 2), and by number of articles."""
-    drawn = [_draw_metric_by_setting(metrics, metric) for metric in _FIGURE_TITLES]
     groups = (*(name for _, name in ARTICLE_COUNT_GROUPS), LARGEST_ARTICLE_GROUP)
-    title = "Loose accuracy by number of needed articles"
-    layout = {"name": "articles", "title": title, "note": _FANOUTQA_WHISKERS_NOTE, "y_range": _SHARE_RANGE}
-    by_articles = make_group_figure(metrics, LOOSE, "articles", "lines", groups, **layout)
-    return [figure for figure in [*drawn, by_articles] if figure.series]
+    layout = {
+        "name": "articles",
+        "title": "Loose accuracy by number of needed articles",
+        "note": _FANOUTQA_WHISKERS_NOTE,
+        "y_range": _SHARE_RANGE,
+    }
+    drawn = [_draw_metric_by_setting(metrics, metric) for metric in _FIGURE_TITLES]
+    drawn.append(make_group_figure(metrics, LOOSE, "articles", "lines", groups, **layout))
+    return [figure for figure in drawn if figure.series]
 
 
 def _draw_metric_by_setting(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFigure:
@@ -208,32 +211,26 @@ def _draw_metric_by_setting(metrics: Sequence[EvaluationMetric], metric: str) ->
     series = []
     for setting in settings:
         drawn = make_metric_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
-        values = tuple(
-            value if (setting, model) in ours else theirs.get((setting, model))
-            for model, value in zip(shown, drawn.y, strict=True)
-        )
-        series.append(replace(drawn, y=values))
-    bound = (
-        f" Ours: {PROGRAM_JUDGE_NOTE}."
-        if metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
-        else ""
-    )
-    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models answered other questions.{bound}"
+        placed = zip(shown, drawn.y, strict=True)
+        values = (value if (setting, model) in ours else theirs.get((setting, model)) for model, value in placed)
+        series.append(replace(drawn, y=tuple(values)))
+    is_bound = metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
+    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models answered other questions."
     return ReportFigure(
-        metric, _FIGURE_TITLES[metric], "bars", "model", metric.replace("_", " "), tuple(series), note, _SHARE_RANGE
+        metric,
+        _FIGURE_TITLES[metric],
+        "bars",
+        "model",
+        metric.replace("_", " "),
+        tuple(series),
+        f"{note} Ours: {PROGRAM_JUDGE_NOTE}." if is_bound else note,
+        _SHARE_RANGE,
     )
 
 
 _PAPER_MODELS = (
-    "LLaMA 2",
-    "GPT-4",
-    "GPT-3.5-turbo",
-    "Mistral-7B",
-    "Mixtral-8x7B",
-    "GPT-4-turbo",
-    "Claude 2.1",
-    "people",
-)
+    "LLaMA 2", "GPT-4", "GPT-3.5-turbo", "Mistral-7B", "Mixtral-8x7B", "GPT-4-turbo", "Claude 2.1", "people",
+)  # fmt: skip
 _PAPER_METRICS = (LOOSE, STRICT, *ROUGE_KINDS, BLEURT_LIKE, JUDGED)
 _PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
     "closed_book": (
@@ -267,7 +264,7 @@ _PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
         (),
     ),
 }
-"""Setting → values of each model of _MODELS, in the order of _METRICS; empty: not measured in that setting."""
+"""Setting → values of each model of _PAPER_MODELS, in the order of _PAPER_METRICS; empty: not measured."""
 HUMAN_UPPER_BOUND = 0.847
 """Share of people's answers marked right by hand (§4.5)."""
 _PAPER_QUESTIONS_NOTE = "the paper uses the test part of its own data"
@@ -277,23 +274,22 @@ _PAPER_NOTES = {
     BLEURT_LIKE: f"{_PAPER_QUESTIONS_NOTE}; its model is BLEURT-20",
     JUDGED: f"{_PAPER_QUESTIONS_NOTE}; its judge is gpt-4-0613",
 }
-_UPSTREAM_METRICS = {LOOSE: UPSTREAM_LOOSE, STRICT: UPSTREAM_STRICT}
 
 
 def _list_fanoutqa_paper_results() -> Iterator[PaperResult]:
-    for setting, models in _PAPER_TABLE_1.items():
-        for model, values in zip(_PAPER_MODELS, models, strict=True):
-            for metric, value in zip(_PAPER_METRICS, values, strict=False):
-                yield _make_fanoutqa_paper_result(metric, setting, model, value, "Table 1")
-                if metric in _UPSTREAM_METRICS:
-                    yield _make_fanoutqa_paper_result(_UPSTREAM_METRICS[metric], setting, model, value, "Table 1")
-    for metric in (LOOSE, UPSTREAM_LOOSE, JUDGED):
-        yield _make_fanoutqa_paper_result(metric, "open_book", "people, marked by hand", HUMAN_UPPER_BOUND, "§4.5")
-
-
-def _make_fanoutqa_paper_result(metric: str, setting: str, model: str, value: float, where: str) -> PaperResult:
-    note = _PAPER_NOTES.get(metric, _PAPER_QUESTIONS_NOTE)
-    return PaperResult(metric=metric, setting=setting, model=model, value=value, where=where, note=note)
+    values = [
+        (name, setting, model, value, "Table 1")
+        for setting, models in _PAPER_TABLE_1.items()
+        for model, row in zip(_PAPER_MODELS, models, strict=True)
+        for metric, value in zip(_PAPER_METRICS, row, strict=False)
+        # the paper's string accuracy is that of the public scorer
+        for name in ((metric, f"upstream_{metric}") if metric in (LOOSE, STRICT) else (metric,))
+    ]
+    people = "people, marked by hand"
+    values += [(name, "open_book", people, HUMAN_UPPER_BOUND, "§4.5") for name in (LOOSE, UPSTREAM_LOOSE, JUDGED)]
+    for metric, setting, model, value, where in values:
+        note = _PAPER_NOTES.get(metric, _PAPER_QUESTIONS_NOTE)
+        yield PaperResult(metric, setting, model, value, where, note)
 
 
 FANOUTQA_PAPER_FIGURES = tuple(_list_fanoutqa_paper_results())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -98,35 +99,29 @@ def collect_gold_questions(read: Callable[[str], pa.Table]) -> pa.Table:
     A release without hidden answers lacks the references, which give some away; the dev split also has its references
     in its decompositions.
     """
-    golds = {
-        each["id"]: each["answer"]
-        for name in ("fanoutqa_dev", "fanoutqa_test_answers")
-        for each in read(name).select(["id", "answer"]).to_pylist()
-    }
+
+    def read_column(column: str, *tables: str) -> dict[str, Any]:
+        rows = (row for table in tables for row in read(table).select(["id", column]).to_pylist())
+        return {row["id"]: row[column] for row in rows}
+
+    golds = read_column("answer", "fanoutqa_dev", "fanoutqa_test_answers")
+    categories = read_column("categories", "fanoutqa_dev", "fanoutqa_test")
     evidence: dict[str, dict[int, FanOutPinnedArticle]] = {}
     for each in read("fanoutqa_references").to_pylist():
         if each["revid"] is not None:
             pinned = FanOutPinnedArticle(title=each["title"] or each["title_asked"], revid=each["revid"])
             evidence.setdefault(each["question_id"], {}).setdefault(each["revid"], pinned)
-    for each in read("fanoutqa_dev").select(["id", "decomposition"]).to_pylist():
-        if each["id"] not in evidence:
-            evidence[each["id"]] = {
-                found.revid: found for found in _list_decomposition_articles(json.loads(each["decomposition"]))
-            }
-    categories = {
-        each["id"]: each["categories"]
-        for name in ("fanoutqa_dev", "fanoutqa_test")
-        for each in read(name).select(["id", "categories"]).to_pylist()
-    }
+    for row_id, decomposition in read_column("decomposition", "fanoutqa_dev").items():
+        evidence.setdefault(
+            row_id, {found.revid: found for found in _list_decomposition_articles(json.loads(decomposition))}
+        )
     rows = (
-        FanOutGoldQuestion.model_validate(
-            {
-                **each,
-                "gold": golds[each["id"]],
-                "kind": name_gold_kind(json.loads(golds[each["id"]])),
-                "categories": categories[each["id"]],
-                "evidence": list(evidence.get(each["id"], {}).values()),
-            }
+        FanOutGoldQuestion(
+            **each,
+            gold=golds[each["id"]],
+            kind=name_gold_kind(json.loads(golds[each["id"]])),
+            categories=categories[each["id"]],
+            evidence=list(evidence.get(each["id"], {}).values()),
         )
         for each in read("fanoutqa").select(["id", "question", "split", "articles", "epoch"]).to_pylist()
         if each["id"] in golds
@@ -163,30 +158,23 @@ def fill_fanoutqa_question_prompt(asked: FanOutEvaluationQuestion, _: object = N
     if asked.setting == EVIDENCE_PROVIDED:
         named = "\n".join(f"({each.title}, revision {each.revid} of Wikipedia)" for each in asked.evidence)
         return fill_prompt_template(load_prompt(EVIDENCE_PROMPT), question=asked.question, articles=named)
-    return fill_prompt_template(
-        load_prompt(CLOSED_BOOK_PROMPT if asked.setting == CLOSED_BOOK else TEXT_SEARCH_PROMPT), question=asked.question
-    )
+    prompt = CLOSED_BOOK_PROMPT if asked.setting == CLOSED_BOOK else TEXT_SEARCH_PROMPT
+    return fill_prompt_template(load_prompt(prompt), question=asked.question)
 
 
 def make_fanoutqa_dialogue(asked: FanOutEvaluationQuestion, params: FanOutEvaluationParams) -> FanOutDialogue:
     """Return the dialogue that asks a question in its setting."""
+    fill = partial(fill_prompt_template, question=asked.question)
     context = (params.context_tokens or DEFAULT_CONTEXT_TOKENS) * ROOM_CHARACTERS_PER_TOKEN
     bounds = DialogueLimits(params.rounds, context, params.retrieval_share, params.most_tokens, params.most_seconds)
     if asked.setting == EVIDENCE_PROVIDED:
         prompt = load_prompt(EVIDENCE_PROMPT)
-        return answer_from_evidence(
-            asked, bounds, lambda shown: fill_prompt_template(prompt, question=asked.question, articles=shown)
-        )
+        return answer_from_evidence(asked, bounds, lambda shown: fill(prompt, articles=shown))
     if asked.setting == OPEN_BOOK:
-        by_tools, in_text = (
-            fill_prompt_template(load_prompt(each), question=asked.question)
-            for each in (TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT)
-        )
-        way = params.tools
-        return answer_with_searches(
-            asked, bounds, None if way == "never" else by_tools, None if way == "always" else in_text
-        )
-    return answer_in_closed_book(fill_prompt_template(load_prompt(CLOSED_BOOK_PROMPT), question=asked.question))
+        by_tools = None if params.tools == "never" else fill(load_prompt(TOOL_SEARCH_PROMPT))
+        in_text = None if params.tools == "always" else fill(load_prompt(TEXT_SEARCH_PROMPT))
+        return answer_with_searches(asked, bounds, by_tools, in_text)
+    return answer_in_closed_book(fill(load_prompt(CLOSED_BOOK_PROMPT)))
 
 
 def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
@@ -200,38 +188,25 @@ def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
     )
 
 
-def grade_by_program(row: FanOutPrediction) -> str:
-    """Return the grade by the program `exact`."""
-    return grade_by_stated_gold_strings(row.answer_read, json.loads(row.gold))
-
-
 def add_judge_grade(row: FanOutPrediction, judged: AnswerJudgment[str] | None, judge: str) -> FanOutJudgedPrediction:
     """Return an answer with its grade; an empty answer or a refusal gets F without a judge (Appendix F.3)."""
-    if judged is None:
-        grade = "F" if row.unscored in REASONS_COUNTED_WRONG else ""
-        return row.extend_to(
-            FanOutJudgedPrediction, grade=grade, judge=judge, judge_call="", judge_unscored="", judge_detail=""
-        )
-    fields = {"judge_unscored": judged.unscored, "judge_detail": judged.detail}
-    return row.extend_to(
-        FanOutJudgedPrediction, grade=judged.verdict or "", judge=judge, judge_call=judged.call, **fields
-    )
+    fields = {"judge_call": "", "judge_unscored": "", "judge_detail": ""}
+    grade = "F" if row.unscored in REASONS_COUNTED_WRONG else ""
+    if judged:
+        fields = {"judge_call": judged.call, "judge_unscored": judged.unscored, "judge_detail": judged.detail}
+        grade = judged.verdict or ""
+    return row.extend_to(FanOutJudgedPrediction, grade=grade, judge=judge, **fields)
 
 
 FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = JudgingSpec(
     make_prompt=fill_fanoutqa_judge_prompt,
     completion_format=JUDGE_GRADE_FORM,
     parse_verdict=lambda _, texts: read_grade(texts[0]),
-    judge_exactly=grade_by_program,
+    judge_exactly=lambda row: grade_by_stated_gold_strings(row.answer_read, json.loads(row.gold)),
     make_judged_row=add_judge_grade,
     row_model=FanOutJudgedPrediction,
 )
 """Prompt, form, reader and program for grading answers (Appendix F.3)."""
-
-
-def make_fanoutqa_oracle(_: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:
-    """Return the built-in oracle: a function that answers a question with its gold answer."""
-    return lambda asked: format_gold_answer(json.loads(asked.gold))
 
 
 def make_fanoutqa_guesser(rows: pa.Table) -> Callable[[FanOutEvaluationQuestion], str]:

@@ -5,7 +5,8 @@ epoch does not exist. Offered titles belong to pages that existed at the epoch, 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from factmill.tasks.core.calls.wikipedia import (
@@ -50,19 +51,23 @@ def _look_up_article_batch(
     texts = load_article_texts(
         work, ((row_id, title, revid) for (row_id, _), of in zip(looks, needed, strict=True) for title, revid in of)
     )
-    found = [_make_chunk_lookup_result(look, of, texts) for (_, look), of in zip(looks, needed, strict=True)]
-    for at, (row_id, look) in enumerate(looks):
-        if isinstance(look, ArticleTitleRequest) and isinstance(
-            why := pinned[row_id, look.title], MissingArticleReason
-        ):
-            found[at] = _make_missing_result(why)
-    missing = [
-        at
-        for at, each in enumerate(found)
-        if isinstance(looks[at][1], ArticleTitleRequest) and not each.chunks and not each.is_transient_failure
-    ]
-    for at, similar in zip(missing, _add_similar_titles(work, [(looks[at], found[at]) for at in missing]), strict=True):
-        found[at] = similar
+    found: list[ArticleLookupResult] = []
+    missed: dict[int, tuple[str, ArticleTitleRequest]] = {}
+    for (row_id, look), of in zip(looks, needed, strict=True):
+        why = pinned[row_id, look.title] if isinstance(look, ArticleTitleRequest) else None
+        found.append(
+            _make_missing_result(why)
+            if isinstance(why, MissingArticleReason)
+            else _make_chunk_lookup_result(look, of, texts)
+        )
+        if isinstance(look, ArticleTitleRequest) and not (found[-1].chunks or found[-1].is_transient_failure):
+            missed[len(found) - 1] = (row_id, look)
+    for at, similar in zip(missed, _find_similar_titles(work, list(missed.values())), strict=True):
+        found[at] = (
+            replace(found[at], similar=similar)
+            if isinstance(similar, tuple)
+            else ArticleLookupResult(reason="wikipedia_failed", detail=similar, is_transient_failure=True)
+        )
     work.retryable_rows += sum(each.is_transient_failure for each in found)
     return found
 
@@ -118,44 +123,33 @@ def _make_missing_result(why: MissingArticleReason) -> ArticleLookupResult:
     return ArticleLookupResult(reason=why.reason, detail=why.detail, is_transient_failure=why.retryable)
 
 
-def _add_similar_titles(
-    work: BatchWork, missing: Sequence[tuple[tuple[str, ArticleTitleRequest | EvidenceRequest], ArticleLookupResult]]
-) -> list[ArticleLookupResult]:
-    """Return the failed look-ups, with titles of other articles that existed at the epoch."""
+def _find_similar_titles(
+    work: BatchWork, asked: Sequence[tuple[str, ArticleTitleRequest]]
+) -> Iterator[tuple[str, ...] | str]:
+    """Yield for each (row id, search) titles of other articles that existed at the epoch, or why a call failed for now."""
+    if not asked:
+        return
     service = work.run.services.wikipedia
-    asked = [(row_id, look, found) for (row_id, look), found in missing if isinstance(look, ArticleTitleRequest)]
     searches = [
-        make_search_call(service.identity, look.title[:_MAX_QUERY_CHARACTERS], _MAX_SIMILAR_TITLES)
-        for _, look, _ in asked
+        (row_id, make_search_call(service.identity, look.title[:_MAX_QUERY_CHARACTERS], _MAX_SIMILAR_TITLES))
+        for row_id, look in asked
     ]
-    records = (
-        work.get_call_records(service, zip((row_id for row_id, _, _ in asked), searches, strict=True)) if asked else {}
-    )
-    replies = [records[call.key].reply() for call in searches]
-    named = [parse_search_titles(reply.body) if reply.status == "ok" else () for reply in replies]
+    records = work.get_call_records(service, searches)
+    replies = [records[call.key].reply() for _, call in searches]
     dated = [
         {
             title: make_page_revision_at_call(service.identity, title, look.epoch, follow=False)
-            for title in titles
+            for title in (parse_search_titles(reply.body) if reply.status == "ok" else ())
             if not find_article_title_problem(title)
         }
-        for (_, look, _), titles in zip(asked, named, strict=True)
+        for (_, look), reply in zip(asked, replies, strict=True)
     ]
-    pairs = [(row_id, call) for (row_id, _, _), calls in zip(asked, dated, strict=True) for call in calls.values()]
+    pairs = [(row_id, call) for (row_id, _), calls in zip(asked, dated, strict=True) for call in calls.values()]
     dates = {key: record.reply() for key, record in (work.get_call_records(service, pairs) if pairs else {}).items()}
-    results = []
-    for (_, _, found), reply, calls in zip(asked, replies, dated, strict=True):
-        there = [(title, dates[call.key]) for title, call in calls.items()]
-        failed = next((each for each in (reply, *(date for _, date in there)) if each.transient), None)
-        if failed:
-            results.append(
-                ArticleLookupResult(reason="wikipedia_failed", detail=failed.error or "", is_transient_failure=True)
-            )
-        else:
-            similar = [
-                title
-                for title, date in there
-                if date.status == "ok" and parse_page_revision(date.body).revid is not None
-            ]
-            results.append(ArticleLookupResult(reason=found.reason, detail=found.detail, similar=tuple(similar)))
-    return results
+    for reply, calls in zip(replies, dated, strict=True):
+        there = {title: dates[call.key] for title, call in calls.items()}
+        failed = next((each for each in (reply, *there.values()) if each.transient), None)
+        existing = [
+            title for title, date in there.items() if date.status == "ok" and parse_page_revision(date.body).revid
+        ]
+        yield (failed.error or "") if failed else tuple(existing)

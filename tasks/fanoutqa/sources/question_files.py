@@ -15,14 +15,16 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, format_table_form
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
-from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, make_violation
+from factmill.tasks.fanoutqa.core.forms.checks import (
+    FormViolation,
+    format_value_summary,
+    make_mismatch_violation,
+    make_violation,
+)
 from factmill.tasks.fanoutqa.core.forms.released import check_released_question, parse_released_question
 from factmill.tasks.fanoutqa.core.questions import (
     MIN_ARTICLES,
     FanOutQuestion,
-    dump_json,
-    format_released_decomposition,
-    format_released_evidence,
 )
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
@@ -62,9 +64,7 @@ class ParsedQuestionOrViolations:
 def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) -> ParsedQuestionOrViolations:
     """Detect the form of a row, check it and parse it; `least_articles` applies to authored questions alone."""
     if not isinstance(found, Mapping):
-        return ParsedQuestionOrViolations(
-            None, None, (make_violation("", "no_object", f"expected an object, found {format_value_summary(found)}"),)
-        )
+        return ParsedQuestionOrViolations(None, None, (make_mismatch_violation("", "no_object", "an object", found),))
     if "decomposition" in found or "necessary_evidence" in found:
         broken = check_released_question(found)
         return ParsedQuestionOrViolations("released", None if broken else parse_released_question(found), tuple(broken))
@@ -93,7 +93,15 @@ def read_question_file(
         if examined.question is None:
             reason = INVALID_QUESTION if examined.form else MALFORMED_ROW
             return Reject(row_id, reason, "; ".join(each.sentence for each in examined.violations))
-        return _make_gathered_question(source, number, examined.question, examined.form == "released")
+        part: Split = "dev" if examined.question.decomposition else "test"
+        return SourcedFanOutQuestion.from_tree(
+            examined.question,
+            source=examined.form,
+            source_name=source.name,
+            source_row=number,
+            licence=source.licence,
+            published_split=part if examined.form == "released" else None,
+        )
 
     return parse_source_rows(source, source.name.removesuffix(source.path.suffix), rows, judge)
 
@@ -129,13 +137,12 @@ def check_table_support(columns: Mapping[str, str], place: str) -> None:
 def _iterate_table_questions(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, question in the authored or released form) for each row; a text that says what is wrong with it."""
     for row in iterate_own_table(source, own, QUESTION_TABLE_FORM):
-        if isinstance(row.fields, str):
-            yield row.number, row.fields
-            continue
-        found = {name: value for name, value in row.fields.items() if value is not None}
-        if "strategy" in found:
-            # Parquet has each key in every object, without a value where the question had no such key
-            found = _drop_nulls(found | ({} if found["categories"] else {"categories": None}))
+        found: Any = row.fields
+        if not isinstance(found, str):
+            found = {name: value for name, value in found.items() if value is not None}
+            if "strategy" in found:
+                # Parquet has each key in every object, without a value where the question had no such key
+                found = _drop_nulls(found | ({} if found["categories"] else {"categories": None}))
         yield row.number, found
 
 
@@ -143,29 +150,6 @@ def _drop_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _drop_nulls(each) for key, each in value.items() if each is not None}
     return [_drop_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _make_gathered_question(
-    source: SourceFile, number: int, question: FanOutQuestion, is_released: bool
-) -> SourcedFanOutQuestion:
-    part: Split = "dev" if question.decomposition else "test"
-    evidence = [format_released_evidence(each) for each in question.necessary_evidence]
-    return SourcedFanOutQuestion(
-        id=question.id,
-        source="released" if is_released else "authored",
-        source_name=source.name,
-        source_row=number,
-        licence=source.licence,
-        question=question.question,
-        answer=None if question.answer is None else dump_json(question.answer),
-        decomposition=dump_json(format_released_decomposition(question.decomposition)),
-        necessary_evidence=dump_json(evidence) if evidence else None,
-        categories=list(question.categories),
-        published_split=part if is_released else None,
-        wording=None,
-        statements=[],
-        author=None,
-    )
 
 
 @cache

@@ -35,16 +35,8 @@ _MAX_TERM_WORDS = 5
 _TERM_CACHE_SIZE = 8192
 """Number of texts whose terms are cached."""
 _FILLER = FILLER_WORDS | {
-    "that",
-    "who",
-    "which",
-    "someone",
-    "somewhere",
-    "based",
-    "located",
-    "situated",
-    "headquartered",
-}
+    "that", "who", "which", "someone", "somewhere", "based", "located", "situated", "headquartered",
+}  # fmt: skip
 _INDEFINITE_PHRASE = re.compile(r"an? ", re.IGNORECASE)
 _COUNTY = re.compile(r".+ (?:County|Parish)(?:, .+)?")
 _GENDERED_SUFFIX = re.compile(r"(?<=\w\w\w)(?:(?:wo)?m[ae]n|person|people)$|(?<=act)ress$")
@@ -110,13 +102,10 @@ class PlaceAndNounLexicon:
             read.add(text)
             found = self.read_terms(text)
             terms.update(found, map(_unify_gender_suffix, found))
-            todo += [
-                self.enclosing_places[term[1:]]
-                for term in found
-                if term[0] == "=" and term[1:] in self.enclosing_places
-            ]
+            places = (term[1:] for term in found if term[0] == "=")
             words = normalize_answer_to_singular(text.replace("-", " ")).split()
             runs = (" ".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, at + _MAX_TERM_WORDS))
+            todo += [self.enclosing_places[place] for place in places if place in self.enclosing_places]
             todo += [self.wider_nouns[run] for run in runs if run in self.wider_nouns]
         return frozenset(terms)
 
@@ -209,15 +198,14 @@ def _find_removal_reason(
     level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon
 ) -> str:
     """Return why an answer must be removed, given the answers before it; empty where it stays."""
-    terms = lexicon.read_terms(level)
+    terms, form = lexicon.read_terms(level), normalize_answer(level)
     names = {normalize_answer_to_singular(word) for word in _WORD.findall(level) if word[0].isupper()}
     if not terms or not all(evidence.supports(term, term in names) for term in terms):
         return "not_supported"
-    if _INDEFINITE_PHRASE.match(level) and f" {normalize_answer(before[0])} " in f" {normalize_answer(level)} ":
+    if _INDEFINITE_PHRASE.match(level) and f" {normalize_answer(before[0])} " in f" {form} ":
         return "names_the_answer"
-    if normalize_answer(level) in (f"greater {normalize_answer(each)}" for each in before) or (
-        len(terms) == 1 and terms[0][0] == "=" and terms == lexicon.read_terms(before[0])
-    ):
+    is_same_place = len(terms) == 1 and terms[0][0] == "=" and terms == lexicon.read_terms(before[0])
+    if is_same_place or form in (f"greater {normalize_answer(each)}" for each in before):
         return "reworded"
     return next(filter(None, (_find_overlap_reason(level, each, evidence, lexicon) for each in before[1:])), "")
 

@@ -8,8 +8,10 @@ countries, or two people who share neither country nor occupation.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemNeighbour, choose_item_by_label_then_smallest_qid
@@ -52,22 +54,19 @@ def find_relation_matches(
     """
     questions, answers = ([candidate.qid for candidate in side] for side in bearers)
     values = {qid: {edge.qid for edge in claims.get(qid, ())} for qid in questions}
-    pairs = {(qid, answer) for qid in questions for answer in answers if answer in values[qid]}
+    pairs = frozenset((qid, answer) for qid in questions for answer in answers if answer in values[qid])
     if not pairs and relation in PLACE_RELATIONS:
-        beyond = {
-            each: find_reachable_items(around, each)
-            for each in {*answers, *(v for found in values.values() for v in found)}
-        }
-        pairs = {
+        beyond = {each: find_reachable_items(around, each) for each in {*answers, *chain(*values.values())}}
+        pairs = frozenset(
             (qid, answer)
             for qid in questions
             for answer in answers
             if values[qid] & beyond[answer] or any(answer in beyond[value] for value in values[qid])
-        }
+        )
     knows: dict[str, tuple[str, ...]] = {
         qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
     }
-    return RelationMatches(frozenset(pairs), knows)
+    return RelationMatches(pairs, knows)
 
 
 def find_reachable_items(around: ClaimsByItem, qid: str) -> set[str]:
@@ -111,22 +110,19 @@ def make_description(claims: Iterable[ItemNeighbour], person_pids: Collection[st
     """Return a description made of an item's claims, `film actor and singer, India`; empty where they give no class.
 
     It names a country only where there is exactly one. An item without a stated class gets the one that its properties
-    imply: human, since only people have some properties, or one of _IMPLIED.
+    imply: human, since only people have some properties, or one of _IMPLIED_CLASSES.
     """
-    edges = [edge for edge in claims if edge.label]
-    pids = {edge.pid for edge in edges}
-    implied = (
-        ["human"] if pids & set(person_pids) else [name for pid, name in _IMPLIED_CLASSES.items() if pid in pids][:1]
+    labels: dict[str, list[str]] = defaultdict(list)
+    for edge in claims:
+        if edge.label:
+            labels[edge.pid].append(edge.label)
+    classes, countries = (
+        next((labels[pid] for pid in pids if pid in labels), []) for pids in (_CLASS_PIDS, _COUNTRY_PIDS)
     )
-    classes = _list_labels_of_first_stated_property(edges, _CLASS_PIDS) or implied
-    countries = _list_labels_of_first_stated_property(edges, _COUNTRY_PIDS)
+    if not classes:
+        implied = (name for pid, name in _IMPLIED_CLASSES.items() if pid in labels)
+        classes = ["human"] if labels.keys() & {*person_pids} else list(implied)[:1]
     return ", ".join([" and ".join(classes[:2]), *(countries if len(countries) == 1 else ())]) if classes else ""
-
-
-def _list_labels_of_first_stated_property(edges: Iterable[ItemNeighbour], pids: Iterable[str]) -> list[str]:
-    """Return the value labels of the first of these properties that has any."""
-    labels = ([str(edge.label) for edge in edges if edge.pid == pid] for pid in pids)
-    return next(filter(None, labels), [])
 
 
 LOCATED_RELATIONS = frozenset({"P17", "P36", "P131", "P159", "P276", "P740"})
@@ -161,13 +157,10 @@ def find_birth_and_death_years(facts: Iterable[ItemFact], description: str) -> t
     """Return years of birth and death from an item's facts, else from its description; None where neither has one."""
     years: dict[str, int] = {}
     for fact in facts:
-        if (
-            fact.pid in (_BIRTH_DATE_PID, _DEATH_DATE_PID)
-            and fact.value
-            and (fact.precision is None or fact.precision >= YEAR_PRECISION)
-        ):
-            key = compute_date_key(fact.value)
-            years |= {} if key is None else {fact.pid: key // 10_000}
+        is_date = fact.pid in (_BIRTH_DATE_PID, _DEATH_DATE_PID) and fact.value
+        is_exact = fact.precision is None or fact.precision >= YEAR_PRECISION
+        if is_date and is_exact and (key := compute_date_key(fact.value or "")) is not None:
+            years[fact.pid] = key // 10_000
     if not years and (found := _LIFETIME.search(description)):
         born, died = found["birth"] or found["born"], found["died"]
         return int(born), int(died) if died else None
@@ -182,9 +175,7 @@ def find_contradiction(relation: str, subject: NameBearer, value: NameBearer, le
     only words after "in", "capital of" and the like count.
     """
     if relation in KINSHIP_RELATIONS:
-        is_apart = _died_before_birth(subject.death_year, value.birth_year) or _died_before_birth(
-            value.death_year, subject.birth_year
-        )
+        is_apart = _died_before_birth(subject, value) or _died_before_birth(value, subject)
         return "lifetimes_disagree" if is_apart else ""
     if relation not in LOCATED_RELATIONS:
         return ""
@@ -201,7 +192,8 @@ def find_relation_doubt_flag(
     relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon
 ) -> str:
     """Return the review flag for a doubtful relation between two items; empty where there is no doubt."""
-    countries = [_find_item_countries(each, lexicon) for each in (subject, value)]
+    places = (find_item_places(replace(each, name=""), lexicon) for each in (subject, value))
+    countries = [lexicon.select_countries(each) for each in places]
     if not all(countries) or countries[0] & countries[1]:
         return ""
     if relation in RESIDENCE_RELATIONS:
@@ -239,11 +231,8 @@ def find_item_places(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozen
     """
     claimed = _find_claimed_countries(bearer.claims, lexicon) | lexicon.expand_places(bearer.description)
     named = lexicon.expand_places(bearer.name, claimed)
-    return (
-        claimed | named
-        if not claimed or lexicon.select_countries(named) & lexicon.select_countries(claimed)
-        else claimed
-    )
+    agrees = not claimed or lexicon.select_countries(named) & lexicon.select_countries(claimed)
+    return claimed | named if agrees else claimed
 
 
 def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: PlaceAndNounLexicon) -> frozenset[str]:
@@ -254,16 +243,12 @@ def _find_claimed_countries(claims: Iterable[ItemNeighbour], lexicon: PlaceAndNo
     return named | ({"Georgia"} & labels)
 
 
-def _find_item_countries(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
-    return lexicon.select_countries(find_item_places(replace(bearer, name=""), lexicon))
-
-
 def _find_occupations(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     labels = (edge.label for edge in bearer.claims if edge.pid == _OCCUPATION and edge.label)
     terms = lexicon.expand_terms([bearer.description, *labels])
     return frozenset(term for term in terms if term[0] != "=" and term.isalpha()) - {"human"}
 
 
-def _died_before_birth(died: int | None, born: int | None) -> bool:
+def _died_before_birth(one: NameBearer, other: NameBearer) -> bool:
     """Return whether one died before the other's birth; a child may be born in the year after the father's death."""
-    return died is not None and born is not None and died + 1 < born
+    return one.death_year is not None and other.birth_year is not None and one.death_year + 1 < other.birth_year

@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from factmill.tasks.core.evaluation.answers import read_short_answer
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
-from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
@@ -40,7 +39,6 @@ from factmill.tasks.granola.evaluation.questions import (
     make_granola_dialogue,
     make_granola_guesser,
 )
-from factmill.tasks.models.embedders import Embedder
 from factmill.tasks.options import RunOptions
 from factmill.tasks.settings import factmill_home, load_world
 
@@ -54,47 +52,41 @@ def resolve_granola_evaluation_inputs(
 
 
 def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: ScoringModels) -> pa.Table:
-    """Score answers (rows of `GranolaPrediction`): matched level (Definition 1) and similarity to the gold answer (§5.4)."""
+    """Score answers (rows of `GranolaPrediction`): matched level (Definition 1) and similarity to the gold answer (§5.4).
+
+    The similarity is null for answers that are empty, IDK or not compared.
+    """
     answers = add_level_and_idk_scores(answers, inputs.params.tau)
     similarity, encoder = pa.nulls(answers.num_rows, pa.float64()), ""
     if inputs.params.similarity:
+        columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
+        pairs = [
+            (text, levels[0]) if text and is_compared and not is_idk else None
+            for text, levels, is_compared, is_idk in zip(*columns, strict=True)
+        ]
+        texts = sorted({text for pair in pairs if pair for text in pair})
         embedder = tools.embedder()
-        similarity, encoder = _compute_gold_similarity(answers, embedder), embedder.name
+        encoder = embedder.name
+        similarity = pa.array(compute_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)
     answers = answers.append_column("semantic_similarity", similarity)
     return answers.append_column("encoder", pa.repeat(encoder, answers.num_rows))
-
-
-def _compute_gold_similarity(answers: pa.Table, embedder: Embedder) -> pa.Array:
-    """Return each answer's cosine with its gold answer; null for answers that are empty, IDK or not compared."""
-    columns = (answers[name].to_pylist() for name in ("answer_read", "granola_answers", "is_compared", "is_idk"))
-    pairs = [
-        (text, levels[0]) if text and is_compared and not is_idk else None
-        for text, levels, is_compared, is_idk in zip(*columns, strict=True)
-    ]
-    texts = sorted({text for pair in pairs if pair for text in pair})
-    return pa.array(compute_cosines(pairs, texts, embedder.encode(texts)), from_pandas=True)
 
 
 def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
     """Yield an answer row's contents as readable lines."""
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
-    yield from [f"  drawn       {' | '.join(row.samples)}"] if row.samples else []
+    if row.samples:
+        yield f"  drawn       {' | '.join(row.samples)}"
     yield format_answer_line(row.answer, row)
-    yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
+    if row.answer_read != row.answer:
+        yield f"  read as     {row.answer_read}"
     for number, level in enumerate(row.granola_answers, 1):
         score = f"   F1 {row.level_f1[number - 1]:.2f}" if row.level_f1 else ""
         yield f"  level {number}     {level}{score}{'   (matched)' if number == row.matched_level else ''}"
-    yield f"  verdict     {format_verdict(row.matched_level, row.is_idk, row.unscored)}{f': {row.detail}' if row.detail else ''}"
+    verdict = format_verdict(row.matched_level, row.is_idk, row.unscored)
+    yield f"  verdict     {verdict}{f': {row.detail}' if row.detail else ''}"
     if row.semantic_similarity is not None:
         yield f"  similarity  {row.semantic_similarity:.2f} with {row.granola_answers[0]!r} (encoder {row.encoder})"
-
-
-def measure_granola_answers(
-    answers: pa.Table, inputs: GranolaEvaluationInputs
-) -> tuple[pa.Table, list[MeasuredMetric]]:
-    """Return the score rows and the metrics of answers (rows of `ScoredGranolaPrediction`)."""
-    params = inputs.params
-    return measure_granola(answers, params.tau, params.decay, params.popularity_bins, params.seed)
 
 
 GRANOLA_EVALUATION: Evaluation = Evaluation(
@@ -144,7 +136,9 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     make_oracle=lambda _: lambda asked: asked.granola_answers[0],
     make_guesser=make_granola_guesser,
     score_predictions=score_granola,
-    compute_metrics=measure_granola_answers,
+    compute_metrics=lambda answers, inputs: measure_granola(
+        answers, inputs.params.tau, inputs.params.decay, inputs.params.popularity_bins, inputs.params.seed
+    ),
     draw_figures=draw_granola_evaluation_figures,
     list_report_items=list_granola_report_items,
     paper_results=GRANOLA_PAPER_FIGURES,

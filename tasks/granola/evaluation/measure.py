@@ -36,10 +36,13 @@ def measure_granola(
         if column.groups
     ]
     names = {name: np.array(answers[name].to_pylist(), object) for name in ("item", "cluster", "setting", "relation")}
-    names |= {
-        "popularity": _list_popularity_bins(answers, popularity_bins),
-        "agreement": _list_agreement_cells(answers),
-    }
+    # a question has the same bin in all settings
+    popularity = dict(zip(names["item"], answers["question_entity_popularity"].to_pylist(), strict=True))
+    bins = bin_by_quantile(popularity, popularity_bins)
+    names["popularity"] = np.array([bins[item] for item in names["item"]], object)
+    cells = classify_accuracy_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+    cells[to_numpy(answers["matched_level"].is_null())] = None
+    names["agreement"] = cells
     varied = list(list_metrics_for_varied_parameters(answers, tau, decay))
     metrics: list[MeasuredMetric] = []
     for setting in dict.fromkeys(names["setting"]):
@@ -72,19 +75,6 @@ def _make_metric_scores(
         unit=column.unit,
         is_share=column.unit == "share",
     )
-
-
-def _list_popularity_bins(answers: pa.Table, bins: int) -> _Texts:
-    """Return each answer's popularity bin; a question has the same bin in all settings."""
-    popularity = dict(zip(answers["item"].to_pylist(), answers["question_entity_popularity"].to_pylist(), strict=True))
-    found = bin_by_quantile(popularity, bins)
-    return np.array([found[item] for item in answers["item"].to_pylist()], object)
-
-
-def _list_agreement_cells(answers: pa.Table) -> _Texts:
-    cells = classify_accuracy_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
-    cells[to_numpy(answers["matched_level"].is_null())] = None
-    return cells
 
 
 def format_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> str:

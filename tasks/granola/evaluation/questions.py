@@ -11,7 +11,7 @@ from pydantic import Field
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.evaluation.answers import ModelPrediction, read_short_answer
 from factmill.tasks.core.measures.audits import draw_audit_sample_ids
-from factmill.tasks.core.prompts import FilledPrompt
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, arrow_schema
 from factmill.tasks.evaluation.definition import (
     DialogueGenerator,
@@ -24,10 +24,12 @@ from factmill.tasks.granola.core.evaluation.rows import (
     SETTINGS,
     GranolaQuestion,
     GranolaSettingName,
-    make_aggregation_prompt,
-    make_setting_answer_prompt,
 )
-from factmill.tasks.granola.core.evaluation.scoring import choose_majority_answer, find_most_common_answers
+from factmill.tasks.granola.core.evaluation.scoring import (
+    choose_majority_answer,
+    find_most_common_answers,
+    format_samples,
+)
 from factmill.tasks.options import CliOption
 
 
@@ -64,29 +66,30 @@ class GranolaEvaluationInputs(EvaluationInputs):
 
 def list_granola_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
     """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaQuestion`."""
-    return pa.concat_tables([_make_setting_questions(rows, inputs, setting) for setting in inputs.settings])
-
-
-def _make_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs, setting: str) -> pa.Table:
-    drawn = sample_question_clusters(rows["id"].to_pylist(), inputs.params)
+    params, schema = inputs.params, arrow_schema(GranolaQuestion)
+    drawn = sample_question_clusters(rows["id"].to_pylist(), params)
+    compared = draw_audit_sample_ids(drawn, params.similarity, params.seed)
     chosen = rows.filter(pc.is_in(rows["id"], pa.array(sorted(drawn), pa.string())))
-    compared = draw_audit_sample_ids(drawn, inputs.params.similarity, inputs.params.seed)
-    named = dict.fromkeys(("question_id", "item", "cluster"), chosen["id"])
     columns = {
-        "setting": pa.repeat(setting, chosen.num_rows),
-        "id": pc.binary_join_element_wise(setting, chosen["id"], "/"),
+        **dict.fromkeys(("question_id", "item", "cluster"), chosen["id"]),
+        **{name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")},
         "is_compared": pc.is_in(chosen["id"], pa.array(compared, pa.string())),
     }
-    kept = {name: chosen[name] for name in ("question", "relation", "question_entity_popularity", "granola_answers")}
-    schema = arrow_schema(GranolaQuestion)
-    return pa.table(named | columns | kept).select(schema.names).cast(schema)
+    tables = []
+    for setting in inputs.settings:
+        ids = pc.binary_join_element_wise(setting, chosen["id"], "/")
+        table = pa.table({**columns, "id": ids, "setting": pa.repeat(setting, chosen.num_rows)})
+        tables.append(table.select(schema.names).cast(schema))
+    return pa.concat_tables(tables)
 
 
 def fill_granola_question_prompt(asked: GranolaQuestion, params: GranolaEvaluationParams) -> FilledPrompt:
     """Return the first prompt of a question in its setting (paper Table 7)."""
     setting = SETTINGS[cast(GranolaSettingName, asked.setting)]
-    return make_setting_answer_prompt(
-        load_prompt(setting.prompt), setting, asked.question, params.samples, params.temperature
+    heat = 0.0 if setting.sampling == "greedy" else params.temperature
+    samples = params.samples if setting.sampling == "several" else 1
+    return fill_prompt_template(
+        replace(load_prompt(setting.prompt), temperature=heat), samples, question=asked.question
     )
 
 
@@ -95,7 +98,10 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
     first: ModelPrediction = yield fill_granola_question_prompt(asked, params)
     drawn = [read_short_answer(text) for text in first.read_texts]
     if asked.setting == "drag" and len(drawn) > 1 and any(drawn):
-        last: ModelPrediction = yield make_aggregation_prompt(load_prompt(AGGREGATE_PROMPT), asked.question, drawn)
+        # it asks for the most specific answer consistent with all samples (Table 8)
+        last: ModelPrediction = yield fill_prompt_template(
+            load_prompt(AGGREGATE_PROMPT), question=asked.question, responses=format_samples(drawn)
+        )
         return replace(
             last,
             read_texts=tuple(map(read_short_answer, last.read_texts)),

@@ -73,10 +73,9 @@ def load_entity_questions(source: SourceFile) -> list[RawEntityQuestion]:
 
 
 def _read_row(number: int, value: Any) -> RawEntityQuestion:
-    problem = _find_question_problem(value)
-    if problem:
+    if problem := _find_question_problem(value):
         return RawEntityQuestion(number, "", (), f"{problem}: {json.dumps(value, ensure_ascii=True)[:300]}")
-    return RawEntityQuestion(number, value["question"].strip(), tuple(answer.strip() for answer in value["answers"]))
+    return RawEntityQuestion(number, value["question"].strip(), tuple(map(str.strip, value["answers"])))
 
 
 def _find_question_problem(value: Any) -> str:

@@ -1,13 +1,11 @@
 """Reader of questions in tables of the user's own, whatever their columns are called (GRANOLA-EQ)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from factmill.tasks.core.question_relations import QuestionRelation
 from factmill.tasks.core.table_columns import TableField, TableForm
 from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file
-from factmill.tasks.storage.own_tables import TableRow
 from factmill.tasks.storage.source_files import list_source_files, peek_columns
 from factmill.tasks.text.sanitize import format_did_you_mean
 from factmill.tasks.text.wikidata_ids import is_pid
@@ -26,18 +24,6 @@ QUESTION_FORM: TableForm = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OwnQuestion:
-    """A question of a table."""
-
-    question: str
-    answers: tuple[str, ...]
-    relation: str | None
-    """PID of the relation, if it is a known one."""
-    stated_relation: str
-    subject: str | None
-
-
 def uses_own_tables(paths: Sequence[Path], relations: Sequence[str]) -> bool:
     """True for a source that holds tables, and not files in the form of EntityQuestions."""
     files = [file for path in paths for file in list_source_files(path, deep=True)]
@@ -49,20 +35,6 @@ def uses_own_tables(paths: Sequence[Path], relations: Sequence[str]) -> bool:
     return any(
         {"question", "relation"} <= {*peek_columns(file)} or file.suffix.lower() in (".csv", ".tsv", ".parquet")
         for file in files
-    )
-
-
-def read_own_question(row: TableRow, file_name: str, relations: Mapping[str, QuestionRelation]) -> OwnQuestion | str:
-    """Return the question of a row, or what is wrong with it."""
-    if isinstance(row.fields, str):
-        return row.fields
-    stated = row.fields["relation"] or find_relation_pid_of_file(Path(Path(file_name).name))
-    return OwnQuestion(
-        row.fields["question"],
-        tuple(row.fields["answers"]),
-        find_relation(stated, relations),
-        stated,
-        row.fields["subject"],
     )
 
 

@@ -57,10 +57,9 @@ def list_linkable_spans(text: str, function_words: Set[str]) -> list[WordSpan]:
     """
     words = list(_WORD.finditer(text))
     has_meaning = [_is_content_word(word[0], function_words) for word in words]
-    stripped = text.strip()
-    spans = (
-        [WordSpan(0, max(len(words), 1), stripped)] if stripped and (any(has_meaning) or not stripped.islower()) else []
-    )
+    spans, stripped = list[WordSpan](), text.strip()
+    if stripped and (any(has_meaning) or not stripped.islower()):
+        spans.append(WordSpan(0, max(len(words), 1), stripped))
     for start in range(len(words)):
         for stop in range(start + 1, min(start + MAX_LINKED_NAME_WORDS, len(words)) + 1):
             first, behind = words[start].start(), words[stop - 1].end()
@@ -90,19 +89,13 @@ def select_mentions(
     taken: set[int] = set()
     chosen: list[tuple[int, EntityMention]] = []
     for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
-        if taken.isdisjoint(range(span.start, span.stop)) and (qids := _rank_candidates(span, bearers, degrees)):
-            taken.update(range(span.start, span.stop))
-            chosen.append((span.start, EntityMention(span.text, qids)))
+        places = range(span.start, span.stop)
+        found = next((bearers[form] for form in list_spelling_variants(span.text) if bearers.get(form)), ())
+        if found and taken.isdisjoint(places):
+            taken.update(places)
+            ranked = sorted(set(found), key=lambda qid: (-degrees.get(qid, 0), get_wikidata_id_number(qid)))
+            chosen.append((span.start, EntityMention(span.text, tuple(ranked[:MAX_LINK_CANDIDATES]))))
     return [mention for _, mention in sorted(chosen, key=lambda pair: pair[0])]
-
-
-def _rank_candidates(
-    span: WordSpan, bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
-) -> tuple[str, ...]:
-    found = next((bearers[form] for form in list_spelling_variants(span.text) if bearers.get(form)), ())
-    return tuple(
-        sorted(set(found), key=lambda qid: (-degrees.get(qid, 0), get_wikidata_id_number(qid)))[:MAX_LINK_CANDIDATES]
-    )
 
 
 def _may_be_name(span: str, function_words: Set[str]) -> bool:
@@ -137,17 +130,13 @@ def find_wikipedia_addresses_and_titles(texts: Iterable[str]) -> list[tuple[str,
     found: dict[str, str | None] = {}
     for text in texts:
         for address in _WEB_ADDRESS.findall(text):
-            trimmed = _trim_address(address)
-            host = _WIKIPEDIA_HOST.fullmatch(urlsplit(trimmed).hostname or "")
-            if host:
+            # without the punctuation of the surrounding sentence
+            trimmed = address.rstrip(".;:!?*")
+            if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")"):
+                trimmed = trimmed[:-1]
+            if host := _WIKIPEDIA_HOST.fullmatch(urlsplit(trimmed).hostname or ""):
                 found.setdefault(trimmed, _parse_article_title(trimmed) if host[1].lower() == "en" else None)
     return list(found.items())
-
-
-def _trim_address(address: str) -> str:
-    """Strip the punctuation of the surrounding sentence from an address."""
-    trimmed = address.rstrip(".;:!?*")
-    return trimmed[:-1] if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")") else trimmed
 
 
 def _parse_article_title(address: str) -> str | None:

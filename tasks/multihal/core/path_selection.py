@@ -15,7 +15,7 @@ from typing import Literal
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
-from factmill.tasks.multihal.core.rows import WikidataPath
+from factmill.tasks.multihal.core.rows import SelectionMethod, WikidataPath
 from factmill.tasks.text.translating.placeholders import format_value_with_plural_unit
 from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, format_wikidata_literal
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
@@ -29,9 +29,6 @@ DEFAULT_MIN_SCORE = 4
 
 NO_PATH_PICK = "none"
 """The judge's pick when no path helps."""
-
-SelectionMethod = Literal["all", "judge", "chance"]
-"""`all`: there were ten or fewer; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
 
 SELECTION_REPLY_FORM = CompletionFormat(kind="lines", line_head="Path", needs_clear_end=True)
 """`Path: …` lines."""
@@ -63,12 +60,7 @@ class PathSelection:
     @property
     def needs_another_round(self) -> bool:
         """True while another round may add paths."""
-        wanted = min(MAX_SCORED_PATHS, len(self.candidate_paths))
-        return (
-            len(self.candidate_paths) > MAX_SCORED_PATHS
-            and self.rounds < MAX_SELECTION_ROUNDS
-            and len(self.picked) < wanted
-        )
+        return len(self.candidate_paths) > MAX_SCORED_PATHS > len(self.picked) and self.rounds < MAX_SELECTION_ROUNDS
 
     def shuffle_candidates(self, turn: Literal[1, 2]) -> list[str]:
         """Return the paths shuffled for a pass of the next round."""
@@ -91,9 +83,8 @@ class PathSelection:
             return dict.fromkeys(self.candidate_paths, "all")
         by_judge = list(self.picked)[:MAX_SCORED_PATHS]
         rest = [path for path in self.candidate_paths if path not in self.picked]
-        drawn = _make_seeded_random(self.question_id, "fill").sample(
-            rest, min(MAX_SCORED_PATHS - len(by_judge), len(rest))
-        )
+        lacking = min(MAX_SCORED_PATHS - len(by_judge), len(rest))
+        drawn = _make_seeded_random(self.question_id, "fill").sample(rest, lacking)
         chosen: dict[str, SelectionMethod] = {**dict.fromkeys(by_judge, "judge"), **dict.fromkeys(drawn, "chance")}
         return {path: chosen[path] for path in self.candidate_paths if path in chosen}
 
@@ -161,9 +152,8 @@ def list_path_labels(path: WikidataPath, labels: Mapping[str, str]) -> list[str]
     """Return a path's labels and its value in readable form; semicolons become commas since they separate parts."""
     path_labels = [labels.get(part, part) for part in path.ids]
     if not is_qid(path.ids[-1]):
-        value = format_wikidata_literal(
-            path.ids[-1], path.precision, labels.get(path.unit, path.unit) if path.unit else None
-        )
+        unit = labels.get(path.unit, path.unit) if path.unit else None
+        value = format_wikidata_literal(path.ids[-1], path.precision, unit)
         path_labels[-1] = format_value_with_plural_unit(value, "en") or value
     return [part.replace(";", ",") for part in path_labels]
 
@@ -177,12 +167,8 @@ def iterate_ids_to_label(path: WikidataPath) -> Iterator[str]:
 
 def find_parts_without_words(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
     """Return the parts of a path that are neither a label with words nor, at the end, a number or date."""
-    labelled_parts = [(part, labels.get(part, part)) for part in path.ids]
-    wordless = [
-        label
-        for part, label in labelled_parts
-        if is_item_or_property_id(part) and (is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label))
-    ]
+    found = [labels.get(part, part) for part in path.ids if is_item_or_property_id(part)]
+    wordless = [label for label in found if is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label)]
     values = [part for part in path.ids if not is_item_or_property_id(part)]
     if values == path.ids[-1:] and (canonical_number(values[0]) or compute_date_key(values[0]) is not None):
         values = []

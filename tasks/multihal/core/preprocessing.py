@@ -43,15 +43,9 @@ def filter_duplicates_by_names_and_numbers(
 ) -> DuplicatePairs:
     """Return the duplicates without pairs of questions that differ in a number, year, code or name."""
     pairs = zip(duplicates.first.tolist(), duplicates.second.tolist(), strict=True)
-    alike = np.array(
-        [have_same_names_and_numbers(questions[one].input, questions[other].input) for one, other in pairs], bool
-    )
-    return replace(
-        duplicates,
-        first=duplicates.first[alike],
-        second=duplicates.second[alike],
-        cosine=duplicates.cosine[alike],
-    )
+    both = ((questions[one].input, questions[other].input) for one, other in pairs)
+    alike = np.array([have_same_names_and_numbers(one, other) for one, other in both], bool)
+    return replace(duplicates, **{name: getattr(duplicates, name)[alike] for name in ("first", "second", "cosine")})
 
 
 def have_same_names_and_numbers(one: str, other: str) -> bool:
@@ -100,9 +94,8 @@ def merge_duplicate_questions(
         )
     if rule == "ours":
         duplicates = filter_duplicates_by_names_and_numbers(questions, duplicates)
-    leaders = duplicates.list_group_leaders(
-        None if rule == "paper" else [_find_supporting_passages(each) for each in questions]
-    )
+    passages = None if rule == "paper" else [_find_supporting_passages(each) for each in questions]
+    leaders = duplicates.list_group_leaders(passages)
     groups: dict[int, list[FoundationQuestion]] = {}
     for question, leader in zip(questions, leaders, strict=True):
         groups.setdefault(leader, []).append(question)
@@ -125,21 +118,18 @@ def _merge_group(
     first: FoundationQuestion, group: Sequence[FoundationQuestion], union: DuplicateRule
 ) -> FoundationQuestion:
     given = [[row.output, *row.optional_output] for row in group]
-    right = list(given.pop(0))
+    right = given.pop(0)
     # repeat: an answer may agree with one that was only just added
     while joining := [answers for answers in given if union == "paper" or _do_answers_agree(right, answers)]:
         right += [answer for answers in joining for answer in answers]
         given = [answers for answers in given if answers not in joining]
     disputed = [answer for answers in given for answer in answers]
-    incorrect = _deduplicate_excluding(
-        (answer for row in group for answer in row.incorrect_answers), [*right, *disputed]
-    )
-    context = _deduplicate_excluding((passage for row in group for passage in row.context), [])
+    incorrect = [answer for row in group for answer in row.incorrect_answers]
     return first.replace(
         optional_output=_deduplicate_excluding(right, [first.output]),
-        incorrect_answers=incorrect,
+        incorrect_answers=_deduplicate_excluding(incorrect, [*right, *disputed]),
         disputed_answers=_deduplicate_excluding(disputed, right),
-        context=context,
+        context=_deduplicate_excluding((passage for row in group for passage in row.context), []),
         # a merged row is subject to the licence of every foundation it contains text of
         licence=" AND ".join(dict.fromkeys(row.licence for row in group)),
     )

@@ -14,6 +14,9 @@ PathDropReason = Literal[
 ]
 """Why a path is dropped before scoring."""
 
+SelectionMethod = Literal["all", "judge", "chance"]
+"""`all`: there were ten paths or fewer; `judge`: both passes of a round picked it; `chance`: drawn to fill up."""
+
 LANGUAGE_TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
 """Published language code → Wikidata's language tag, which translators take too."""
 
@@ -119,7 +122,7 @@ class QuestionWithPaths(EntityLinkedQuestion):
 class SelectedPath(WikidataPath):
     """A path selected for scoring by the judge."""
 
-    chosen_by: Literal["all", "judge", "chance"]
+    chosen_by: SelectionMethod
 
 
 class QuestionWithSelectedPaths(EntityLinkedQuestion):
@@ -141,7 +144,7 @@ class ScoredPath(TypedQuestion):
     path_statement: str | None
     """Id of the statement that holds the value at the end of the path; null for direct claims."""
     path_labels: list[str]
-    chosen_by: Literal["all", "judge", "chance"]
+    chosen_by: SelectionMethod
     judged_by: str
     judged_score: int
     judge_call: str
@@ -171,7 +174,7 @@ class MultiHalRow(_QuestionColumns, _PathIdColumns):
     """The path in words."""
     part_sources: list[str]
     """Origin of each part of `trip_labels`: wikidata, translated, value or kept."""
-    chosen_by: Literal["all", "judge", "chance"]
+    chosen_by: SelectionMethod
     """How the path became one of the ten scored: all (no more existed), judge (chosen) or chance (drawn to fill up)."""
     judged_by: str
     """Model that scored the path; `scripted replies` is not a language model."""
@@ -201,3 +204,8 @@ class DroppedPath(Row):
     """Drop reason, as a code."""
     detail: str
     """Details of the reason."""
+
+
+def make_dropped_path(row_id: str, place: str, ids: list[str], reason: PathDropReason, detail: str) -> DroppedPath:
+    """Make the row of a dropped path; `place`: stage and number of the path within the question."""
+    return DroppedPath(id=f"{row_id}/{place}", question_id=row_id, path_ids=ids, reason=reason, detail=detail)

@@ -1,7 +1,7 @@
 """MultiHal's evaluation definition: questions, scoring, metrics, figures and report items (paper §3)."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Annotated, Literal
 
 import numpy as np
@@ -111,13 +111,14 @@ def list_multihal_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) ->
     drawn = sample_question_clusters([row.question_id for row in read], inputs.params)
     wanted = inputs.params.languages
     kept = [row for row in read if row.question_id in drawn and (not wanted or row.language in wanted)]
+    by_question: dict[tuple[str, str], list[MultiHalRow]] = defaultdict(list)
+    for row in kept:
+        by_question[row.question_id, row.language].append(row)
     for setting in inputs.settings:
-        yield from map(make_kg_rag_question, kept) if setting == "kg_rag" else _make_qa_questions(kept)
-
-
-def _make_qa_questions(rows: Sequence[MultiHalRow]) -> Iterator[MultiHalQuestion]:
-    key: Callable[[MultiHalRow], tuple[str, str]] = lambda row: (row.question_id, row.language)  # noqa: E731
-    return (make_qa_question(list(same_question)) for _, same_question in groupby(sorted(rows, key=key), key))
+        if setting == "kg_rag":
+            yield from map(make_kg_rag_question, kept)
+        else:
+            yield from (make_qa_question(by_question[place]) for place in sorted(by_question))
 
 
 def make_multihal_guesser(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
@@ -146,30 +147,29 @@ MULTIHAL_GROUP_COLUMNS = ("language", "source_dataset", "domain")
 
 def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return score rows and metrics of answers (rows of `MultiHalScoredPrediction`)."""
-    values = column_to_floats(answers["semantic_score"])
-    scores = make_score_rows(answers, SEMANTIC_SCORE, values)
-    given = group_scores_by_setting(scores, answers, MULTIHAL_GROUP_COLUMNS, is_share=False, unit="cosine")
-    metrics = measure_mean_metrics(given, seed)
+    scores: list[pa.Table] = []
+
+    def measure(
+        rows: pa.Table, metric: str, values: ScoreArray, unit: str, setting: str | None = None
+    ) -> list[MeasuredMetric]:
+        """Add the score rows of a metric; return its means."""
+        scores.append(make_score_rows(rows, metric, values, setting))
+        given = group_scores_by_setting(scores[-1], rows, MULTIHAL_GROUP_COLUMNS, is_share=False, unit=unit)
+        return measure_mean_metrics(given, seed)
+
+    metrics = measure(answers, SEMANTIC_SCORE, column_to_floats(answers["semantic_score"]), "cosine")
     metrics += [_make_deviation_metric(metric, answers) for metric in metrics if metric.group_by in ("", "language")]
     with_path = answers.filter(pc.equal(answers["setting"], "kg_rag"))
     if with_path.num_rows:
         metrics += list(_correlate_with_judge(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
-        deltas = make_score_rows(
-            with_path, SCORE_DELTA, compute_score_gain_per_path(answers, with_path), SETTING_DIFFERENCE
-        )
-        metrics += measure_mean_metrics(
-            group_scores_by_setting(deltas, with_path, MULTIHAL_GROUP_COLUMNS, is_share=False, unit="cosine"), seed
-        )
-        scores = pa.concat_tables([scores, deltas])
-    for option, kind in ((option, kind) for option, kinds in CROSS_ENCODER_METRICS.items() for kind in kinds):
+        gains = compute_score_gain_per_path(answers, with_path)
+        metrics += measure(with_path, SCORE_DELTA, gains, "cosine", SETTING_DIFFERENCE)
+    for option, kinds in CROSS_ENCODER_METRICS.items():
         if pc.any(pc.not_equal(answers[f"{option}_model"], "")).as_py():
-            more = make_score_rows(answers, kind, column_to_floats(answers[kind]))
-            metrics += measure_mean_metrics(
-                group_scores_by_setting(more, answers, MULTIHAL_GROUP_COLUMNS, is_share=False, unit="probability"), seed
-            )
-            scores = pa.concat_tables([scores, more])
-    return scores, metrics
+            for kind in kinds:
+                metrics += measure(answers, kind, column_to_floats(answers[kind]), "probability")
+    return pa.concat_tables(scores), metrics
 
 
 def compute_score_gain_per_path(answers: pa.Table, with_path: pa.Table) -> ScoreArray:
@@ -246,42 +246,27 @@ def draw_multihal_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
 
 
 def _draw_scores_by_language(metrics: Sequence[EvaluationMetric]) -> Iterator[ReportFigure]:
-    means = {
-        _make_metric_key(each): each
-        for each in metrics
-        if each.metric == SEMANTIC_SCORE and each.group_by == "language"
-    }
-    spread = {_make_metric_key(each): each.value for each in metrics if each.metric == SCORE_DEVIATION}
+    by_language = [each for each in metrics if each.metric == SEMANTIC_SCORE and each.group_by == "language"]
+    means: dict[tuple[str, str], dict[str, float | None]] = defaultdict(dict)
+    for each in by_language:
+        means[each.model, each.setting][each.group] = each.value
+    deviations = (each for each in metrics if each.metric == SCORE_DEVIATION)
+    spread = {(each.model, each.setting, each.group): each.value for each in deviations}
+    languages = dict.fromkeys(each.group for each in by_language)
     series = []
-    for model, setting in sorted({(model, setting) for model, setting, _ in means}):
-        group_means = {group: means[model, setting, group] for _, _, group in means if (model, setting, group) in means}
-        values = tuple(each.value for each in group_means.values())
-        sds = [spread.get((model, setting, group)) or 0.0 for group in group_means]
-        ends = [None if value is None else (value - sd, value + sd) for value, sd in zip(values, sds, strict=True)]
-        series.append(
-            FigureSeries(
-                f"{model}, {setting}",
-                tuple(group_means),
-                values,
-                tuple(end and end[0] for end in ends),
-                tuple(end and end[1] for end in ends),
-            )
+    for (model, setting), found in sorted(means.items()):
+        groups = [language for language in languages if language in found]
+        sds = {group: spread.get((model, setting, group)) or 0.0 for group in groups}
+        lows, highs = (
+            tuple(None if (mean := found[group]) is None else mean + sign * sds[group] for group in groups)
+            for sign in (-1, 1)
         )
+        values = tuple(found[group] for group in groups)
+        series.append(FigureSeries(f"{model}, {setting}", tuple(groups), values, lows, highs))
     if series:
         note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; the table has the intervals of the means."
-        yield ReportFigure(
-            "semantic_score",
-            "Semantic score, by language",
-            "bars",
-            "language",
-            "semantic score (cosine)",
-            tuple(series),
-            note,
-        )
-
-
-def _make_metric_key(metric: EvaluationMetric) -> tuple[str, str, str]:
-    return metric.model, metric.setting, metric.group
+        title, y_label = "Semantic score, by language", "semantic score (cosine)"
+        yield ReportFigure("semantic_score", title, "bars", "language", y_label, tuple(series), note)
 
 
 def list_multihal_report_items(answers: pa.Table) -> list[ReportedAnswer]:
@@ -338,17 +323,16 @@ def score_multihal_predictions(answers: pa.Table, inputs: MultiHalEvaluationInpu
     texts = sorted({*answer_texts, *(text for each in accepted for text in each)})
     embedder = tools.embedder()
     scores, nearest = score_semantic_similarity(answer_texts, accepted, texts, embedder.encode(texts))
-    values = pa.array(scores, from_pandas=True)
-    for name, column in (
-        ("semantic_score", values),
-        ("nearest", nearest),
-        ("encoder", [embedder.name] * len(answer_texts)),
-    ):
-        answers = answers.append_column(name, pa.array(column) if isinstance(column, list) else column)
+    columns = {
+        "semantic_score": pa.array(scores, from_pandas=True),
+        "nearest": pa.array(nearest, pa.string()),
+        "encoder": pa.repeat(embedder.name, len(answer_texts)),
+    }
     pairs = make_premise_answer_pairs(answers["question"].to_pylist(), answer_texts, accepted)
     for option in CROSS_ENCODER_METRICS:
-        for name, column in _score_with_cross_encoder(option, getattr(inputs.params, option), pairs, tools).items():
-            answers = answers.append_column(name, column)
+        columns |= _score_with_cross_encoder(option, getattr(inputs.params, option), pairs, tools)
+    for name, column in columns.items():
+        answers = answers.append_column(name, column)
     return answers
 
 
@@ -361,9 +345,8 @@ def _score_with_cross_encoder(
         empty = dict.fromkeys(kinds, pa.nulls(len(pairs), pa.float64()))
         return {**empty, named: pa.repeat("", len(pairs))}
     encoder = tools.cross_encoder(model)
-    scores = keep_best_pair_scores(
-        pairs, encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
-    )
+    scored = encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
+    scores = keep_best_pair_scores(pairs, scored)
     found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
     return {**found, named: pa.repeat(encoder.name, len(pairs))}
 

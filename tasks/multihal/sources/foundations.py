@@ -57,14 +57,8 @@ _DEFAN_MATH_DOMAIN = "math"
 """DefAn's domain that is not a list of questions with paraphrases."""
 _DEFAN_FILE_NAME = re.compile(r"QA_domain_([A-Za-z]+|[1-8])_(?:public|hidden)\.csv", re.IGNORECASE)
 _DEFAN_DOMAINS = (
-    "sports",
-    "census",
-    "nobleprize",
-    "entertainment",
-    "worldorg",
-    DEFAN_RANK_DOMAIN,
-    "conferences",
-    _DEFAN_MATH_DOMAIN,
+    *("sports", "census", "nobleprize", "entertainment", "worldorg"),
+    *(DEFAN_RANK_DOMAIN, "conferences", _DEFAN_MATH_DOMAIN),
 )
 """Domains in the order of the authors' file numbers, with the paper's names (Table 5)."""
 _DEFAN_TYPES: dict[str, AnswerType] = {"date": "date", "numeric": "numerical", "number": "numerical", "rank": "rank"}
@@ -82,21 +76,15 @@ _SIMPLEQA_TYPES: dict[str, AnswerType] = {"date": "date", "number": "numerical"}
 _MAX_METADATA_CHARACTERS = 20_000
 
 
-def _extract_halueval(row: Any, _path: Path, _number: int) -> ExtractedColumns:
-    return {"domain": "qa", "context": _make_context(row.get("knowledge"))}
-
-
 def _make_context(passage: Any) -> list[str]:
     return [passage.strip()] if isinstance(passage, str) and passage.strip() else []
 
 
 def _extract_truthfulqa(row: Any, _path: Path, _number: int) -> ExtractedColumns:
-    best = row["Best Answer"].strip()
+    best, correct = row["Best Answer"].strip(), split_semicolon_separated_answers(row["Correct Answers"])
     return {
         "domain": row["Category"].strip().lower(),
-        "optional_output": [
-            answer for answer in split_semicolon_separated_answers(row["Correct Answers"]) if answer != best
-        ],
+        "optional_output": [answer for answer in correct if answer != best],
         "incorrect_answers": split_semicolon_separated_answers(row["Incorrect Answers"]),
         "context": split_semicolon_separated_answers(row["Source"]),
     }
@@ -108,10 +96,8 @@ def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
         return MALFORMED_ROW, "the column labels (or claim_labels) is not a list of true and false"
     segments = row.get("segmented_response", row.get("claims"))
     if isinstance(segments, list) and len(segments) != len(labels):
-        return (
-            MALFORMED_ROW,
-            f"the column labels (or claim_labels) has {len(labels)} entries for {len(segments)} segments",
-        )
+        problem = f"the column labels (or claim_labels) has {len(labels)} entries for {len(segments)} segments"
+        return MALFORMED_ROW, problem
     if isinstance(row.get("domain"), str):
         domain = row["domain"].strip().lower()
     elif str(row.get("source")).startswith("felm-"):
@@ -124,11 +110,8 @@ def _extract_felm(row: Any, path: Path, _number: int) -> ExtractedColumns:
         return "other_domain", f"the domain is {domain}; MultiHal uses only wk"
     if not all(labels):
         return "false_segment", f"{labels.count(False)} of {len(labels)} segments are labelled false"
-    references = row.get("ref")
-    context = (
-        list_distinct_non_empty_texts(str(each).strip() for each in references) if isinstance(references, list) else []
-    )
-    return {"domain": "wk", "context": context}
+    references = row["ref"] if isinstance(row.get("ref"), list) else []
+    return {"domain": "wk", "context": list_distinct_non_empty_texts(str(each).strip() for each in references)}
 
 
 def _extract_halubench(row: Any, _path: Path, _number: int) -> ExtractedColumns:
@@ -305,9 +288,8 @@ class FoundationFormat:
         """Return the part of the foundation that a file is; SourceError if its name does not give one."""
         part = self.find_part(path)
         if part is None:
-            raise SourceError(
-                f"{path}: the file has rows of {self.name}, but its name does not give their part; expected {self.format_expected_files()}"
-            )
+            problem = f"the file has rows of {self.name}, but its name does not give their part"
+            raise SourceError(f"{path}: {problem}; expected {self.format_expected_files()}")
         return part
 
     def format_expected_files(self) -> str:
@@ -321,7 +303,8 @@ FOUNDATIONS: dict[str, FoundationFormat] = {
         FoundationFormat(
             "halueval", "qa_data.json (JSON Lines)", "JSON Lines",
             (("knowledge", "question", "right_answer", "hallucinated_answer"),),
-            "question", "right_answer", ("question", "right_answer"), _extract_halueval,
+            "question", "right_answer", ("question", "right_answer"),
+            lambda row, _path, _number: {"domain": "qa", "context": _make_context(row.get("knowledge"))},
             re.compile("halueval|qa_data", re.IGNORECASE), "halueval",
         ),
         FoundationFormat(
@@ -413,15 +396,10 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
 
 def holds_foundations(paths: Sequence[Path]) -> bool:
     """True if the columns, or else the name, of one of the files or of a file in the folders are a foundation's."""
-    files = [file for path in paths for file in list_source_files(path, deep=True)]
-    return any(
-        file.suffix.lower() in _SUFFIXES
-        and (
-            _find_foundation_of_columns(file)
-            or any(each.name_pattern.search(file.name) for each in FOUNDATIONS.values())
-        )
-        for file in files
-    )
+    inside = (file for path in paths for file in list_source_files(path, deep=True))
+    files = (file for file in inside if file.suffix.lower() in _SUFFIXES)
+    patterns = [each.name_pattern for each in FOUNDATIONS.values()]
+    return any(_find_foundation_of_columns(each) or any(one.search(each.name) for one in patterns) for each in files)
 
 
 def _find_foundation_of_columns(path: Path) -> str | None:

@@ -1,9 +1,8 @@
 """Reader of questions in tables of the user's own, next to the seven foundations (MultiHal, §2)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
@@ -61,25 +60,18 @@ def read_own_questions(source: SourceFile, own: OwnSource) -> Iterator[ParsedSou
         if isinstance(fields, str):
             outcome = Reject(row_id, MALFORMED_ROW, fields)
         else:
-            outcome = _make_question(row_id, own.name or file.stem, source, row.number, fields)
+            answer, *others = fields["answer"]
+            outcome = FoundationQuestion(
+                id=row_id,
+                source_dataset=own.name or file.stem,
+                domain=fields["domain"] or _NO_DOMAIN,
+                licence=fields["licence"] or source.licence,
+                input=fields["question"],
+                output=answer,
+                optional_output=[each for each in dict.fromkeys([*others, *fields["aliases"]]) if each != answer],
+                incorrect_answers=fields["incorrect_answers"],
+                context=fields["context"],
+                source_name=source.name,
+                source_row=row.number,
+            )
         yield ParsedSourceRow(row_id, dump_row(row.raw).encode("utf-8", "backslashreplace").decode(), outcome)
-
-
-def _make_question(
-    row_id: str, dataset: str, source: SourceFile, number: int, fields: dict[str, Any]
-) -> FoundationQuestion:
-    answer, *others = fields["answer"]
-    right: Sequence[str] = [each for each in dict.fromkeys([*others, *fields["aliases"]]) if each != answer]
-    return FoundationQuestion(
-        id=row_id,
-        source_dataset=dataset,
-        domain=(fields["domain"] or _NO_DOMAIN),
-        licence=fields["licence"] or source.licence,
-        input=fields["question"],
-        output=answer,
-        optional_output=list(right),
-        incorrect_answers=fields["incorrect_answers"],
-        context=fields["context"],
-        source_name=source.name,
-        source_row=number,
-    )

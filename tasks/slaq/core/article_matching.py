@@ -6,7 +6,7 @@ roughly) is part of the value.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from factmill.tasks.text.sentences import split_sentences
@@ -117,9 +117,8 @@ def list_content_values(text: str, lists: CheckWordLists) -> list[TokenValue]:
 def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
     """True if a sentence of the article contains the answer, small words aside, numbers and dates by value."""
     # an answer with digits is compared by value alone, since "5" is no part of 3.5
-    if not any(map(str.isdigit, answer)) and contains_whole_words(
-        article.folded, fold_case_and_accents(answer).strip(" .!?")
-    ):
+    folded = fold_case_and_accents(answer).strip(" .!?")
+    if not any(map(str.isdigit, answer)) and contains_whole_words(article.folded, folded):
         return True
     wanted = list_values_with_hedge_marks(answer)
     return any(contains_value_sequence(sentence, wanted) for sentence in article.sentence_values)
@@ -128,16 +127,16 @@ def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
 def is_only_approximate(answer: str, article: NormalisedArticle) -> bool:
     """True if an answer begins with a number that the article always calls inexact: about, more than."""
     wanted = list_values_with_hedge_marks(answer)
-    before = list(_iterate_preceding_values(wanted, article)) if wanted and not isinstance(wanted[0], str) else []
-    return bool(before) and _INEXACT_MARKS.issuperset(before)
-
-
-def _iterate_preceding_values(wanted: Sequence[TokenValue], article: NormalisedArticle) -> Iterator[TokenValue]:
-    """Yield the value before each occurrence of the wanted values; "" where they open a sentence."""
-    for sentence in article.sentence_values:
-        for at in range(len(sentence) - len(wanted) + 1):
-            if all(map(value_states, sentence[at : at + len(wanted)], wanted)):
-                yield sentence[at - 1] if at else ""
+    if not wanted or isinstance(wanted[0], str):
+        return False
+    # the value before each occurrence; "" where it opens a sentence
+    before = {
+        sentence[at - 1] if at else ""
+        for sentence in article.sentence_values
+        for at in range(len(sentence) - len(wanted) + 1)
+        if all(map(value_states, sentence[at : at + len(wanted)], wanted))
+    }
+    return bool(before) and before <= _INEXACT_MARKS
 
 
 def strip_title_qualifier(topic: str) -> str:

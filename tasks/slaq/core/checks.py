@@ -25,7 +25,7 @@ question leaves open which of several numbered things it means (the English edit
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from factmill.tasks.slaq.core.article_matching import (
     APPROXIMATION_MARK,
@@ -83,12 +83,8 @@ def find_alternative_answer_problem(
     if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_values_with_hedge_marks(question)):
         return None
     for phrase in _iterate_definite_noun_phrases(question, lists):
-        numbers = {
-            ordinal
-            for sentence in article.sentence_values
-            for ordinal in _iterate_ordinals_before_phrase(sentence, phrase)
-        }
-        if len(numbers) > 1:
+        found = (_iterate_ordinals_before_phrase(sentence, phrase) for sentence in article.sentence_values)
+        if len(set(chain.from_iterable(found))) > 1:
             return f"the article tells of a first and a second {' '.join(phrase)!r}; say in {question!r} which one is meant"
     return None
 
@@ -175,10 +171,11 @@ def check_generated_pairs(
     article = normalise_article(article_text)
     problems: list[PairProblem] = []
     for which, pair in enumerate(generated.short, 1):
-        problems += (
-            replace(each, pair_number=which) for each in check_short_question(pair.question, topic, article, lists)
+        found = (
+            *check_short_question(pair.question, topic, article, lists),
+            *check_short_answer(pair.answer, article, lists),
         )
-        problems += (replace(each, pair_number=which) for each in check_short_answer(pair.answer, article, lists))
+        problems += [replace(each, pair_number=which) for each in found]
         if other := find_alternative_answer_problem(pair.question, pair.answer, article, lists):
             problems.append(PairProblem("several_answers", which, other))
     problems += check_distinct_questions(generated.short, lists)
@@ -189,10 +186,8 @@ def check_generated_pairs(
 
 def replace_faulty_pairs(first: GeneratedPairs, faulty: Collection[int], second: GeneratedPairs) -> GeneratedPairs:
     """Return the second reply with the first one's pairs in place of all but the `faulty` ones (numbered from 1)."""
-    pairs = [
-        new if which in faulty else old
-        for which, (old, new) in enumerate(zip(first.short, second.short, strict=True), 1)
-    ]
+    both = enumerate(zip(first.short, second.short, strict=True), 1)
+    pairs = [new if which in faulty else old for which, (old, new) in both]
     return replace(second, short=tuple(pairs))  # type: ignore[arg-type]
 
 
@@ -214,42 +209,30 @@ def check_short_question(
     for phrase in lists.one_of_many:
         opening = phrase.removeprefix("^")
         if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and contains_whole_words(folded, phrase)):
-            yield PairProblem(
-                "one_of_many", 0, f"the question says {opening!r}; ask for something that has one answer and no other"
-            )
+            message = f"the question says {opening!r}; ask for something that has one answer and no other"
+            yield PairProblem("one_of_many", 0, message)
             break
     if not names_subject_or_article_term(question, topic, article, lists):
-        yield PairProblem(
-            "subject_missing",
-            0,
-            f"the question {question!r} names neither {strip_title_qualifier(topic)!r} nor another name or term that the article has",
-        )
+        subject = f"neither {strip_title_qualifier(topic)!r} nor another name or term that the article has"
+        yield PairProblem("subject_missing", 0, f"the question {question!r} names {subject}")
     if pronoun := find_unresolved_pronoun(question, topic, article, lists):
-        yield PairProblem(
-            "not_self_contained", 0, f"{pronoun!r} in {question!r} stands for something that is not named before it"
-        )
+        message = f"{pronoun!r} in {question!r} stands for something that is not named before it"
+        yield PairProblem("not_self_contained", 0, message)
 
 
 def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckWordLists) -> Iterator[PairProblem]:
     """Yield the problems of one short answer by itself, with `which` 0."""
     words = len(answer.split())
     if words >= ANSWER_WORD_LIMIT:
-        yield PairProblem(
-            "answer_too_long", 0, f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"
-        )
+        message = f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"
+        yield PairProblem("answer_too_long", 0, message)
     yield from _check_no_source_phrases(answer, "answer", lists)
     if not is_answer_in_article(answer, article):
-        yield PairProblem(
-            "answer_not_in_article",
-            0,
-            f"the answer {answer!r} does not stand in the article; use the article's own words",
-        )
+        message = f"the answer {answer!r} does not stand in the article; use the article's own words"
+        yield PairProblem("answer_not_in_article", 0, message)
     elif is_only_approximate(answer, article):
-        yield PairProblem(
-            "approximation_lost",
-            0,
-            f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word",
-        )
+        message = f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word"
+        yield PairProblem("approximation_lost", 0, message)
 
 
 def names_subject_or_article_term(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> bool:
@@ -260,10 +243,8 @@ def names_subject_or_article_term(question: str, topic: str, article: Normalised
     """
     if _contains_topic_title(list_values_with_hedge_marks(question), topic):
         return True
-    if any(
-        contains_whole_words(article.folded, fold_case_and_accents(quoted).strip(" .,"))
-        for quoted in _QUOTED.findall(question)
-    ):
+    quotations = (fold_case_and_accents(quoted).strip(" .,") for quoted in _QUOTED.findall(question))
+    if any(contains_whole_words(article.folded, quoted) for quoted in quotations):
         return True
     words = tokenize_words_with_values(question)
     for opens, _, value in iterate_capitalized_words(words):
@@ -271,13 +252,14 @@ def names_subject_or_article_term(question: str, topic: str, article: Normalised
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
     values = [part.value for part in words]
+    no_terms = lists.function_words | _VAGUE_ADJECTIVES
     for at, before in enumerate(values[:-2]):
-        term = values[at + 1 : at + 3] if before in _ARTICLES_AND_AUXILIARIES else []
-        is_term = bool(term) and all(
-            isinstance(word, str) and word.isalpha() and word not in lists.function_words for word in term
-        )
-        is_there = is_term and any(contains_value_sequence(sentence, term) for sentence in article.sentence_values)
-        if is_there and not _VAGUE_ADJECTIVES.intersection(term):
+        term = values[at + 1 : at + 3]
+        if (
+            before in _ARTICLES_AND_AUXILIARIES
+            and all(isinstance(word, str) and word.isalpha() and word not in no_terms for word in term)
+            and any(contains_value_sequence(sentence, term) for sentence in article.sentence_values)
+        ):
             return True
     return False
 
@@ -295,11 +277,10 @@ def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticl
         if word not in _PRONOUNS | _POSSESSIVES or found.start() in empty or (before and found[0][0].isupper()):
             continue
         words = re.findall(r"[^\W_]+", fold_case_and_accents(before))
-        has_noun = any(
-            one in _ARTICLES_AND_AUXILIARIES and other not in lists.function_words for one, other in pairwise(words)
-        )
-        if not has_noun and not names_subject_or_article_term(
-            question if word in _POSSESSIVES else before, topic, article, lists
+        follow = [other for one, other in pairwise(words) if one in _ARTICLES_AND_AUXILIARIES]
+        searched = question if word in _POSSESSIVES else before
+        if lists.function_words.issuperset(follow) and not names_subject_or_article_term(
+            searched, topic, article, lists
         ):
             return word
     return None
@@ -333,9 +314,8 @@ def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckWordL
         content = [value for value in content if value not in known] or content
         covered = [value for value in content if any(is_same_or_related_word(found, value) for found in asked)]
         if len(covered) < len(content) * _MIN_SHARED_CONTENT or not content:
-            yield PairProblem(
-                "long_question_lacks", which, f"the long question does not ask {pair.question!r}; list it as ({which})"
-            )
+            message = f"the long question does not ask {pair.question!r}; list it as ({which})"
+            yield PairProblem("long_question_lacks", which, message)
 
 
 def check_long_answer(
@@ -345,20 +325,15 @@ def check_long_answer(
     long = generated.long_answer
     yield from _check_no_source_phrases(long, "long answer", lists)
     sentences = [list_values_with_hedge_marks(sentence) for sentence in split_sentences(long)]
-    if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(
-        _contains_topic_title(values, topic) for values in sentences
-    ):
-        yield PairProblem(
-            "long_answer_repeats",
-            0,
-            f"each sentence of the long answer names {strip_title_qualifier(topic)!r} anew; write one flowing paragraph",
-        )
+    names_topic = (_contains_topic_title(values, topic) for values in sentences)
+    if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(names_topic):
+        title = strip_title_qualifier(topic)
+        message = f"each sentence of the long answer names {title!r} anew; write one flowing paragraph"
+        yield PairProblem("long_answer_repeats", 0, message)
     all_values, values = list_all_values(long), list_values_with_hedge_marks(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted, exact = (
-            list_content_values(pair.answer, lists) or list_all_values(pair.answer),
-            list_values_with_hedge_marks(pair.answer),
-        )
+        wanted = list_content_values(pair.answer, lists) or list_all_values(pair.answer)
+        exact = list_values_with_hedge_marks(pair.answer)
         is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
         is_there = is_there or bool(
             wanted and all(any(is_same_or_related_word(found, value) for found in all_values) for value in wanted)
@@ -370,23 +345,17 @@ def check_long_answer(
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
     known = [part.value for text in texts for part in tokenize_words_with_values(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
-    for number in added:
-        yield PairProblem(
-            "long_answer_adds",
-            0,
-            f"the long answer says {number!r}, which is in none of the five questions and answers",
-        )
+    for each in added:
+        message = f"the long answer says {each!r}, which is in none of the five questions and answers"
+        yield PairProblem("long_answer_adds", 0, message)
 
 
 def _find_added_numbers(text: str, known: Sequence[TokenValue]) -> Iterator[str]:
     for source, value in tokenize_words_with_values(text):
         # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
         is_number = any(map(str.isdigit, source)) or (not isinstance(value, str) and source.lower() != "one")
-        if (
-            is_number
-            and not any(value_states(found, value) for found in known)
-            and not _is_date_from_known_parts(value, known)
-        ):
+        is_known = any(value_states(found, value) for found in known) or _is_date_from_known_parts(value, known)
+        if is_number and not is_known:
             yield source
 
 
@@ -394,11 +363,10 @@ def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) ->
     """True if known values add up to a date: 8 March and 1917; or 264, if its era is given with another year."""
     if not isinstance(value, PartialDate):
         return False
-    if not any(isinstance(found, NumberValue) and value_states(value, found) for found in known):
+    stated = [found for found in known if value_states(value, found)]
+    if not any(isinstance(found, NumberValue) for found in stated):
         return False
-    return is_year_only_date(value) or any(
-        isinstance(found, DayWithoutYear) and value_states(value, found) for found in known
-    )
+    return is_year_only_date(value) or any(isinstance(found, DayWithoutYear) for found in stated)
 
 
 def _find_added_names(
@@ -409,11 +377,8 @@ def _find_added_names(
         for opens, word, value in iterate_capitalized_words(tokenize_words_with_values(sentence)):
             if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
-            if (
-                isinstance(value, str)
-                and value not in lists.function_words
-                and not any(is_same_or_related_word(each, value) for each in known)
-            ):
+            is_known = value in lists.function_words or any(is_same_or_related_word(each, value) for each in known)
+            if isinstance(value, str) and not is_known:
                 yield word
 
 

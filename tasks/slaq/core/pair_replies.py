@@ -134,10 +134,7 @@ def _parse_pairs_json_object(text: str) -> list[str]:
         if not isinstance(pair, dict):
             raise MalformedJsonObject(f'pair {number} of "short" is {_format_json_type(pair)}, expected an object')
         _require_exact_keys(pair, ("question", "answer"), f'pair {number} of "short"')
-        values += [
-            _check_and_clean_pair_text(pair["question"], f"question {number}"),
-            _check_and_clean_pair_text(pair["answer"], f"answer {number}"),
-        ]
+        values += [_check_and_clean_pair_text(pair[part], f"{part} {number}") for part in ("question", "answer")]
     return [*values, *(_check_and_clean_pair_text(value[name], name) for name in ("long_question", "long_answer"))]
 
 

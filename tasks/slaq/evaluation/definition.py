@@ -1,26 +1,53 @@
-"""The `Evaluation` record of SLAQ, which commands read."""
+"""SLAQ's `Evaluation`: each short question alone, the long question with the same five, and the judge's prompts (paper
+§4.1, Appendix A.4)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Annotated, Literal
 
+import pyarrow as pa
+
+from factmill.tasks.assets import load_list_entries, load_prompt
+from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
 from factmill.tasks.core.evaluation.human_labels import LabelScheme
-from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric, EvaluationScore
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, format_answer_line, resolve_evaluation_inputs
-from factmill.tasks.options import RunOptions
+from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
+from factmill.tasks.core.rows import rows_from_arrow
+from factmill.tasks.engine.benchmark import BenchmarkAssets
+from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
+from factmill.tasks.evaluation.definition import (
+    EXACT_JUDGE,
+    Evaluation,
+    EvaluationInputs,
+    JudgedEvaluationParams,
+    format_answer_line,
+    resolve_evaluation_inputs,
+    sample_question_clusters,
+)
+from factmill.tasks.options import CliOption
 from factmill.tasks.slaq.benchmark import SLAQ
+from factmill.tasks.slaq.core.article_matching import CheckWordLists, make_check_word_lists
 from factmill.tasks.slaq.core.evaluation.answers import (
     LONG_SETTING,
     SHORT_SETTING,
     ScoredSlaqPrediction,
     SlaqPrediction,
     SlaqQuestion,
+    guess_commonest_answers,
+    list_topic_questions,
+    make_fact_type_answer_guesser,
 )
+from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 from factmill.tasks.slaq.core.evaluation.verdicts import (
+    SLAQ_VERDICT_FORM,
     SLAQ_VERDICT_MEANINGS,
+    Verdicts,
     list_slaq_judged_parts,
     make_judgeable_slaq_answer,
+    read_verdicts,
 )
+from factmill.tasks.slaq.core.rows import SlaqRow
 from factmill.tasks.slaq.evaluation.measure import (
     ACCURACY,
     ACCURACY_GAP,
@@ -32,25 +59,85 @@ from factmill.tasks.slaq.evaluation.measure import (
     list_slaq_report_items,
     measure_slaq,
 )
-from factmill.tasks.slaq.evaluation.questions import (
-    ANSWER_LONG_PROMPT,
-    ANSWER_SHORT_PROMPT,
-    JUDGE_LONG_PROMPT,
-    JUDGE_SHORT_PROMPT,
-    SLAQ_JUDGING,
-    SlaqEvaluationInputs,
-    SlaqEvaluationParams,
-    fill_slaq_answer_prompt,
-    list_slaq_questions,
-    make_slaq_guesser,
+
+ANSWER_SHORT_PROMPT, ANSWER_LONG_PROMPT = "slaq/answer_short", "slaq/answer_long"
+JUDGE_SHORT_PROMPT, JUDGE_LONG_PROMPT = "slaq/judge_short", "slaq/judge_long"
+
+
+class SlaqEvaluationParams(JudgedEvaluationParams):
+    """Parameters of an evaluation on SLAQ."""
+
+    setting: Annotated[tuple[Literal["short", "long"], ...], CliOption(metavar="NAME")] = ()
+    """Only this setting (repeatable). Default: both; alignment needs both."""
+
+
+class SlaqEvaluationInputs(EvaluationInputs):
+    """Resolved inputs of the steps of SLAQ's evaluation."""
+
+    params: SlaqEvaluationParams
+
+
+def list_slaq_questions(rows: pa.Table, inputs: SlaqEvaluationInputs) -> Iterator[SlaqQuestion]:
+    """Yield every question in every setting; a limit selects whole topics."""
+    topics = rows_from_arrow(SlaqRow, rows)
+    drawn = sample_question_clusters([row.id for row in topics], inputs.params)
+    for setting in inputs.settings:
+        for row in topics:
+            if row.id in drawn:
+                yield from list_topic_questions(row, setting)
+
+
+def fill_slaq_answer_prompt(asked: SlaqQuestion, _: object = None) -> FilledPrompt:
+    """Fill the prompt of a question's setting."""
+    if asked.setting == LONG_SETTING:
+        return fill_prompt_template(load_prompt(ANSWER_LONG_PROMPT), question=asked.question)
+    return fill_prompt_template(load_prompt(ANSWER_SHORT_PROMPT), topic=asked.topic, question=asked.question)
+
+
+def make_slaq_guesser(rows: pa.Table) -> Callable[[SlaqQuestion], str]:
+    """Make the built-in guesser: question → commonest gold answers; `rows`: of the measured build."""
+    golds = make_fact_type_answer_guesser(rows_from_arrow(SlaqRow, rows))
+    return lambda asked: guess_commonest_answers(asked, golds)
+
+
+def fill_slaq_judge_prompt(row: SlaqPrediction) -> FilledPrompt:
+    """Fill the judge's prompt with an answer inside its frame (Table A.4)."""
+    boundary, framed = make_answer_boundary(row.id, row.answer_read), frame_answer(row.id, row.answer_read)
+    if row.setting == LONG_SETTING:
+        pairs = enumerate(zip(row.questions, row.golds, strict=True), 1)
+        facts = "\n".join(f"{number}. {question} — {gold}" for number, (question, gold) in pairs)
+        return fill_prompt_template(load_prompt(JUDGE_LONG_PROMPT), facts=facts, boundary=boundary, answer=framed)
+    return fill_prompt_template(
+        load_prompt(JUDGE_SHORT_PROMPT), question=row.question, gold=row.gold, boundary=boundary, answer=framed
+    )
+
+
+@cache
+def _load_function_word_check_lists() -> CheckWordLists:
+    return make_check_word_lists((), (), load_list_entries("function_words"))
+
+
+def make_scored_slaq_prediction(
+    row: SlaqPrediction, judged: AnswerJudgment[Verdicts] | None, judge: str
+) -> ScoredSlaqPrediction:
+    """Return an answer with its verdicts: one for a short answer, five for a long one."""
+    if judged is None:
+        wrong = [0] * len(row.golds) if row.unscored in REASONS_COUNTED_WRONG else []
+        return row.extend_to(ScoredSlaqPrediction, verdicts=wrong, judge=judge, judge_call="")
+    why = {"unscored": judged.unscored, "detail": judged.detail}
+    verdicts = list(judged.verdict or ())
+    return row.narrow_to(ScoredSlaqPrediction, verdicts=verdicts, judge=judge, judge_call=judged.call, **why)
+
+
+SLAQ_JUDGING: JudgingSpec[SlaqPrediction, Verdicts, ScoredSlaqPrediction] = JudgingSpec(
+    make_prompt=fill_slaq_judge_prompt,
+    completion_format=SLAQ_VERDICT_FORM,
+    parse_verdict=lambda row, texts: read_verdicts(texts[0], len(row.golds)),
+    judge_exactly=lambda row: judge_answer_exactly(row, _load_function_word_check_lists()),
+    row_model=ScoredSlaqPrediction,
+    make_judged_row=make_scored_slaq_prediction,
 )
-
-
-def resolve_slaq_evaluation_inputs(
-    params: SlaqEvaluationParams, run: RunOptions
-) -> ResolvedInputs[SlaqEvaluationInputs]:
-    """Resolve the inputs of an evaluation; raise UsageError for an invalid parameter."""
-    return resolve_evaluation_inputs(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs)
+"""How answers are judged (Table A.4)."""
 
 
 def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
@@ -71,7 +158,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
         "factmill evaluate slaq --answers answers.jsonl",
     ),
     params=SlaqEvaluationParams,
-    resolve_inputs=resolve_slaq_evaluation_inputs,
+    resolve_inputs=lambda params, run: resolve_evaluation_inputs(SLAQ_EVALUATION, params, run, SlaqEvaluationInputs),
     recipe="factmill.tasks.slaq.evaluation.definition:SLAQ_EVALUATION",
     tables={
         "slaq_answers": ScoredSlaqPrediction,

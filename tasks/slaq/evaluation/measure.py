@@ -49,10 +49,8 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
         if setting_rows := [row for row in rows if row["setting"] == setting]:
-            values, reasons = given[setting] = (
-                np.full((len(topics), PAIRS_PER_TOPIC), np.nan),
-                np.empty((len(topics), PAIRS_PER_TOPIC), object),
-            )
+            shape = len(topics), PAIRS_PER_TOPIC
+            values, reasons = given[setting] = np.full(shape, np.nan), np.empty(shape, object)
             for row in setting_rows:
                 first = max(row["position"] - 1, 0)
                 place = at[row["item"]], slice(first, first + len(row["golds"]))
@@ -101,20 +99,15 @@ def _make_score_rows_and_metric_scores(
     """Return rows of `EvaluationScore`, one for each fact asked, and the same values as `MetricScores` to measure."""
     values, reasons = verdicts
     if setting == LONG_SETTING:
-        runs = {
-            AFTER_RIGHT: count_preceding_equal_verdicts(values, verdict=1),
-            AFTER_WRONG: count_preceding_equal_verdicts(values, verdict=0),
-        }
-        named = {name: [None if np.isnan(run) else str(int(run)) for run in of.ravel()] for name, of in runs.items()}
-        groups = {**groups, **named}
+        for name, verdict in ((AFTER_RIGHT, 1), (AFTER_WRONG, 0)):
+            runs = count_preceding_equal_verdicts(values, verdict).ravel()
+            groups = {**groups, name: [None if np.isnan(run) else str(int(run)) for run in runs]}
     asked = np.flatnonzero(_make_asked_fact_mask(reasons)).tolist()
     items = [topics[at // PAIRS_PER_TOPIC] for at in asked]
-    ids = [f"{topics[at // PAIRS_PER_TOPIC]}/{at % PAIRS_PER_TOPIC + 1}" for at in asked]
+    ids = [f"{item}/{at % PAIRS_PER_TOPIC + 1}" for item, at in zip(items, asked, strict=True)]
     found = values.ravel()[asked]
-    whys = [
-        why.split("\n", 1) if missing else ("", "")
-        for why, missing in zip(reasons.ravel()[asked], np.isnan(found), strict=True)
-    ]
+    missing = zip(reasons.ravel()[asked], np.isnan(found), strict=True)
+    whys = [why.split("\n", 1) if is_missing else ("", "") for why, is_missing in missing]
     columns = {
         "id": [f"{metric}:{setting}/{each}" for each in ids],
         "question_id": ids,

@@ -29,8 +29,7 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     PairedFact,
     shuffle_facts_by_kind_and_count,
 )
-from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
-from factmill.tasks.slaq.evaluation.questions import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT
+from factmill.tasks.slaq.evaluation.definition import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT, SLAQ_EVALUATION
 from factmill.tasks.slaq.mechanism.ablation_service import Device, Precision, list_causal_model_files
 from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, resolve_build
 from factmill.tasks.storage.source_files import SourceFile, iterate_csv, make_unpinned_source, pin_source_file

@@ -64,47 +64,32 @@ def measure_mechanism(
 
 def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
     """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
-    scored = {feature: [row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES}
-    values = {
-        feature: np.array([row[feature] for row in feature_rows], np.float64)
-        for feature, feature_rows in scored.items()
-    }
-    is_aligned = {
-        feature: np.array([row["kind"] == ALIGNED for row in feature_rows], bool)
-        for feature, feature_rows in scored.items()
-    }
+    scored = [[row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES]
+    values = [
+        np.array([row[feature] for row in known], np.float64)
+        for feature, known in zip(SIMILARITY_MEASURES, scored, strict=True)
+    ]
+    kinds = [np.array([row["kind"] == ALIGNED for row in known], bool) for known in scored]
+    units = [[[row[unit] for row in known] for known in scored] for unit in ("item", "id")]
     by_topic, by_fact = (
-        [
-            compute_permutation_p(values[each], is_aligned[each], [row[unit] for row in scored[each]], seed)
-            for each in SIMILARITY_MEASURES
-        ]
-        for unit in ("item", "id")
+        [compute_permutation_p(*each, seed) for each in zip(values, kinds, of_unit, strict=True)] for of_unit in units
     )
-    levels = zip(
-        SIMILARITY_MEASURES,
-        by_topic,
-        adjust_p_values_benjamini_hochberg(by_topic),
-        by_fact,
-        adjust_p_values_benjamini_hochberg(by_fact),
-        strict=True,
-    )
-    for feature, p, adjusted, p_fact, adjusted_fact in levels:
-        n, clusters = len(scored[feature]), [row["item"] for row in scored[feature]]
-        if p is None:
-            yield _make_mechanism_metric(
-                KIND_DIFFERENCE, feature, None, n, len(rows), note="no fact of one kind has a similarity"
-            )
+    adjusted, adjusted_by_fact = map(adjust_p_values_benjamini_hochberg, (by_topic, by_fact))
+    for at, feature in enumerate(SIMILARITY_MEASURES):
+        if by_topic[at] is None:
+            note = "no fact of one kind has a similarity"
+            yield _make_mechanism_metric(KIND_DIFFERENCE, feature, None, len(scored[at]), len(rows), note=note)
             continue
-        of_one, of_other = values[feature][is_aligned[feature]], values[feature][~is_aligned[feature]]
+        by_single_facts = f"by single facts, as in the paper: p {by_fact[at]:g}, p adjusted {adjusted_by_fact[at]:g}"
         yield _make_mechanism_metric(
             KIND_DIFFERENCE,
             feature,
-            float(of_one.mean() - of_other.mean()),
-            n,
+            float(values[at][kinds[at]].mean() - values[at][~kinds[at]].mean()),
+            len(scored[at]),
             len(rows),
-            interval=_bootstrap_difference_interval(values[feature], is_aligned[feature], clusters, seed),
-            clusters=len(set(clusters)),
-            note=f"p {p:g}, p adjusted {adjusted:g}; by single facts, as in the paper: p {p_fact:g}, p adjusted {adjusted_fact:g}",
+            interval=_bootstrap_difference_interval(values[at], kinds[at], units[0][at], seed),
+            clusters=len(set(units[0][at])),
+            note=f"p {by_topic[at]:g}, p adjusted {adjusted[at]:g}; {by_single_facts}",
         )
 
 
@@ -125,9 +110,8 @@ def _bootstrap_difference_interval(
     has_both = (totals[1] > 0) & (totals[3] > 0)
     if not has_both.any():
         return None
-    return compute_percentile_interval(
-        (totals[0] / np.maximum(totals[1], 1) - totals[2] / np.maximum(totals[3], 1))[has_both]
-    )
+    differences = totals[0] / np.maximum(totals[1], 1) - totals[2] / np.maximum(totals[3], 1)
+    return compute_percentile_interval(differences[has_both])
 
 
 def _measure_kind_predictions(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> Iterator[MeasuredMetric]:
@@ -232,12 +216,9 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
         for label, metric in (("ROC-AUC", ROC_AUC), ("accuracy", ACCURACY))
         if any((found[at].value is not None) for at in found if at[1] == metric)
     ]
-    weights = [
-        make_metric_series(
-            COEFFICIENT, ((_MEASURE_TITLES[each], found.get((each, COEFFICIENT))) for each in SIMILARITY_MEASURES)
-        )
-    ]
+    coefficients = ((_MEASURE_TITLES[each], found.get((each, COEFFICIENT))) for each in SIMILARITY_MEASURES)
     has_weights = any(metric == COEFFICIENT for _, metric in found)
+    weights = [make_metric_series(COEFFICIENT, coefficients)] if has_weights else []
     figures = [
         ReportFigure(
             "similarity", "Similarity of short and long answers", "bars", "similarity measure", "mean similarity",
@@ -250,7 +231,7 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
         ),
         ReportFigure(
             "coefficients", "Weights of all six measures", "bars", "similarity measure", "coefficient",
-            tuple(weights if has_weights else ()), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.", reference=0.0,
+            tuple(weights), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.", reference=0.0,
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]

@@ -48,7 +48,7 @@ from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_transport_similarity,
     format_component_name,
 )
-from factmill.tasks.slaq.evaluation.questions import fill_slaq_answer_prompt
+from factmill.tasks.slaq.evaluation.definition import fill_slaq_answer_prompt
 from factmill.tasks.slaq.mechanism.ablation import import_mechanism_module
 from factmill.tasks.slaq.mechanism.ablation_service import (
     AblationService,

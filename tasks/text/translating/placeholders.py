@@ -24,7 +24,6 @@ from babel.numbers import format_decimal, format_percent
 from babel.units import format_unit
 
 from factmill.tasks.text.values.dates_and_numbers import parse_written_date
-from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 PLACEHOLDER_YEARS = ("2001", "2002", "2003", "2004", "2005", "2006", "2007", "2008", "2009")
 """Stand-ins that a model sees for numbers, dates and ids, in this order, except those that the text contains itself."""
@@ -72,8 +71,7 @@ def needs_no_translation(text: str) -> bool:
 
 
 def replace_numbers_by_placeholders(text: str) -> TextWithPlaceholders | None:
-    """Replace the numbers, dates and ids of a text by stand-ins; None when it has more of them than there are
-    stand-ins."""
+    """Replace the numbers, dates and ids of a text by stand-ins; None when it has more of them than there are."""
     found = list(_UNTRANSLATED_SPAN.finditer(text))
     free = [stand_in for stand_in in PLACEHOLDER_YEARS if stand_in not in _UNTRANSLATED_SPAN.sub("", text)]
     if len(found) > len(free):
@@ -87,8 +85,7 @@ def replace_numbers_by_placeholders(text: str) -> TextWithPlaceholders | None:
 
 
 def restore_placeholders(protected: TextWithPlaceholders, translation: str) -> str | None:
-    """Replace the stand-ins in a translation by their originals; None unless each occurs exactly once, as a separate
-    word."""
+    """Replace the stand-ins in a translation by their originals; None unless each occurs exactly once, as a word."""
     originals = dict(protected.stand_ins)
     if not originals:
         return translation
@@ -99,10 +96,7 @@ def restore_placeholders(protected: TextWithPlaceholders, translation: str) -> s
 
 
 def split_at_untranslated_spans(text: str) -> list[tuple[str, bool]]:
-    """Split a text into stretches (stretch, True when it is to be translated) that joined give the text.
-
-    Blanks and marks at the edges of a stretch stay with the numbers, so that only words are translated.
-    """
+    """Split a text into stretches (text, is words); blanks and marks at the edges of words stay with the numbers."""
     stretches: list[tuple[str, bool]] = []
     end = 0
     for match in _UNTRANSLATED_SPAN.finditer(text):
@@ -184,45 +178,38 @@ def format_value_with_plural_unit(text: str, language: str) -> str | None:
 
 def localize_dates_and_numbers(translation: str, source: str, language: str) -> str:
     """Convert the dates and numbers of a translation from the source's format to the language's."""
-    forms = {
-        each: _localize_span(each, language) for each in sorted(list_untranslated_spans(source), key=len, reverse=True)
-    }
+    spans = sorted(list_untranslated_spans(source), key=len, reverse=True)
+    forms = {span: _localize_date_or_amount(span, language) for span in spans}
     if not forms:
         return translation
     pattern = "|".join(map(re.escape, forms))
     return re.sub(rf"(?<![\w.,])(?:{pattern})(?!\w|[.,][0-9])", lambda found: forms[found[0]], translation)
 
 
-def _localize_span(original: str, language: str) -> str:
+def _localize_date_or_amount(original: str, language: str) -> str:
     """Return a kept date or amount in the language's format; unchanged where it is not clearly one."""
     if re.search("[A-Za-z]", original) and (when := parse_written_date(original)):
-        return _format_localized_date(when, language)
-    if (
-        re.search("[A-Za-z]{3}", original)
-        and (day := parse_written_date(f"{original} {_LEAP_YEAR}"))
-        and day.month
-        and day.day
-    ):
-        return str(format_skeleton("MMMMd", datetime.date(_LEAP_YEAR, day.month, day.day), locale=language))
+        day = datetime.date(_LEAP_YEAR, when.month or 1, when.day or 1)
+        localized = str(_LEAP_YEAR)
+        if when.month:
+            localized = (
+                format_date(day, "long", language) if when.day else str(format_skeleton("yMMMM", day, locale=language))
+            )
+        era = "" if when.year > 0 else f" {Locale.parse(language).eras['abbreviated'][0]}"
+        return localized.replace(str(_LEAP_YEAR), str(when.year if when.year > 0 else 1 - when.year)) + era
+    day_of_year = parse_written_date(f"{original} {_LEAP_YEAR}") if re.search("[A-Za-z]{3}", original) else None
+    if day_of_year and day_of_year.month and day_of_year.day:
+        day = datetime.date(_LEAP_YEAR, day_of_year.month, day_of_year.day)
+        return str(format_skeleton("MMMMd", day, locale=language))
     mark, amount = re.fullmatch(r"([$€£]?)(.*)", original, re.DOTALL).groups()  # type: ignore[union-attr]
     if re.match(_COMMA_GROUPED_NUMBER, amount) or re.search(r"[0-9] ?[^\W\d_%]*[^\W\d_°²]$|%$", amount):
         return mark + (format_localized_amount(amount, language) or amount)
     return original
 
 
-def _format_localized_date(when: PartialDate, language: str) -> str:
-    day = datetime.date(_LEAP_YEAR, when.month or 1, when.day or 1)
-    localized = format_date(day, "long", language) if when.day else str(format_skeleton("yMMMM", day, locale=language))
-    year, era = (
-        (when.year, "") if when.year > 0 else (1 - when.year, f" {Locale.parse(language).eras['abbreviated'][0]}")
-    )
-    return (localized.replace(str(_LEAP_YEAR), str(year)) if when.month else str(year)) + era
-
-
 @cache
 def _get_cldr_units_by_name(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return English name → CLDR's unit and the English locale that spells it so, for units that all the languages
-    have."""
+    """Return English name → CLDR's unit and the English locale of that spelling, for units of all the languages."""
     spellings = ("en", "en_GB")
     patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in (*spellings, *languages)}
     names: dict[str, tuple[str, str]] = {}

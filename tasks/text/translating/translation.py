@@ -30,12 +30,7 @@ from factmill.tasks.text.translating.placeholders import (
 )
 
 NLLB_LANGUAGE_CODES = {
-    "en": "eng_Latn",
-    "de": "deu_Latn",
-    "fr": "fra_Latn",
-    "it": "ita_Latn",
-    "es": "spa_Latn",
-    "pt": "por_Latn",
+    **{"en": "eng_Latn", "de": "deu_Latn", "fr": "fra_Latn", "it": "ita_Latn", "es": "spa_Latn", "pt": "por_Latn"},
 }
 """Language → code of NLLB-200, the source language first."""
 SOURCE_LANGUAGE = "en"
@@ -129,20 +124,21 @@ def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngi
     amounts = {pair: amount for pair in asked if (amount := format_localized_amount(*pair))}
     words = _translate_distinct_keeping_numbers([pair for pair in asked if pair not in amounts], engine)
 
-    def finish(text: str, language: str) -> TranslationOutcome:
-        translation = amounts.get((text, language)) or words[text, language]
-        return (
-            translation
-            if isinstance(translation, Untranslatable)
-            else localize_dates_and_numbers(translation, text, language)
-        )
-
-    return [finish(*pair) for pair in asked]
+    found = [amounts.get(pair) or words[pair] for pair in asked]
+    return [
+        each if isinstance(each, Untranslatable) else localize_dates_and_numbers(each, text, language)
+        for each, (text, language) in zip(found, asked, strict=True)
+    ]
 
 
 def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: TranslationEngine) -> list[TranslatedPath]:
     """Translate the parts of paths, each path with its language; every part names its source."""
-    paths = [(parts, language, _list_parts_to_translate(parts, language)) for parts, language in asked]
+    paths = []
+    for parts, language in asked:
+        own_texts = dict.fromkeys(part.text for part in parts if part.label is None)
+        words = [text for text in own_texts if not needs_no_translation(text)]
+        texts = [text for text in words if format_value_with_plural_unit(text, language) is None]
+        paths.append((parts, language, texts))
     singles = _translate_path_parts_separately(
         [(text, language) for _, language, texts in paths for text in texts], engine
     )
@@ -249,16 +245,6 @@ def _keeps_leading_number(text: str, translation: str) -> bool:
     return not first or first[0][1] or translation.startswith(first[0][0])
 
 
-def _list_parts_to_translate(parts: Sequence[PathPart], language: str) -> list[str]:
-    """Return the distinct texts of a path that a model must translate, in order."""
-    texts = dict.fromkeys(part.text for part in parts if part.label is None)
-    return [
-        text
-        for text in texts
-        if not needs_no_translation(text) and format_value_with_plural_unit(text, language) is None
-    ]
-
-
 def _find_partwise_reason(
     singles: Sequence[TranslationOutcome], texts: Sequence[str], engine: TranslationEngine
 ) -> PartwiseReason | None:
@@ -288,24 +274,20 @@ def _split_joined_translation(
     if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
     for text, piece in zip(own, pieces, strict=True):
-        protected = replace_numbers_by_placeholders(text)
-        if protected is None or sorted(list_untranslated_spans(piece)) != sorted(list_untranslated_spans(text)):
+        if replace_numbers_by_placeholders(text) is None or sorted(list_untranslated_spans(piece)) != sorted(
+            list_untranslated_spans(text)
+        ):
             return "number_elsewhere"
         if not _keeps_leading_number(text, piece):
             return "number_elsewhere"
-        if not _has_same_words(piece, own[text], text in names):
+        found, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own[text].casefold())
+        lost = {*wanted} - {*found}
+        is_cut = any(word.startswith(short) for short in {*found} - {*wanted} for word in lost)
+        # of a relation one word is enough
+        keeps_some_words = text not in names and not is_cut and len(lost) < len({*wanted})
+        if found != wanted and not keeps_some_words:
             return "other_words"
     return dict(zip(own, pieces, strict=True))
-
-
-def _has_same_words(piece: str, own: str, is_name: bool) -> bool:
-    """True when a part translated with others has the words of its own translation; for a relation one word is enough."""
-    found, wanted = list_letter_runs(piece.casefold()), list_letter_runs(own.casefold())
-    if found == wanted:
-        return True
-    lost = {*wanted} - {*found}
-    is_cut = any(word.startswith(short) for short in {*found} - {*wanted} for word in lost)
-    return not is_name and not is_cut and len(lost) < len({*wanted})
 
 
 def _make_translated_part(part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str) -> TranslatedPart:

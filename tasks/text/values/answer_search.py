@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from factmill.tasks.text.values.dates_and_numbers import MONTH_NAMES, POWER_BY_SCALE_WORD, parse_written_date
@@ -183,7 +184,11 @@ def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
     read = [_read_answer_values(form) for form in forms]
     if not read[0]:
         return None
-    days = [[day] for day in _list_possible_slashed_dates(plain)]
+    days: list[list[TokenValue]] = []
+    if slashed := _SLASHED_DATE.fullmatch(plain):  # month first or day first
+        first, second, year = slashed.groups()
+        written = (f"{year}-{month:0>2}-{day:0>2}" for month, day in ((first, second), (second, first)))
+        days = [[day] for day in map(parse_written_date, written) if day]
     return any(
         values
         and (
@@ -206,16 +211,6 @@ def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
         else value
         for value in values
     )
-
-
-def _list_possible_slashed_dates(text: str) -> list[TokenValue]:
-    """Return the days that 02/05/1985 may be: month first or day first."""
-    found = _SLASHED_DATE.fullmatch(text)
-    if not found:
-        return []
-    first, second, year = found.groups()
-    days = (parse_written_date(f"{year}-{month:0>2}-{day:0>2}") for month, day in ((first, second), (second, first)))
-    return [day for day in days if day]
 
 
 def _list_implied_values(token: WordOrAmountToken) -> tuple[TokenValue, ...]:
@@ -271,23 +266,22 @@ def _is_followed_by_unit_or_alone(place: int, tail: Sequence[TokenValue], text: 
     A paragraph of nothing but numbers counts as a table cell.
     """
     ahead = text.tokens[place : place + _MAX_GAP_BEFORE_COUNTED + len(tail)]
-    numbers = next(
-        (at for at, token in enumerate(ahead) if token is None or not is_number_or_date(token.value)), len(ahead)
-    )
+    numbers = sum(1 for _ in takewhile(lambda token: token is not None and is_number_or_date(token.value), ahead))
     if _has_consecutive_values_at(ahead, numbers, tail):
         return True
     if not any(value in NORMALIZED_UNITS for value in tail):
-        words = next(
-            (
-                at
-                for at, token in enumerate(ahead)
-                if token is None or is_number_or_date(token.value) or token.value in NORMALIZED_UNITS
-            ),
-            len(ahead),
-        )
-        if any(_has_consecutive_values_at(ahead, at, tail) for at in range(words)):
-            return True
-    return _is_number_only_paragraph(place, text)
+        for at, token in enumerate(ahead):
+            if token is None or is_number_or_date(token.value) or token.value in NORMALIZED_UNITS:
+                break
+            if _has_consecutive_values_at(ahead, at, tail):
+                return True
+    for step, start in ((-1, place - 1), (1, place)):
+        at = start
+        while 0 <= at < len(text.tokens) and (token := text.tokens[at]) is not None:
+            if not is_number_or_date(token.value):
+                return False
+            at += step
+    return True
 
 
 def _has_consecutive_values_at(
@@ -299,27 +293,13 @@ def _has_consecutive_values_at(
     )
 
 
-def _is_number_only_paragraph(place: int, text: IndexedText) -> bool:
-    """True when the paragraph around a place contains only numbers."""
-    for step, start in ((-1, place - 1), (1, place)):
-        at = start
-        while 0 <= at < len(text.tokens) and (token := text.tokens[at]) is not None:
-            if not is_number_or_date(token.value):
-                return False
-            at += step
-    return True
-
-
 def _contains_unrounded_number(answer: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when a number of the text, rounded as the answer's scale word shows, is the answer."""
     scaled = _SCALED_NUMBER.search(normalize_amount_spelling(answer))
     first, tail = wanted[0], wanted[1:]
-    if (
-        not scaled
-        or not isinstance(first, NumberValue)
-        or any(map(is_number_or_date, tail))
-        or len(tail) > _MAX_UNIT_WORDS
-    ):
+    if not scaled or not isinstance(first, NumberValue):
+        return False
+    if any(map(is_number_or_date, tail)) or len(tail) > _MAX_UNIT_WORDS:
         return False
     half = Decimal(5).scaleb(POWER_BY_SCALE_WORD[scaled[2]] - len(scaled[1] or "") - 1)
     number = Decimal(first.number)
@@ -376,13 +356,8 @@ def _split_answer_parts(answer: str) -> list[str]:
 def _contains_names_sharing_last_name(parts: Sequence[str], text: IndexedText) -> bool:
     """True when the text gives a shared last name once: Ada and Grace Vogt."""
     names = [_read_answer_values(part) for part in parts]
-    if (
-        len({name[-1] for name in names}) != 1
-        or any(len(name) < 2 for name in names)
-        or is_number_or_date(names[0][-1])
-    ):
+    if len({name[-1] for name in names}) != 1 or min(map(len, names)) < 2 or is_number_or_date(names[0][-1]):
         return False
-    given: list[TokenValue] = []
-    for at, name in enumerate(names):
-        given += [*(["and"] if at == len(names) - 1 else []), *(name[:-1] if at < len(names) - 1 else name)]
+    given: list[TokenValue] = [value for name in names[:-1] for value in name[:-1]]
+    given += ["and", *names[-1]]
     return _contains_consecutive_values(given, text)

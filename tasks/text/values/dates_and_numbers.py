@@ -106,7 +106,11 @@ def parse_written_date(text: str) -> PartialDate | None:
     """
     plain = " ".join(text.split()).strip(" .").lower()
     if found := _SLASHED_DATE_PATTERN.fullmatch(plain):
-        return _resolve_slashed_date(*map(int, found.groups()))
+        first, second, year = map(int, found.groups())
+        if first != second and first <= 12 and second <= 12:
+            return _make_valid_date(year, None, None)
+        day, month = (first, second) if second <= 12 else (second, first)
+        return _make_valid_date(year, month, day)
     for form in _DATES:
         if found := form.fullmatch(plain):
             parts = found.groupdict()
@@ -140,9 +144,8 @@ def parse_written_number(text: str) -> WrittenNumber | None:
         plain = found["marked"] or found["place"] or f"{found['nth']}{_PLACE_WORD.sub('', found['of'])}"
     first, _, behind = plain.partition(" ")
     if first.lower() in _ANSWER_ORDINALS and behind.partition(" ")[0].lower() not in POWER_BY_SCALE_WORD:
-        return _make_scaled_number(
-            str(_ANSWER_ORDINALS.index(first.lower()) + 1), _PLACE_WORD.sub("", f" {behind}").strip(), None
-        )
+        place = _ANSWER_ORDINALS.index(first.lower()) + 1
+        return _make_scaled_number(str(place), _PLACE_WORD.sub("", f" {behind}").strip(), None)
     if first.lower() in NUMBER_WORDS:
         return _make_scaled_number(str(NUMBER_WORDS.index(first.lower())), behind, mark)
     number = _WRITTEN_NUMBER.match(plain)
@@ -217,13 +220,6 @@ def _make_partial_date(parts: Mapping[str, str | None]) -> PartialDate | None:
     return _make_valid_date(year, int(month) if month.isdigit() else next(names, 0), int(day) if day else None)
 
 
-def _resolve_slashed_date(first: int, second: int, year: int) -> PartialDate | None:
-    if first != second and first <= 12 and second <= 12:
-        return _make_valid_date(year, None, None)
-    day, month = (first, second) if second <= 12 else (second, first)
-    return _make_valid_date(year, month, day)
-
-
 def _make_valid_date(year: int, month: int | None, day: int | None) -> PartialDate | None:
     if year > _MAX_DATE_YEAR:
         return None
@@ -280,7 +276,16 @@ DateOrYearRange = PartialDate | YearRange
 def states_date(sentence: str, formatted: str) -> bool | None:
     """True when a sentence states a formatted date, at its precision or a finer one; None when `formatted` is no date."""
     wanted = _read_formatted_date(formatted)
-    return None if wanted is None else any(_date_states(found, wanted) for found in _iterate_dates(sentence))
+    if wanted is None:
+        return None
+    for found in _iterate_dates(sentence):
+        if isinstance(wanted, YearRange):
+            first, last = (found.first, found.last) if isinstance(found, YearRange) else (found.year, found.year)
+            if wanted.first <= first and last <= wanted.last:
+                return True
+        elif isinstance(found, PartialDate) and wanted.is_satisfied_by(found.key, found.precision):
+            return True
+    return False
 
 
 def is_same_date(one: str, other: str) -> bool:
@@ -297,23 +302,14 @@ def format_date_in_prose(formatted: str) -> str:
     if when is None or formatted.startswith("about "):
         return formatted
     year = f"{1 - when.year} BC" if when.year <= 0 else str(when.year) if when.year >= 100 else f"AD {when.year}"
-    return " ".join(
-        [*([str(when.day)] if when.day else []), *([_CAPITALIZED_MONTHS[when.month - 1]] if when.month else []), year]
-    )
+    month = _CAPITALIZED_MONTHS[when.month - 1] if when.month else ""
+    return " ".join(filter(None, (str(when.day or ""), month, year)))
 
 
 def _read_formatted_date(formatted: str) -> DateOrYearRange | None:
-    """Read a whole text as a date, formatted by text.values.literals.format_date or written by people; None for no
-    date."""
+    """Read a whole text as a date, formatted by `format_wikidata_date` or written by people; None for no date."""
     text = _normalize_date_spelling(formatted.removeprefix("about ").removeprefix("the "))
     return PartialDate(int(text)) if _SHORT_YEAR.fullmatch(text) else _read_date_or_years(text)
-
-
-def _date_states(found: DateOrYearRange, wanted: DateOrYearRange) -> bool:
-    if isinstance(wanted, PartialDate):
-        return isinstance(found, PartialDate) and wanted.is_satisfied_by(found.key, found.precision)
-    first, last = (found.first, found.last) if isinstance(found, YearRange) else (found.year, found.year)
-    return wanted.first <= first and last <= wanted.last
 
 
 def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
@@ -327,23 +323,18 @@ def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
                 at += width
                 break
         else:
-            if when := _guess_date_with_short_year(words, at):
-                yield when
+            # a year of up to three digits without an era: "15 December 37", "in 476"
+            dated = (parse_written_date(f"{_join_window(words, at, width)} AD") for width in (4, 3))
+            number, is_after_cue = _join_window(words, at, 1), at > 0 and words[at - 1].lower() in _YEAR_CUES
+            if date := next((date for date in dated if date and date.day), None):
+                yield date
+            elif _SHORT_YEAR.fullmatch(number) and (len(number) == 3 or is_after_cue):
+                yield PartialDate(int(number))
             at += 1
 
 
 def _join_window(words: Sequence[str], at: int, width: int) -> str:
     return " ".join(words[at : at + width]).strip(_DATE_EDGE_PUNCTUATION)
-
-
-def _guess_date_with_short_year(words: Sequence[str], at: int) -> PartialDate | None:
-    """Guess the date that begins at a word, with a year of up to three digits and no era: "in 476", "15 December 37"."""
-    dated = (parse_written_date(f"{_join_window(words, at, width)} AD") for width in (4, 3))
-    if date := next((date for date in dated if date and date.day), None):
-        return date
-    number = _join_window(words, at, 1)
-    is_year = _SHORT_YEAR.fullmatch(number) and (len(number) == 3 or (at and words[at - 1].lower() in _YEAR_CUES))
-    return PartialDate(int(number)) if is_year else None
 
 
 def _read_date_or_years(text: str) -> DateOrYearRange | None:
@@ -352,9 +343,8 @@ def _read_date_or_years(text: str) -> DateOrYearRange | None:
     if stretch := _DECADE_OR_CENTURY.fullmatch(text):
         number = int(stretch["number"])
         first, last = (number, number + 9) if stretch["decade"] else (100 * number - 99, 100 * number)
-        return (
-            YearRange(1 - last, 1 - first) if (stretch["era"] or "").lower().startswith("b") else YearRange(first, last)
-        )
+        is_bc = (stretch["era"] or "").lower().startswith("b")
+        return YearRange(1 - last, 1 - first) if is_bc else YearRange(first, last)
     if iso := _ISO_BC_DATE.fullmatch(text):
         return PartialDate(1 - int(iso[1]), *(int(part) for part in iso.groups()[1:] if part))
     return parse_written_date(text)

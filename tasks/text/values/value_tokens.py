@@ -84,8 +84,14 @@ _STOP_WORDS = frozenset(
 
 def tokenize_values(text: str) -> list[ValueToken]:
     """Return the parts of a text and their values, in order."""
-    words = _TOKEN.findall(_normalize_signs_and_eras(text))
-    marks = [_is_capitalized_month_name(word) or word.lower() in _ERAS for word in words]
+    # signs, powers, eras and ISO dates in forms that word splitting keeps whole
+    plain = ERA_WITH_STOPS.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
+    plain = _ISO_DATE.sub(lambda found: format_date_in_prose(found[0]), plain)
+    plain = _SUPERSCRIPT_DIGITS.sub(
+        lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "m"), plain
+    )
+    words = _TOKEN.findall(_MINUS.sub("minus ", _PER_CENT.sub("percent", plain)))
+    marks = [(word[:1].isupper() and word[:3].lower() in _MONTH_PREFIXES) or word.lower() in _ERAS for word in words]
     tokens: list[ValueToken] = []
     at = 0
     while at < len(words):
@@ -96,10 +102,7 @@ def tokenize_values(text: str) -> list[ValueToken]:
 
 
 def iterate_capitalized_words(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
-    """Yield the capitalised words of a sentence: whether it is the first part, the word, and its value.
-
-    Words within a date or number are not included.
-    """
+    """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":
             yield at == 0, source, value
@@ -132,8 +135,7 @@ def contains_value_sequence(values: Sequence[TokenValue], wanted: Sequence[Token
 
 
 def is_same_or_related_word(found: TokenValue, wanted: TokenValue) -> bool:
-    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian, cross and
-    crossing."""
+    """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian."""
     if value_states(found, wanted):
         return True
     if not (isinstance(found, str) and isinstance(wanted, str) and found.isalpha() and wanted.isalpha()):
@@ -141,16 +143,6 @@ def is_same_or_related_word(found: TokenValue, wanted: TokenValue) -> bool:
     shared = next((at for at, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), None)
     shorter = min(len(found), len(wanted))
     return (shorter if shared is None else shared) >= max(3, shorter - 2)
-
-
-def _normalize_signs_and_eras(text: str) -> str:
-    """Return a text with signs, powers, eras and ISO dates in forms that word splitting keeps whole."""
-    plain = ERA_WITH_STOPS.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
-    plain = _ISO_DATE.sub(lambda found: format_date_in_prose(found[0]), plain)
-    plain = _SUPERSCRIPT_DIGITS.sub(
-        lambda found: "^" + unicodedata.normalize("NFKC", found[0]).replace("\u2212", "m"), plain
-    )
-    return _MINUS.sub("minus ", _PER_CENT.sub("percent", plain))
 
 
 def _read_width_and_value_at(words: Sequence[str], marks: Sequence[bool], at: int) -> tuple[int, TokenValue]:
@@ -162,8 +154,10 @@ def _read_width_and_value_at(words: Sequence[str], marks: Sequence[bool], at: in
             is_cut = at + width < len(words) and words[at + width].lower() in _ERAS
             if not is_cut and (date := parse_written_date(" ".join(window))):
                 return width, date
-            if width == 2 and (day := _read_day_without_year(window)):
-                return width, day
+            # a day without its year; a leap year accepts every day
+            day = parse_written_date(f"{' '.join(window)} 2000") if width == 2 else None
+            if day and day.month and day.day:
+                return width, DayWithoutYear(day.month, day.day)
     width, number = 1, words[at]
     if tens := _TENS.get(words[at].lower()):
         units = _ONES.get(_get_lowercase_word_at(words, at + 1), 0)
@@ -176,16 +170,6 @@ def _read_width_and_value_at(words: Sequence[str], marks: Sequence[bool], at: in
 
 def _get_lowercase_word_at(words: Sequence[str], at: int) -> str:
     return words[at].lower() if at < len(words) else ""
-
-
-def _is_capitalized_month_name(word: str) -> bool:
-    return word[:1].isupper() and word[:3].lower() in _MONTH_PREFIXES
-
-
-def _read_day_without_year(window: Sequence[str]) -> DayWithoutYear | None:
-    """Return the day given by a month and a number in either order; a leap year accepts every day."""
-    date = parse_written_date(f"{' '.join(window)} 2000")
-    return DayWithoutYear(date.month, date.day) if date and date.month and date.day else None
 
 
 def _read_unitless_number(text: str) -> NumberValue | None:
@@ -280,32 +264,15 @@ _UNIT_BY_SPELLING = {
     **{"kilometre": "km", "kilometer": "km", "metre": "m", "meter": "m", "centimetre": "cm", "centimeter": "cm"},
     **{"millimetre": "mm", "millimeter": "mm", "mile": "mi", "foot": "ft", "feet": "ft", "yard": "yd", "inche": "inch"},
     **{"kilogram": "kg", "kilogramme": "kg", "gram": "g", "gramme": "g", "lb": "pound", "lbs": "pound"},
-    **{
-        "ounce": "oz",
-        "hectare": "ha",
-        "acre": "acre",
-        "furlong": "furlong",
-        "litre": "l",
-        "liter": "l",
-        "min": "minute",
-        "mins": "minute",
-    },
+    **{"ounce": "oz", "hectare": "ha", "acre": "acre", "furlong": "furlong", "litre": "l", "liter": "l"},
+    **{"min": "minute", "mins": "minute"},
     **{"hr": "hour", "h": "hour", "yr": "year", "usd": "dollar", "eur": "euro", "gbp": "pound", "sqkm": "km2"},
     **{"celsius": "c", "fahrenheit": "f", "pct": PERCENT_UNIT, "hour": "hour", "minute": "minute"},
 }
 NORMALIZED_UNITS = frozenset(
     {
-        *_UNIT_BY_SPELLING.values(),
-        *_CURRENCY_BY_MARK.values(),
-        "inch",
-        "km2",
-        "m2",
-        "mi2",
-        "ft2",
-        "km3",
-        "m3",
-        "year",
-        "day",
+        *(*_UNIT_BY_SPELLING.values(), *_CURRENCY_BY_MARK.values()),
+        *("inch", "km2", "m2", "mi2", "ft2", "km3", "m3", "year", "day"),
     }
 )
 """Units and currencies as `tokenize_words_and_amounts` returns them."""
@@ -325,17 +292,21 @@ def tokenize_words_and_amounts(text: str) -> Sequence[WordOrAmountToken]:
     "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and are dropped between numbers.
     Short texts are cached: several stages read one article, and each question that names it does too.
     """
-    return (
-        _tokenize_words_and_amounts_cached(text)
-        if len(text) <= _MAX_CACHED_CHARACTERS
-        else _tokenize_words_and_amounts_uncached(text)
-    )
+    is_short = len(text) <= _MAX_CACHED_CHARACTERS
+    return (_tokenize_words_and_amounts_cached if is_short else _tokenize_words_and_amounts_uncached)(text)
 
 
 def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToken]:
     parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
     joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs_to_numbers(parts)))))
-    return tuple(each for at, each in enumerate(joined) if _is_kept_amount(joined, at))
+    kept = []
+    for at, each in enumerate(joined):
+        is_kept = bool(each.value) and each.value not in _STOP_WORDS
+        if each.value in _CONJUNCTIONS:
+            beside = [*joined[max(0, at - 1) : at], *joined[at + 1 : at + 2]]
+            is_kept = not all(is_number_or_date(other.value) for other in beside)
+        kept += [each] if is_kept else []
+    return tuple(kept)
 
 
 _tokenize_words_and_amounts_cached = lru_cache(maxsize=4096)(_tokenize_words_and_amounts_uncached)
@@ -365,15 +336,19 @@ def _normalize_number_spelling(plain: str) -> str:
     plain = _MONEY.sub(lambda found: f"{found[2]} {_name_currency(found[1])}", plain)
     plain = _SHORT_RANGE.sub(_complete_year_range, plain)
     for pattern in (_CLOCK_DURATION, *_DURATIONS):
-        plain = pattern.sub(_format_duration_word, plain)
+        plain = pattern.sub(
+            lambda found: _COLON_LETTER.join(
+                [str(int(found[1])), *(f"{int(part):02d}" for part in found.groups()[1:] if part)]
+            ),
+            plain,
+        )
     return _GLUED_UNIT.sub(" ", _INCHES.sub(" inch", plain))
 
 
 def _spell_out_scale(found: re.Match[str]) -> str:
     word, letters, large = found.groups()
     if large and large != "M":
-        # 5m is five metres
-        return found[0]
+        return found[0]  # 5m is five metres
     return f" {(word or _SCALE_BY_LETTERS[(letters or large).lower()]).lower()}"
 
 
@@ -397,11 +372,6 @@ def _complete_year_range(found: re.Match[str]) -> str:
     return f"{first}–{century}{last}"
 
 
-def _format_duration_word(found: re.Match[str]) -> str:
-    first, *others = found.groups()
-    return _COLON_LETTER.join([str(int(first)), *(f"{int(part):02d}" for part in others if part)])
-
-
 def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordOrAmountToken]:
     at = 0
     while at < len(parts):
@@ -414,18 +384,13 @@ def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Ite
             yield WordOrAmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
             at += 2
             continue
-        bare = _read_number_before_scale(source) if isinstance(value, NumberValue) else None
+        before_scale, _, scale = source.partition(" ")
+        count = parse_written_number(before_scale) if scale and isinstance(value, NumberValue) else None
+        is_distinctive = count is not None and ("." in count.number or len(count.number) >= _MIN_BARE_DIGITS)
+        bare = NumberValue(count.number) if count is not None and is_distinctive else None
         word = _ALIASES.get(value) or _LARGE_ORDINALS.get(value) or value if isinstance(value, str) else value
         yield WordOrAmountToken(word, bare, source[:1].isupper())
         at += 1
-
-
-def _read_number_before_scale(source: str) -> NumberValue | None:
-    first, _, scale = source.partition(" ")
-    number = parse_written_number(first) if scale else None
-    if number is None or ("." not in number.number and len(number.number) < _MIN_BARE_DIGITS):
-        return None
-    return NumberValue(number.number)
 
 
 def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmountToken]:
@@ -433,14 +398,9 @@ def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmount
     while at < len(read):
         words = [each.value for each in read[at : at + 3]]
         first, second = (*words, None, None)[:2]
-        if (
-            first in _UNIT_POWER_WORDS
-            and isinstance(second, str)
-            and _UNIT_BY_SPELLING.get(second, second) in NORMALIZED_UNITS
-        ):
-            yield WordOrAmountToken(
-                f"{_UNIT_BY_SPELLING.get(second, second)}{_UNIT_POWER_WORDS[str(first)]}", None, False
-            )
+        unit = _UNIT_BY_SPELLING.get(second, second) if isinstance(second, str) else None
+        if first in _UNIT_POWER_WORDS and unit in NORMALIZED_UNITS:
+            yield WordOrAmountToken(f"{unit}{_UNIT_POWER_WORDS[str(first)]}", None, False)
             at += 2
         elif words == ["united", "state", "dollar"]:
             yield WordOrAmountToken("dollar", None, False)
@@ -468,11 +428,3 @@ def _drop_repeated_units(read: list[WordOrAmountToken]) -> list[WordOrAmountToke
                 continue
         kept.append(each)
     return kept
-
-
-def _is_kept_amount(read: Sequence[WordOrAmountToken], at: int) -> bool:
-    value = read[at].value
-    if value in _CONJUNCTIONS:
-        between = (read[other].value for other in (at - 1, at + 1) if 0 <= other < len(read))
-        return not all(is_number_or_date(other) for other in between)
-    return bool(drop_stop_words([value, ""])[0])

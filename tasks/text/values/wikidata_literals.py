@@ -80,10 +80,7 @@ def parse_iso_partial_date(text: str) -> PartialDate:
 
 
 def compute_date_key(text: str) -> int | None:
-    """Return an xsd:dateTime as year · 10,000 + month · 100 + day; None when the text is no date.
-
-    A month or day of 00, as in old dumps for unknown, stays 0.
-    """
+    """Return an xsd:dateTime as year · 10,000 + month · 100 + day (0: unknown); None when the text is no date."""
     found = _DATE_TIME.fullmatch(text)
     if not found:
         return None

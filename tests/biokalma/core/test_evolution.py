@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import get_args
 
 import pytest
@@ -50,6 +51,18 @@ def weigh_all(perplexities: Sequence[float | None]) -> dict[int, float | None]:
     return dict(enumerate(perplexities))
 
 
+def choose(
+    specificity: Sequence[float],
+    perplexities: Mapping[int, float | None] = MappingProxyType({}),
+    refused: Sequence[int] = (),
+    alpha: float = 0.5,
+    scale: CoherenceScale = "softmax",
+) -> int | list[int]:
+    """Choose among the first of A, B and C."""
+    pieces = [A, B, C][: len(specificity)]
+    return choose_piece_or_missing_perplexities(pieces, specificity, perplexities, refused, alpha, scale)
+
+
 def test_scores_follow_equation_1() -> None:
     # N = 2 pairs, so 4 graphs; P1 is in all, P2 in two, P3 in one; perplexities 2, 4 and 5, α = 0.25
     # specificity: log(4/4) = 0, log(4/2) = 0.693147, log(4/1) = 1.386294
@@ -73,36 +86,25 @@ def test_scores_follow_equation_1() -> None:
 def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
     assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
-    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "softmax") == 0
-    assert choose_piece_or_missing_perplexities([A, B], specificity, perplexities, (), 0.5, "range") == 1
+    assert [choose(specificity, perplexities, scale=scale) for scale in ("softmax", "range")] == [0, 1]
 
 
 def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
     specificity = [0.0, 0.5, 1.0]
     for scale in SCALES:
-        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 1, scale) == 2
-        assert choose_piece_or_missing_perplexities([A, B, C], specificity, {}, (), 0, scale) == [0, 1, 2]
-        assert (
-            choose_piece_or_missing_perplexities([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), (), 0, scale) == 0
-        )
+        assert choose(specificity, alpha=1, scale=scale) == 2
+        assert choose(specificity, alpha=0, scale=scale) == [0, 1, 2]
+        assert choose(specificity, weigh_all([2.0, 4.0, 5.0]), alpha=0, scale=scale) == 0
     told = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
-    assert [(each.score, each.coherence, each.is_weighed) for each in told] == [
-        (1.0, None, False),
-        (0.5, None, False),
-        (0.0, None, False),
-    ]
+    found = [(each.score, each.coherence, each.is_weighed) for each in told]
+    assert found == [(score, None, False) for score in (1.0, 0.5, 0.0)]
 
 
 def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 1.0, 0.0], {}, (), 0.5, "softmax") == 0
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {}, (), 0.5, "softmax") == [0, 1], (
-        "equals are weighed, the rest is not"
-    )
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, (), 0.5, "softmax") == 1
-    assert choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [1], 0.5, "softmax") == 0
-    assert (
-        choose_piece_or_missing_perplexities([A, B, C], [2.0, 2.0, 0.0], {0: 9.0, 1: 8.0}, [0, 1], 0.5, "softmax") == 2
-    )
+    assert choose([2.0, 1.0, 0.0]) == 0
+    assert choose([2.0, 2.0, 0.0]) == [0, 1], "equals are weighed, the rest is not"
+    weighed: dict[int, float | None] = {0: 9.0, 1: 8.0}
+    assert [choose([2.0, 2.0, 0.0], weighed, refused) for refused in ((), [1], [0, 1])] == [1, 0, 2]
 
 
 PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.floats(1, 500)
@@ -152,9 +154,8 @@ def test_what_decided_a_round_is_told() -> None:
     assert classify_deciding_score(a_round((2.0, False), (1.0, False))) == "specificity"
     assert classify_deciding_score(a_round((1.0, True), (2.0, True))) == "coherence"
     assert classify_deciding_score(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
-    assert (
-        classify_deciding_score(a_round((2.0, True), (1.0, True), (1.0, True), refused=1)) == "coherence among equals"
-    )
+    after_one = a_round((2.0, True), (1.0, True), (1.0, True), refused=1)
+    assert classify_deciding_score(after_one) == "coherence among equals"
     assert classify_deciding_score(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
 
 
@@ -239,12 +240,8 @@ def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() ->
     pool = [*jobs, *places, *others, A]
     # of two values that are called alike one is enough; six are too many for a sentence
     assert list_addable_values_by_relation([], pool, {}) == [[places[0], places[2]], others, [A]]
-    assert list_addable_values_by_relation([jobs[0], jobs[5], places[1]], pool, {}) == [
-        jobs[1:5],
-        [places[2]],
-        others,
-        [A],
-    ]
+    found = list_addable_values_by_relation([jobs[0], jobs[5], places[1]], pool, {})
+    assert found == [jobs[1:5], [places[2]], others, [A]]
     assert list_addable_values_by_relation(pool, pool, {}) == []
 
 
@@ -270,11 +267,8 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
     child, father = make_piece("P40", value_qid="Q2"), make_piece("P22", qid="Q2", value_qid="Q1")
     wife, husband = make_piece("P26", value_qid="Q3"), make_piece("P26", qid="Q3", value_qid="Q1")
     other = make_piece("P22", qid="Q2", value_qid="Q9")
-    assert list_semantically_new_pieces([child, father, wife, husband, other, child], [], inverses) == [
-        child,
-        wife,
-        other,
-    ]
+    pieces = [child, father, wife, husband, other, child]
+    assert list_semantically_new_pieces(pieces, [], inverses) == [child, wife, other]
     assert list_semantically_new_pieces([child, wife], [father], inverses) == [wife]
     assert list_semantically_new_pieces([child], [father], {}) == [child]
 
@@ -299,11 +293,8 @@ def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: st
 @pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
 def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
     pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
-    assert (
-        len(list_semantically_new_pieces(pieces, [], {}))
-        == len(list_semantically_new_pieces(pieces[::-1], [], {}))
-        == expected
-    )
+    for order in (pieces, pieces[::-1]):
+        assert len(list_semantically_new_pieces(order, [], {})) == expected
     elsewhere = make_piece("P101", field, qid="Q2", value_qid="Q6")
     assert list_semantically_new_pieces([elsewhere], pieces[:1], {}) == [elsewhere]
 

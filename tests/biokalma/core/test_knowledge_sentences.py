@@ -12,7 +12,6 @@ from factmill.tasks.biokalma.core.knowledge_sentences import (
     parse_relation_wordings,
     verbalise_piece,
 )
-from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.errors import SettingsError
 
 HEAD = "pid,label,form,wording,article\n"
@@ -26,15 +25,7 @@ def forms() -> Mapping[str, RelationWording]:
 def verbalise(
     forms: Mapping[str, RelationWording], name: str, pid: str, value: str, label: str = "", *, is_date: bool = False
 ) -> str:
-    piece = PersonKnowledgePiece(
-        qid="Q1",
-        pid=pid,
-        property=label or pid,
-        value_qid=None if is_date else "Q2",
-        value=value,
-        precision=None,
-        statement=None,
-    )
+    piece = make_piece("Q1", pid, value, None if is_date else "Q2", property=label or pid)
     return verbalise_piece(piece, name, forms)
 
 

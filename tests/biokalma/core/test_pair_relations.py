@@ -26,7 +26,7 @@ def test_twenty_relations_are_known_of_which_fourteen_join_people() -> None:
         "P26", "P40", "P22", "P25", "P3373", "P1066", "P802", "P184", "P185", "P737", "P451", "P1038", "P1327", "P3342",
     )  # fmt: skip
     assert tuple(RELATIONS.labels) == (*RELATIONS.people_pids, "P108", "P749", "P355", "P127", "P112", "P1830")
-    assert RELATIONS.get_label("P1066") == "student of"
+    assert RELATIONS.labels["P1066"] == "student of"
 
 
 def test_an_inverse_has_its_inverse() -> None:

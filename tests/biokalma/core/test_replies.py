@@ -1,5 +1,6 @@
-"""What an author says: citations borne out by the text, the sentence added, the two questions; contents that models make up."""
+"""What an author says: the sentence added, the two questions; contents that models make up."""
 
+from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.habits.wrong_contents import WRONG_CONTENTS
 from support.rows.biographies import make_piece
-from support.steps.replies import hearing
+from support.steps.replies import get_unreadable_reason, hearing
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.core.author_replies import (
@@ -17,7 +18,6 @@ from factmill.tasks.biokalma.core.author_replies import (
     QUESTION_REPLY_FORM,
     check_and_measure_asked_share,
     check_pair_question,
-    classify_paragraph_citations,
     extract_added_sentence,
     extract_checked_added_sentence,
     mentions_value,
@@ -25,7 +25,6 @@ from factmill.tasks.biokalma.core.author_replies import (
     read_paragraph,
     read_question,
 )
-from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.biokalma.evolve import EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT
 from factmill.tasks.biokalma.sources.person_pairs import load_biography_properties
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
@@ -35,15 +34,7 @@ OLD = "Artemisia was born in Rome. Her father was Orazio."
 
 
 def make_work(value: str, *, is_date: bool = False) -> PersonKnowledgePiece:
-    return PersonKnowledgePiece(
-        qid="Q1",
-        pid="P1",
-        property="x",
-        value_qid=None if is_date else "Q9",
-        value=value,
-        precision=11 if is_date else None,
-        statement=None,
-    )
+    return make_piece("Q1", "x", value, None if is_date else "Q9", precision=11 if is_date else None)
 
 
 @pytest.mark.parametrize(
@@ -90,36 +81,29 @@ def test_white_space_does_not_matter() -> None:
     ],
 )
 def test_what_is_not_one_sentence_more_has_a_reason(new: str, reason: str) -> None:
-    found = extract_added_sentence(OLD, new)
-    assert isinstance(found, UnreadableCompletion)
-    assert found.reason.startswith(f"{reason}: ")
+    assert get_unreadable_reason(extract_added_sentence(OLD, new)).startswith(f"{reason}: ")
 
 
-@pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", " and painted.", "; then she left."])
+@pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", "; then she left."])
 def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
-    found = extract_added_sentence("Artemisia was born in Rome", f"Artemisia was born in Rome{rest}")
-    if rest == " and painted.":
-        assert found == "and painted."
-    else:
-        assert isinstance(found, UnreadableCompletion)
-        assert found.reason.startswith("text_changed: ")
+    before = "Artemisia was born in Rome"
+    assert get_unreadable_reason(extract_added_sentence(before, f"{before}{rest}")).startswith("text_changed: ")
+    assert extract_added_sentence(before, f"{before} and painted.") == "and painted."
 
 
 def test_a_change_is_shown_where_it_is() -> None:
-    found = extract_added_sentence(
-        "Artemisia was born in Rome in 1593.", "Artemisia was born in Roma in 1593. She painted."
-    )
-    assert isinstance(found, UnreadableCompletion)
-    assert "expected 'isia was born in Rome in 1593.' in it" in found.reason
-    assert "found 'isia was born in Roma in 1593. She paint'" in found.reason
+    new = "Artemisia was born in Roma in 1593. She painted."
+    reason = get_unreadable_reason(extract_added_sentence("Artemisia was born in Rome in 1593.", new))
+    assert "expected 'isia was born in Rome in 1593.' in it" in reason
+    assert "found 'isia was born in Roma in 1593. She paint'" in reason
 
 
 def test_stops_inside_the_value_end_no_sentence() -> None:
     sentence = "He was in Oh! What a Lovely War with others."
-    assert isinstance(extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"), UnreadableCompletion)
+    assert get_unreadable_reason(extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"))
     assert extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
     two = extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence} He left.", ["Oh! What a Lovely War"])
-    assert isinstance(two, UnreadableCompletion)
+    assert get_unreadable_reason(two)
 
 
 @pytest.mark.parametrize(
@@ -190,10 +174,8 @@ def test_a_value_that_is_no_date_and_no_item_is_looked_for_as_it_stands() -> Non
 GENTILESCHIS = {"Q1": "Artemisia Gentileschi", "Q2": "Orazio Gentileschi"}
 
 
-def check(sentence: str, value: str, *known: str) -> str | UnreadableCompletion:
-    return extract_checked_added_sentence(
-        OLD, f"{OLD} {sentence}", [make_work(value)], map(make_work, known), GENTILESCHIS
-    )
+def check(sentence: str, value: str, *known: PersonKnowledgePiece) -> str | UnreadableCompletion:
+    return extract_checked_added_sentence(OLD, f"{OLD} {sentence}", [make_work(value)], known, GENTILESCHIS)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +191,7 @@ def check(sentence: str, value: str, *known: str) -> str | UnreadableCompletion:
     ],
 )
 def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list[str]) -> None:
-    assert check(sentence, value, *known) == sentence
+    assert check(sentence, value, *map(make_work, known)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -229,23 +211,13 @@ def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list
     ],
 )
 def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: str) -> None:
-    found = check(sentence, value)
-    assert isinstance(found, UnreadableCompletion)
-    assert found.reason.startswith(f"{code}: ")
+    assert get_unreadable_reason(check(sentence, value)).startswith(f"{code}: ")
 
 
 def test_a_date_may_be_told_coarser_but_not_finer() -> None:
-    known = [make_work("1593-07-08", is_date=True)]
-    new = f"{OLD} She was a painter in {{}}."
-    assert (
-        extract_checked_added_sentence(OLD, new.format("1593"), [make_work("painter")], known, GENTILESCHIS)
-        == "She was a painter in 1593."
-    )
-    coarse = [make_work("1593", is_date=True)]
-    assert isinstance(
-        extract_checked_added_sentence(OLD, new.format("July 1593"), [make_work("painter")], coarse, GENTILESCHIS),
-        UnreadableCompletion,
-    )
+    coarser = "She was a painter in 1593."
+    assert check(coarser, "painter", make_work("1593-07-08", is_date=True)) == coarser
+    assert get_unreadable_reason(check("She was a painter in July 1593.", "painter", make_work("1593", is_date=True)))
 
 
 WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)
@@ -263,18 +235,12 @@ hear_question = hearing(QUESTION_REPLY_FORM, read_question)
 @pytest.mark.parametrize(
     ("reply", "paragraph"),
     [
-        ("Paragraph: Ada wrote.", "Ada wrote."),
         ("paragraph:Ada wrote.\n", "Ada wrote."),
-        ("Sure, here it is:\n\nParagraph: Ada wrote.", "Ada wrote."),
         ("Paragraph:\nAda  wrote.\n\nShe died.", "Ada wrote. She died."),
-        ("```\nParagraph: Ada wrote.\n```", "Ada wrote."),
-        ("```text\r\nParagraph: Ada wrote.\r\n```\r\n", "Ada wrote."),
         ("Paragraph:\n```\nAda wrote.\n```", "Ada wrote."),
         ("**Paragraph:** Ada wrote.", "Ada wrote."),
         ("**Paragraph**: Ada *wrote*.", "Ada *wrote*."),
-        ("**Paragraph: Ada wrote.**", "Ada wrote."),
         ("> Paragraph: **Ada wrote.**", "Ada wrote."),
-        ("## Paragraph: Ada wrote.", "Ada wrote."),
         ('Paragraph: "Ada wrote."', "Ada wrote."),
         ("Paragraph: “Ada wrote.”", "Ada wrote."),
         ("Paragraph: 'Ada's note.'", "Ada's note."),
@@ -292,26 +258,28 @@ def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "reason"),
+    ("hear", "reply", "reason"),
     [
-        ("", "says nothing"),
-        ("Ada wrote.", "0 lines"),
-        ("I cannot write that paragraph: sorry.", "the model refuses"),
-        ("Paragraph:", "nothing stands behind"),
-        ('Paragraph: "…"', "nothing stands behind"),
-        ("Paragraph: Ada wrote.\nParagraph: Ada wrote. She died.", "2 lines"),
+        (hear_paragraph, "Ada wrote.", "0 lines"),
+        (hear_paragraph, "I cannot write that paragraph: sorry.", "the model refuses"),
+        (hear_paragraph, "Paragraph:", "nothing stands behind"),
+        (hear_paragraph, 'Paragraph: "…"', "nothing stands behind"),
+        (hear_paragraph, "Paragraph: Ada wrote.\nParagraph: Ada wrote. She died.", "2 lines"),
+        (hear_question, "Who was Ada?", "0 lines"),
+        (hear_question, "Question: Tell me about Ada.", "question mark"),
+        (hear_question, "Question: Who was Ada?\nQuestion: What did she write?", "2 lines"),
+        (hear_question, "Question: ?", "nothing stands behind"),
     ],
 )
-def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) -> None:
-    read = hear_paragraph(reply)
-    assert isinstance(read, UnreadableCompletion)
-    assert reason in read.reason
+def test_a_reply_without_one_paragraph_or_question_is_unreadable(
+    hear: Callable[[str], Any], reply: str, reason: str
+) -> None:
+    assert reason in get_unreadable_reason(hear(reply))
 
 
 @pytest.mark.parametrize(
     ("reply", "question"),
     [
-        ("Question: Who was Ada?", "Who was Ada?"),
         ("Question: Who was Ada? What did she write?", "Who was Ada? What did she write?"),
         ("Question: Who was Ada,\nand what did she write?", "Who was Ada, and what did she write?"),
         ("Question: Who was Ada?\n\nIt asks about her life.", "Who was Ada?"),
@@ -322,21 +290,6 @@ def test_a_reply_without_one_paragraph_is_unreadable(reply: str, reason: str) ->
 )
 def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
     assert hear_question(reply) == question
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("Who was Ada?", "0 lines"),
-        ("Question: Tell me about Ada.", "question mark"),
-        ("Question: Who was Ada?\nQuestion: What did she write?", "2 lines"),
-        ("Question: ?", "nothing stands behind"),
-    ],
-)
-def test_a_reply_without_one_question_is_unreadable(reply: str, reason: str) -> None:
-    read = hear_question(reply)
-    assert isinstance(read, UnreadableCompletion)
-    assert reason in read.reason
 
 
 @pytest.mark.parametrize(
@@ -368,6 +321,10 @@ PIECES = [
 TWO = "Richard Hertwig and Oscar Hertwig"
 
 
+def check_question(question: str, *partial_labels: str) -> str | UnreadableCompletion:
+    return check_pair_question(question, BROTHERS, PIECES, load_biography_properties(), partial_labels)
+
+
 @pytest.mark.parametrize(
     "question",
     [
@@ -379,7 +336,7 @@ TWO = "Richard Hertwig and Oscar Hertwig"
     ],
 )
 def test_a_question_for_the_set_is_taken(question: str) -> None:
-    assert check_pair_question(question, BROTHERS, PIECES, load_biography_properties()) == question
+    assert check_question(question) == question
 
 
 @pytest.mark.parametrize(
@@ -394,9 +351,8 @@ def test_a_question_for_the_set_is_taken(question: str) -> None:
     ],
 )
 def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str, is_taken: bool) -> None:
-    found = check_pair_question(question, BROTHERS, PIECES, load_biography_properties(), ["sibling", "unheard of"])
-    assert isinstance(found, str) is is_taken
-    assert check_pair_question(question, BROTHERS, PIECES, load_biography_properties()) == question
+    assert isinstance(check_question(question, "sibling", "unheard of"), str) is is_taken
+    assert check_question(question) == question
 
 
 @pytest.mark.parametrize(
@@ -418,9 +374,7 @@ def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str,
     ],
 )
 def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code: str) -> None:
-    found = check_pair_question(question, BROTHERS, PIECES, load_biography_properties())
-    assert isinstance(found, UnreadableCompletion), question
-    assert found.reason.startswith(f"{code}: ")
+    assert get_unreadable_reason(check_question(question)).startswith(f"{code}: ")
 
 
 @pytest.mark.parametrize(
@@ -442,133 +396,17 @@ def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: 
 
 
 def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> None:
-    found = check_and_measure_asked_share(
-        "Where was he born, and what was his occupation?", PEOPLE, PIECES, load_biography_properties()
-    )
-    assert isinstance(found, UnreadableCompletion)
-    assert found.reason == (
+    question = "Where was he born, and what was his occupation?"
+    found = check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties())
+    assert get_unreadable_reason(found) == (
         "asks_too_little: the question asks for 2 of 5 facts, expected all; not for: doctoral student, doctoral advisor, "
         "sibling"
     )
 
 
 def test_a_property_beyond_the_list_is_asked_for_by_its_label() -> None:
-    piece = make_piece("Q1", "P999", "x", "Q5", property="favourite colour")
-    assert check_and_measure_asked_share(
-        "What is the favourite colour?", PEOPLE, [piece], load_biography_properties()
-    ) == (
-        "What is the favourite colour?",
-        1.0,
-    )
-
-
-ADA_AND_BYRON = {"Q1": "Ada Lovelace", "Q2": "George Byron"}
-
-
-def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
-    pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
-    text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
-    found = classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON)
-    assert (found.pieces, found.unstated, found.unknown_citations) == ((pool[1],), (pool[0],), 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "is_stated"),
-    [
-        ("She was born in Łódź{}.", "Lodz", True),
-        ("Both film actors{} met.", "film actor", True),
-        ("She played the Hamlet{} part.", "Hamlet (play)", True),
-        ("She admired Robert Louis Stevenson{}.", "Robert Stevenson", True),
-        ("She spoke French{}.", "France", False),
-        ("She was born in Paris{}.", "Paris, Texas", False),
-        ("She met the poet Byron{}.", "George Gordon Byron", True),
-        ("He{} was her father, and George Byron was his name.", "George Gordon Byron", True),
-    ],
-)
-def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_stated: bool) -> None:
-    qid = "Q2" if "Byron" in value else "Q9"
-    piece = make_piece("Q1", "work", value, qid)
-    found = classify_paragraph_citations(
-        read_sentences_and_citations(text.format(f" [qid: Q1, work: {value}]"), [piece]), [piece], ADA_AND_BYRON
-    )
-    assert (found.pieces == (piece,), found.unstated == (piece,)) == (is_stated, not is_stated)
-
-
-@pytest.mark.parametrize(
-    ("written", "is_stated"),
-    [("10 December 1815", True), ("December 10, 1815", True), ("1815-12-10", True), ("1815", False), ("1816", False)],
-)
-def test_a_date_is_stated_in_any_writing_but_no_coarser(written: str, is_stated: bool) -> None:
-    piece = make_piece("Q1", "born", "1815-12-10", precision=11)
-    text = f"Ada Lovelace was born on {written} [qid: Q1, born: 1815-12-10]."
-    assert (
-        classify_paragraph_citations(read_sentences_and_citations(text, [piece]), [piece], ADA_AND_BYRON).pieces
-        == (piece,)
-    ) is is_stated
-
-
-def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
-    piece = make_piece("Q1", "work", "painter", "Q9")
-    cited = "[qid: Q1, work: painter]"
-    for text in (f"She wrote {cited}. She was a painter {cited}.", f"She was a painter {cited}. She wrote {cited}."):
-        found = classify_paragraph_citations(read_sentences_and_citations(text, [piece]), [piece], ADA_AND_BYRON)
-        assert (found.pieces, found.unstated) == ((piece,), ())
-
-
-@pytest.mark.parametrize(
-    ("stated", "unstated", "is_overdone"), [(1, 2, False), (0, 3, True), (3, 3, False), (3, 4, True)]
-)
-def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> None:
-    pool = [make_piece("Q1", "work", f"job{number}", f"Q{number + 10}") for number in range(stated + unstated)]
-    cited = "".join(f"[qid: Q1, work: {piece.value}]" for piece in pool)
-    text = f"She was {' and '.join(piece.value for piece in pool[:stated])} {cited}."
-    assert (
-        classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON).is_mostly_unstated
-        is is_overdone
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "stated", "removed"),
-    [
-        ("A writer [Q1, occupation: writer]", ["writer"], 0),
-        ("A writer [Q1, occupation: writer, work: Rec] [Q1, occupation: writer]", ["writer"], 1),
-        ("She made (REC [Q1, work: (REC]", ["[REC"], 0),
-        ("A poet [Q2, occupation: writer, occupation: Poet, work: poet] [Q1]", [], 3),
-        ("A poet [Q2, occupation: poet] [NA] and writer [Q1, occupation: writer]", ["poet", "writer"], 0),
-        ("A writer [Q1, occupation: ] [occupation: poet] [Q1, occupation: writer", [], 3),
-    ],
-)
-def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, stated: list[str], removed: int) -> None:
-    pool = [
-        make_piece("Q1", "occupation", "writer", "Q9"),
-        make_piece("Q2", "occupation", "poet", "Q8"),
-        make_piece("Q1", "work", "[REC", "Q7"),
-    ]
-    found = classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, ADA_AND_BYRON)
-    assert ([piece.value for piece in found.pieces], found.unknown_citations) == (stated, removed)
-
-
-@pytest.mark.parametrize(
-    ("cited", "held", "is_same"),
-    [
-        ("8 July 1593", "1593-07-08", True),
-        ("July 8, 1593", "1593-07-08", True),
-        ("1593", "1593-07-08", False),
-        ("1593-07-08", "1593", False),
-        ("44 BCE", "44 BC", True),
-        ("44", "44 BC", False),
-        ("15 March 44 BC", "0044-03-15 BC", True),
-        ("5th-century BC", "5th century BC", True),
-        ("1590s", "1593", False),
-    ],
-)
-def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool) -> None:
-    piece = make_piece("Q1", "born", held, precision=11)
-    found = classify_paragraph_citations(
-        read_sentences_and_citations(f"She was born on {held} [Q1, born: {cited}].", [piece]), [piece], ADA_AND_BYRON
-    )
-    assert (len(found.pieces) + len(found.unstated), found.unknown_citations) == ((1, 0) if is_same else (0, 1))
+    piece, question = make_piece("Q1", "P999", "x", "Q5", property="favourite colour"), "What is the favourite colour?"
+    assert check_and_measure_asked_share(question, PEOPLE, [piece], load_biography_properties()) == (question, 1.0)
 
 
 ADA_AND_LORD = {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from support.rows.bio_answers import scored_row
 
@@ -26,12 +27,17 @@ ONE: dict[str, Any] = {
 TWO: dict[str, Any] = {"cited": 2, "correct": 2, "needed": 2, "found": 2, "minimum": 2, "triples": 2, "aligned": 1}
 
 
+def compute(rows: Sequence[ScoredBiokalmaPrediction]) -> tuple[pa.Table, list[MeasuredMetric]]:
+    return compute_biokalma_scores_and_metrics(make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams())
+
+
+RATED: dict[str, Any] = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
+
+
 def measure(
     rows: Sequence[ScoredBiokalmaPrediction], group: str = "", group_by: str = ""
 ) -> dict[tuple[str, str], MeasuredMetric]:
-    _, metrics = compute_biokalma_scores_and_metrics(
-        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
-    )
+    _, metrics = compute(rows)
     return {(each.setting, each.metric): each for each in metrics if (each.group_by, each.group) == (group_by, group)}
 
 
@@ -69,9 +75,7 @@ def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
     found = measure(rows)["given_graph", "micro_recall"]
     assert (found.value, found.n_unscored) == (recall, missing)
     assert (found.bound_low, found.bound_high) == ((0.5, 1.0) if missing else (0.5, 0.5))
-    scores, _ = compute_biokalma_scores_and_metrics(
-        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
-    )
+    scores, _ = compute(rows)
     mine = {row["id"]: row for row in scores.to_pylist()}["macro_recall:given_graph/b/specific"]
     assert (mine["value"], mine["unscored"], mine["detail"]) == ((None, "cut_off", "why") if missing else (0.0, "", ""))
 
@@ -124,10 +128,10 @@ def test_upstream_leaves_out_what_the_public_script_passes_over_and_says_so() ->
 
 
 def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
-    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": None}
+    unread = {**RATED, "relevance": None, "unrated": ["relevance: judge_unreadable: there is no rating"]}
     rows = [
-        scored_row("a", unrated=["relevance: judge_unreadable: there is no rating"], **rated, **TWO),
-        scored_row("b", **{**rated, "coherence": 1, "relevance": 2}, **TWO),
+        scored_row("a", **unread, **TWO),
+        scored_row("b", **{**RATED, "coherence": 1}, **TWO),
         scored_row("c", unscored="no_answer", detail="the answer is empty", minimum=2),
     ]
     found = measure(rows)
@@ -135,9 +139,7 @@ def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
     assert [each.value for each in told.values()] == [2.5, 5.0, 3.0, 2.0]
     assert [(each.n, each.n_unscored) for each in told.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
     assert (told["coherence"].bound_low, told["coherence"].bound_high) == (2.0, 3.333333)
-    scores, _ = compute_biokalma_scores_and_metrics(
-        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
-    )
+    scores, _ = compute(rows)
     why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
     assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
     assert scores.schema == arrow_schema(EvaluationScore)
@@ -172,18 +174,15 @@ def test_planted_rates_are_found_within_their_intervals() -> None:
 
 
 def name_metrics(rows: Sequence[ScoredBiokalmaPrediction], model: str = "m") -> list[EvaluationMetric]:
-    _, metrics = compute_biokalma_scores_and_metrics(
-        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
-    )
+    _, metrics = compute(rows)
     told = {"benchmark": "biokalma", "model": model, "judge": "j"}
     return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
 
 
 def test_figures_are_drawn_of_what_was_asked() -> None:
     settings = ["given_graph", "retrieved", "removed_1", "removed_2", "ablated_100", "ablated_60"]
-    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
     rows = [
-        scored_row(item, setting, **rated, **TWO, removed=1, removed_found=1) for setting in settings for item in "ab"
+        scored_row(item, setting, **RATED, **TWO, removed=1, removed_found=1) for setting in settings for item in "ab"
     ]
     metrics = [*name_metrics(rows), *name_metrics(rows, "n")]
     figures = {each.name: each for each in draw_biokalma_metric_figures(metrics)}
@@ -207,16 +206,13 @@ def test_figures_are_drawn_of_what_was_asked() -> None:
 
 
 def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
-    rated = {"judge": "j", "coherence": 4, "consistency": 5, "fluency": 3, "relevance": 2}
     settings = {each.setting for each in BIOKALMA_PAPER_FIGURES}
-    rows = [scored_row("a", each, form, **rated, **TWO) for each in settings for form in ("general", "specific")]
-    _, metrics = compute_biokalma_scores_and_metrics(
-        make_arrow_table(ScoredBiokalmaPrediction, rows), EvaluationParams()
-    )
+    rows = [scored_row("a", each, form, **RATED, **TWO) for each in settings for form in ("general", "specific")]
+    _, metrics = compute(rows)
     places = {(each.setting, each.metric, each.group_by, each.group) for each in metrics}
     assert all((each.setting, each.metric, each.group_by, each.group) in places for each in BIOKALMA_PAPER_FIGURES)
     assert all(each.note for each in BIOKALMA_PAPER_FIGURES)
-    assert all(0 < each.value <= (5 if each.metric in rated else 1) for each in BIOKALMA_PAPER_FIGURES)
+    assert all(0 < each.value <= (5 if each.metric in RATED else 1) for each in BIOKALMA_PAPER_FIGURES)
 
 
 def test_items_tell_counts_in_words_and_come_by_f1() -> None:

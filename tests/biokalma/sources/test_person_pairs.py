@@ -108,17 +108,11 @@ def test_a_row_that_is_not_kept_says_why(tmp_path: Path, change: Row, reason: st
 
 
 def test_a_row_without_a_column_is_malformed(tmp_path: Path) -> None:
-    rows = [
-        GOOD,
-        *({key: GOOD[key] for key in PERSON_PAIR_COLUMNS if key != column} for column in PERSON_PAIR_COLUMNS),
-        ["a"],
-    ]
-    found = [row.outcome for row in read(write(tmp_path, rows))[1:]]  # type: ignore[arg-type]
+    lacking = [{key: GOOD[key] for key in GOOD if key != column} for column in PERSON_PAIR_COLUMNS]
+    found = [row.outcome for row in read(write(tmp_path, [GOOD, *lacking, ["a"]]))[1:]]  # type: ignore[list-item]
     assert [getattr(reject, "reason", "") for reject in found] == ["malformed_row"] * 5
-    assert [getattr(reject, "detail", "").split(" (")[0] for reject in found] == [
-        *(f"the column {column} is missing" for column in PERSON_PAIR_COLUMNS),
-        "the row is no object",
-    ]
+    problems = [*(f"the column {column} is missing" for column in PERSON_PAIR_COLUMNS), "the row is no object"]
+    assert [getattr(reject, "detail", "").split(" (")[0] for reject in found] == problems
 
 
 def test_a_csv_row_with_an_empty_cell_is_a_reject(tmp_path: Path) -> None:
@@ -178,23 +172,18 @@ def test_a_complete_name_has_two_words_or_two_characters_of_an_unspaced_script(n
     assert is_complete_name(name) is is_complete
 
 
+HEAD, COLUMNS = "paragraph,person,relation,other", "paragraph, person, relation, other"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "pairs.jsonl",
-            "",
-            "the file is empty; expected a file that ends in .* with the columns paragraph, person, relation, other",
-        ),
-        ("pairs.csv", "", "the file is empty; expected a CSV file with the columns paragraph, person, relation, other"),
+        ("pairs.jsonl", "", f"the file is empty; expected a file that ends in .* with the columns {COLUMNS}"),
+        ("pairs.csv", "", f"the file is empty; expected a CSV file with the columns {COLUMNS}"),
         ("pairs.csv", "paragraph,person,other\na,b,c\n", "row 1: the column relation is missing"),
-        ("pairs.csv", "paragraph,person,relation,other\n", "no rows"),
-        (
-            "pairs.csv",
-            "paragraph,person,relation,other\na,b b,P26,c c\na,b b",
-            "row 2 .* column relation; the file is cut",
-        ),
-        ("pairs.csv", 'paragraph,person,relation,other\n"a', "broken CSV in row 1 .*, columns paragraph, person"),
+        ("pairs.csv", f"{HEAD}\n", "no rows"),
+        ("pairs.csv", f"{HEAD}\na,b b,P26,c c\na,b b", "row 2 .* column relation; the file is cut"),
+        ("pairs.csv", f'{HEAD}\n"a', "broken CSV in row 1 .*, columns paragraph, person"),
         ("pairs.jsonl", '{"paragraph": "a"}\n{"paragraph": "b"}', "row 1: the column person is missing"),
         ("pairs.jsonl", json.dumps(GOOD) + '\n{"paragraph": "a', r"broken JSON in row 2 \(line 2, column \d+\)"),
         ("pairs.jsonl", b"\xff{}", "not UTF-8 at byte 0"),
@@ -236,16 +225,14 @@ def test_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> None:
 def test_files_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [GOOD], "pairs.csv")
     write(tmp_path, [GOOD], "pairs.jsonl")
-    with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
-        find_pair_files([tmp_path])
-    with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
-        find_pair_files([tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"])
+    for paths in ([tmp_path], [tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"]):
+        with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
+            find_pair_files(paths)
     with pytest.raises(SourceError, match=r"gone\.csv: no such file or folder"):
         find_pair_files([tmp_path / "gone.csv"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        SourceError, match=r"no file of pairs in .*empty \(holds no data\); expected a file that ends in"
-    ):
+    message = r"no file of pairs in .*empty \(holds no data\); expected a file that ends in"
+    with pytest.raises(SourceError, match=message):
         find_pair_files([tmp_path / "empty"])
 
 
@@ -269,15 +256,12 @@ def bearers() -> dict[str, set[str]]:
 
 
 def find_joined(pair: PersonPair) -> list[tuple[str, str]]:
-    items = read_world().items
-    return [
-        (qid, other)
-        for qid in sorted(bearers()[pair.person])
-        for other in sorted(bearers()[pair.other])
-        if any(
-            getattr(statement.value, "qid", "") == other for statement in items[qid].list_statements_of(pair.relation)
-        )
-    ]
+    def list_values(qid: str) -> set[str]:
+        statements = read_world().items[qid].list_statements_of(pair.relation)
+        return {getattr(statement.value, "qid", "") for statement in statements}
+
+    people, others = bearers()[pair.person], bearers()[pair.other]
+    return [(qid, other) for qid in sorted(people) for other in sorted(others & list_values(qid))]
 
 
 def test_the_sample_has_plain_rows_of_many_people_and_relations() -> None:

@@ -137,13 +137,8 @@ def test_reading_a_verdict_never_raises(text: str) -> None:
 
 
 def test_the_error_score_is_the_share_of_no_among_what_could_be_read() -> None:
-    score = score_description_error([True, False, False, UnreadableCompletion("?"), True])
-    assert (score.score, score.n_counted, score.n_unscored) == (0.5, 4, 1)
-
-
-def test_no_readable_verdict_gives_no_score() -> None:
-    score = score_description_error([UnreadableCompletion("?"), UnreadableCompletion("?")])
-    assert (score.score, score.n_counted, score.n_unscored) == (None, 0, 2)
+    assert score_description_error([True, False, False, UnreadableCompletion("?"), True]) == 0.5
+    assert score_description_error([UnreadableCompletion("?"), UnreadableCompletion("?")]) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
-    JudgeVerdict,
     format_card_summary,
     make_judge_card,
 )
@@ -27,7 +26,7 @@ def make(verdicts: list[str], people: list[str]) -> JudgeCard:
         for at, grade in enumerate(GRADES)
     }  # fmt: skip
     labels = {f"i{at}": {"ada": label} for at, label in enumerate(people)}
-    found = {f"i{at}": JudgeVerdict(verdict) for at, verdict in enumerate(verdicts)}
+    found = {f"i{at}": verdict for at, verdict in enumerate(verdicts)}
     return make_judge_card(JUDGE, SCHEME, labels, items, found, "0" * 64, "e-1")
 
 

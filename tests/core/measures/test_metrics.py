@@ -31,24 +31,17 @@ def of_all(scores: MetricScores) -> MeasuredMetric:
 
 def test_a_share_is_averaged_over_what_is_scored_and_bounded_by_what_is_not() -> None:
     # 3 right of 4 scored, 1 unscored: 3/4; at worst 3/5, at best 4/5; coverage 4/5
-    assert of_all(make([1, 1, 0, 1, NAN], is_share=True, unit="share")) == MeasuredMetric(
-        setting="greedy",
-        metric="score",
-        group_by="",
-        group="",
-        value=0.75,
-        n=4,
-        n_unscored=1,
-        coverage=0.8,
-        bound_low=0.6,
-        bound_high=0.8,
-        ci_low=compute_wilson_interval(3, 4)[0],
-        ci_high=compute_wilson_interval(3, 4)[1],
-        interval="wilson",
-        clusters=4,
-        unit="share",
-        note="",
+    found = of_all(make([1, 1, 0, 1, NAN], is_share=True, unit="share"))
+    assert (found.setting, found.metric, found.group_by, found.group, found.unit) == (
+        "greedy",
+        "score",
+        "",
+        "",
+        "share",
     )
+    assert (found.value, found.n, found.n_unscored, found.coverage, found.clusters) == (0.75, 4, 1, 0.8, 4)
+    assert (found.bound_low, found.bound_high, found.note) == (0.6, 0.8, "")
+    assert (found.interval, found.ci_low, found.ci_high) == ("wilson", *compute_wilson_interval(3, 4))
 
 
 def test_bounds_where_lower_is_better_are_still_low_and_high() -> None:

@@ -167,18 +167,19 @@ def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None
     edits = [TextEdit(field="ShortQ1", text="Who built\nit?")]
     item = make_review_item("slaq", "t-1", "wording", "unclear", "=context", edits)
     answers = {"decision": "edit", "edited": "ShortQ1: Who built it?", "note": "n"}
-    found = read(
-        make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, {item.id: [("ada", answers)]})
-    )
-    back = parse_review_row(found.rows[0], "f")
-    assert back.model_copy(update={"file": "", "line": 0}) == item.model_copy(
-        update={
-            "decision": "edit",
-            "edited": [TextEdit(field="ShortQ1", text="Who built it?")],
-            "reviewer": "ada",
-            "note": "n",
-        }
-    )
+
+    def answer(**answers: str) -> ParsedSheet:
+        sheet = make_review_sheet([item])
+        return read(sheet.layout, form, export(sheet, form, {item.id: [("ada", answers)]}))
+
+    back = parse_review_row(answer(**answers).rows[0], "f")
+    edited = {
+        "decision": "edit",
+        "edited": [TextEdit(field="ShortQ1", text="Who built it?")],
+        "reviewer": "ada",
+        "note": "n",
+    }
+    assert back.model_copy(update={"file": "", "line": 0}) == item.model_copy(update=edited)
     for wrong, said in (
         (
             {"decision": "edit"},
@@ -189,15 +190,10 @@ def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None
             "a text for edited by ada, but the decision is 'keep'; expected a text with",
         ),
     ):
-        given = {item.id: [("ada", wrong)]}
-        found = read(make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, given))
+        found = answer(**wrong)
         assert found.rows == [] and found.problems[0].kind == "unreadable" and said in found.problems[0].message
-    answers["edited"] = "no name"
-    found = read(
-        make_review_sheet([]).layout, form, export(make_review_sheet([item]), form, {item.id: [("ada", answers)]})
-    )
     with pytest.raises(SourceError, match=r"f, (task 41|record .*), line 1, column edited: 'no name' does not have"):
-        parse_review_row(found.rows[0], "f")
+        parse_review_row(answer(**answers | {"edited": "no name"}).rows[0], "f")
 
 
 def test_the_setup_files_hold_the_choices_and_no_markup_of_ours_breaks_them() -> None:

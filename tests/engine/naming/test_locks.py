@@ -272,7 +272,7 @@ def test_the_code_of_an_evaluation_that_names_its_record_is_that_of_its_flow_and
     definitions = make_code_manifest(SLAQ_EVALUATION.recipe)["definitions"]
     assert {"make_evaluation_flow", "make_judging_step"} <= definitions["factmill.tasks.evaluation.steps"].keys()
     assert "ask_tested_model" in definitions["factmill.tasks.evaluation.answering_and_judging"]
-    assert "make_scored_slaq_prediction" in definitions["factmill.tasks.slaq.evaluation.questions"]
+    assert "make_scored_slaq_prediction" in definitions["factmill.tasks.slaq.evaluation.definition"]
 
 
 def test_a_benchmark_without_a_recipe_has_no_code() -> None:

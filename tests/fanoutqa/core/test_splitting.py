@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from factmill.tasks.fanoutqa.core.flags import SplitSide, assign_splits_by_shared_articles
+from factmill.tasks.fanoutqa.core.flags import assign_splits_by_shared_articles
+from factmill.tasks.fanoutqa.core.rows import Split
 
-Asked = tuple[str, tuple[str, ...], SplitSide | None]
+Asked = tuple[str, tuple[str, ...], Split | None]
 APART: list[Asked] = [(f"q{at}", tuple(f"article {at} {each}" for each in range(5)), None) for at in range(20_000)]
 
 
@@ -70,7 +71,7 @@ def test_a_question_lies_beside_its_twins_unless_these_lie_apart(seed: int) -> N
         assert len(of_twins) != 1 or of_twins == {sides[each[0]]}
 
 
-def lie(questions: Sequence[Asked], name: str) -> SplitSide:
+def lie(questions: Sequence[Asked], name: str) -> Split:
     return assign_splits_by_shared_articles(questions, 7)[name]
 
 

@@ -103,7 +103,6 @@ def test_the_least_number_of_articles_holds_for_authored_questions_alone(tmp_pat
         ("", "the file is empty; expected a JSON list or JSON Lines of questions with strategy"),
         ("[]", "no rows"),
         ("[1, {}]", "row 1: top-level question: expected an object, found 1, and no other row is better"),
-        ('[{"question": "Who?"', "broken JSON in row 1"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -321,21 +321,6 @@ def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmil
     assert ran.json["build_id"] not in factmill("builds").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--epoch", "yesterday"], "expected a day like 2023-11-20"),
-        (["--source", "nowhere.json"], "nowhere.json: no such file"),
-        (["--sets", "P1", "--source", "wikidata"], "unknown kind of sets 'P1'"),
-        (["--titles", "nowhere.txt"], "--titles nowhere.txt: file not found"),
-    ],
-)
-def test_wrong_arguments_are_told(factmill: Factmill, arguments: list[str], message: str) -> None:
-    ran = factmill("build", "fanoutqa", *arguments)
-    assert ran.code == 2, ran.err
-    assert message in " ".join(ran.err.split())
-
-
 Question = dict[str, Any]
 
 Plant = Callable[[Question], object]

@@ -12,54 +12,36 @@ from factmill.tasks.granola.sources.entity_questions import (
     find_relation_files,
     load_entity_questions,
 )
-from factmill.tasks.storage.source_files import SourceFile, make_unpinned_source
+from factmill.tasks.storage.source_files import make_unpinned_source
 
 GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
 
 
-def file(tmp_path: Path, text: str | bytes, name: str = "P19.test.json") -> Path:
+def file(tmp_path: Path, text: str, name: str = "P19.test.json") -> Path:
     path = tmp_path / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text, "utf-8")
     return path
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        json.dumps([GOOD, GOOD]),
-        json.dumps([GOOD, GOOD], indent=4),
-        "\ufeff" + json.dumps([GOOD, GOOD]),
-        f"{json.dumps(GOOD)}\n{json.dumps(GOOD)}\n",
-    ],
-    ids=["array", "indented", "byte order mark", "lines"],
-)
-def test_arrays_and_lines_are_read(tmp_path: Path, text: str) -> None:
+def test_rows_are_numbered_and_their_texts_stripped(tmp_path: Path) -> None:
+    text = json.dumps([GOOD, {"question": " Where was Ada born? ", "answers": [" London"]}])
     assert load_entity_questions(make_unpinned_source(file(tmp_path, text))) == [
         RawEntityQuestion(1, "Where was Ada born?", ("London",)),
         RawEntityQuestion(2, "Where was Ada born?", ("London",)),
     ]
 
 
-BROKEN = [json.dumps(GOOD)] * 6 + ['{"question": "x", "answers": ["y"'] + [json.dumps(GOOD)]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is empty"),
-        (" \n", "the file is empty"),
-        (b'[{"question": "caf\xe9"}]', r"not UTF-8 at byte 18 \(line 1\)"),
-        ("[" + ",\n".join(BROKEN) + "]", r"broken JSON in row 7 \(line \d+, column \d+\)"),
-        ('[{"question": "a", "answers": ["b"]}', "not closed after row 1"),
-        (json.dumps([GOOD]) + " and more", "unexpected text after the array: 'and more'"),
+        ("", "the file is empty; expected rows with the columns question and answers"),
         (
             json.dumps([{"frage": "a", "answers": []}] * 3),
             r"the column question is missing \(found: frage, answers\).*expected the columns question and answers",
         ),
-        ('"just text"', "no object"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
         load_entity_questions(make_unpinned_source(file(tmp_path, text)))
 
@@ -81,11 +63,6 @@ def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: obj
     assert good.problem == ""
     assert odd.row == 2
     assert problem in odd.problem
-
-
-def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="has changed since the build began"):
-        load_entity_questions(SourceFile(file(tmp_path, json.dumps([GOOD])), "P19", "0" * 64))
 
 
 def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None:

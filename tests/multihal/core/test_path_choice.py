@@ -21,7 +21,6 @@ from factmill.tasks.multihal.core.path_selection import (
     read_selected_paths,
     start_path_selection,
 )
-from factmill.tasks.multihal.core.rows import WikidataPath
 
 hear_selection = hearing(SELECTION_REPLY_FORM, read_selected_paths)
 hear_score = hearing(SCORE_REPLY_FORM, read_path_score)
@@ -62,10 +61,8 @@ def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
     chosen = choice.list_selected()
     assert len(chosen) == MAX_SCORED_PATHS
     assert [path for path, how in chosen.items() if how == "judge"] == PATHS[4:6]
-    assert (
-        chosen
-        == play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS).list_selected()
-    )
+    again = play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS)
+    assert chosen == again.list_selected()
     assert list(chosen) == [path for path in PATHS if path in chosen]
 
 
@@ -140,62 +137,31 @@ def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
     assert hear_score(text) == score
 
 
-NO_SCORES = [
-    "",
-    "6",
-    "45",
-    "4-5",
-    "4 or 5",
-    "five",
-    "Score: 6",
-    "Score: 0",
-    "Score: -3",
-    "Score: 4.5",
-    "Score: high",
-    "Score: 10",
-]
-BETWEEN = [
-    "Score: 4,5",
-    "Score: 4-5",
-    "Score: 3 – 4",
-    "Score: 4 or 5",
-    "Score: 3 to 4",
-    "Score: 5/10",
-    "Score: 4 out of 10",
-]
-REFUSALS = ["I cannot help with that.", "I cannot give a score.", "Score:", "Score: n", "Score: I cannot say, 4 or so"]
+NO_SCORES = """
+6 | 45 | 4-5 | 4 or 5 | five | Score: 6 | Score: 0 | Score: -3 | Score: 4.5 | Score: high | Score: 10 | Score: 4,5 |
+Score: 4-5 | Score: 3 – 4 | Score: 4 or 5 | Score: 3 to 4 | Score: 5/10 | Score: 4 out of 10 | I cannot help with that. |
+I cannot give a score. | Score: | Score: n | Score: I cannot say, 4 or so
+"""
 
 
-@pytest.mark.parametrize("text", [*NO_SCORES, *BETWEEN, *REFUSALS])
+@pytest.mark.parametrize("text", ["", *" ".join(NO_SCORES.split()).split(" | ")])
 def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
     assert isinstance(hear_score(text), UnreadableCompletion)
 
 
 def test_the_prompts_take_question_answers_and_paths() -> None:
-    selection = make_selection_prompt(
-        load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2]
-    ).build_messages()
-    assert selection[-1]["content"].count("A; r") == 2
-    assert "Ann; Anne" in selection[-1]["content"]
-    score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0]).build_messages()
-    assert PATHS[0] in score[-1]["content"]
+    selection = make_selection_prompt(load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2])
+    told = selection.build_messages()[-1]["content"]
+    assert (told.count("A; r"), "Ann; Anne" in told) == (2, True)
+    score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0])
+    assert PATHS[0] in score.build_messages()[-1]["content"]
 
 
 LABELS = {"Q41421": "Michael Jordan", "P2048": "height", "Q11573": "metre"}
 
 
 def test_the_unit_of_a_value_is_in_the_plural() -> None:
-    path = WikidataPath(
-        subject="Q41421",
-        object="1.98",
-        hops=1,
-        backward=False,
-        ids=["Q41421", "P2048", "1.98"],
-        labels=[],
-        statement=None,
-        precision=None,
-        unit="Q11573",
-    )
+    path = path_of("Q41421", "P2048", "1.98", unit="Q11573")
     assert list_path_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
 
 

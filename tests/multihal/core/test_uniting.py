@@ -70,10 +70,8 @@ def test_pairs_of_two_questions_are_left_out() -> None:
     found = filter_duplicates_by_names_and_numbers(rows, find_duplicate_pairs(np.ones((3, 2), np.float32)))
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [(0, 2)]
     assert found.list_group_leaders() == [0, 1, 0]
-    assert (
-        len(filter_duplicates_by_names_and_numbers(rows[:1], find_duplicate_pairs(np.ones((1, 2), np.float32))).first)
-        == 0
-    )
+    alone = filter_duplicates_by_names_and_numbers(rows[:1], find_duplicate_pairs(np.ones((1, 2), np.float32)))
+    assert len(alone.first) == 0
 
 
 FIRST, SECOND = "Kim scored two goals in the first half.", "Lee scored four goals in the first half."

@@ -65,7 +65,7 @@ def test_defan_is_read_under_its_authors_own_file_names(tmp_path: Path) -> None:
     (tmp_path / "QA_domain_1_public.json").write_text(json.dumps(rows))
     found = find_foundation_files([tmp_path])
     assert found.files == {"defan": files[:-1]}
-    domains = [next(iter(FOUNDATIONS["defan"].read(make_unpinned_source(file)))).outcome.domain for file in files[:-1]]  # type: ignore[union-attr]
+    domains = [read_file("defan", file)[0].outcome.domain for file in files[:-1]]  # type: ignore[union-attr]
     assert domains == ["sports", "census", "nobleprize", "entertainment", "worldorg", "qsranking", "conferences"]
     copy, math = found.left_out
     assert copy.startswith(f"{tmp_path / 'QA_domain_1_public.json'}: left out; QA_domain_1_public.csv ")
@@ -82,11 +82,7 @@ def test_files_that_cannot_be_placed_say_what_is_expected(tmp_path: Path) -> Non
     cases = [
         ([tmp_path / "absent"], None, "absent: no such file or folder"),
         ([odd], None, r"rows\.json: .*expected one of halueval: qa_data\.json"),
-        (
-            [broken],
-            None,
-            r"TruthfulQA\.csv: row 1: .*truthfulqa, but its columns are Category, Type",
-        ),
+        ([broken], None, r"TruthfulQA\.csv: row 1: .*truthfulqa, but its columns are Category, Type"),
         ([nameless], None, r"sports\.csv: .*defan.*; expected QA_domain_"),
         ([one, two], None, r"two/all\.jsonl: felm .*one/all\.jsonl"),
         ([one], ["simpleqa"], r"file of felm, expected files of simpleqa"),
@@ -115,7 +111,7 @@ def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     found = find_foundation_files([shared_data], list(REAL))
     ids: set[str] = set()
     for name, paths in found.files.items():
-        rows = [row for path in paths for row in FOUNDATIONS[name].read(make_unpinned_source(path))]
+        rows = [row for path in paths for row in read_file(name, path)]
         counts = Counter("kept" if isinstance(row.outcome, FoundationQuestion) else row.outcome.reason for row in rows)
         assert counts == REAL[name], name
         assert len({row.row_id for row in rows} | ids) == len(rows) + len(ids)
@@ -125,7 +121,7 @@ def test_the_real_files_are_read_whole(shared_data: Path) -> None:
 
 def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
     path = shared_data / "truthfulqa" / "TruthfulQA.csv"
-    questions = {row.row_id: row.outcome for row in FOUNDATIONS["truthfulqa"].read(make_unpinned_source(path))}
+    questions = {row.row_id: row.outcome for row in read_file("truthfulqa", path)}
     known = questions["tqa_gen_38"]
     assert isinstance(known, FoundationQuestion)
     assert known.input == "In what country was Barack Obama born?"
@@ -134,7 +130,7 @@ def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
 
 def test_addresses_of_simpleqa_keep_their_case(shared_data: Path) -> None:
     path = shared_data / "simpleqa" / "simple_qa_test_set.csv"
-    first = next(iter(FOUNDATIONS["simpleqa"].read(make_unpinned_source(path)))).outcome
+    first = read_file("simpleqa", path)[0].outcome
     assert isinstance(first, FoundationQuestion)
     assert first.context[0] == "https://en.wikipedia.org/wiki/IEEE_Frank_Rosenblatt_Award"
     assert len(first.context) == 3
@@ -144,8 +140,12 @@ def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -
     """Read rows; DefAn's are each made a group of 15 alike."""
     if foundation == "defan":
         rows = [row for row in rows for _ in range(15)]
-    read_rows = list(FOUNDATIONS[foundation].read(make_unpinned_source(write(tmp_path, foundation, rows, name))))
+    read_rows = read_file(foundation, write(tmp_path, foundation, rows, name))
     return read_rows[::15] if foundation == "defan" else read_rows
+
+
+def read_file(foundation: str, path: Path) -> list[ParsedSourceRow]:
+    return list(FOUNDATIONS[foundation].read(make_unpinned_source(path)))
 
 
 def outcome(tmp_path: Path, foundation: str, row: Row, name: str = "") -> FoundationQuestion | Reject:
@@ -197,9 +197,8 @@ def test_a_file_has_the_licence_of_its_content_and_none_by_its_form(tmp_path: Pa
     first = next(iter(FOUNDATIONS[foundation].read(SourceFile(path, "rows", licence="CC0-1.0")))).outcome
     assert isinstance(first, FoundationQuestion)
     assert (first.licence, first.source_name) == ("CC0-1.0", "rows")
-    assert next(iter(FOUNDATIONS[foundation].read(make_unpinned_source(path)))).outcome == first.replace(
-        licence="none stated", source_name=path.name
-    )
+    unstated = first.replace(licence="none stated", source_name=path.name)
+    assert read_file(foundation, path)[0].outcome == unstated
 
 
 @pytest.mark.parametrize(
@@ -277,18 +276,10 @@ def test_felm_is_read_from_its_mirror_and_from_a_file_of_one_domain(tmp_path: Pa
     assert other.reason == "other_domain"
 
 
-@pytest.mark.parametrize(
-    ("source_ds", "domain"),
-    [
-        ("DROP", "general"),
-        ("covidQA", "covid"),
-        ("pubmedQA", "pubmed"),
-        ("FinanceBench", "finance"),
-        ("RAGTruth", "ragtruth"),
-    ],
-)
-def test_halubench_parts_give_the_domain(tmp_path: Path, source_ds: str, domain: str) -> None:
-    assert kept(tmp_path, "halubench", {**HALUBENCH, "source_ds": source_ds}).domain == domain
+def test_halubench_parts_give_the_domain(tmp_path: Path) -> None:
+    parts = ("DROP", "covidQA", "pubmedQA", "FinanceBench", "RAGTruth")
+    domains = [kept(tmp_path, "halubench", {**HALUBENCH, "source_ds": each}).domain for each in parts]
+    assert domains == ["general", "covid", "pubmed", "finance", "ragtruth"]
 
 
 def test_halubench_is_the_same_from_parquet(tmp_path: Path) -> None:
@@ -321,11 +312,9 @@ def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:
 
 def test_defan_keeps_the_first_of_each_group(tmp_path: Path) -> None:
     rows = [*defan_group("Ada", "name"), *defan_group("Bob", "name")]
-    found = list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", rows))))
-    assert [row.row_id for row in found if isinstance(row.outcome, FoundationQuestion)] == [
-        "defan_sports_0",
-        "defan_sports_15",
-    ]
+    found = read_file("defan", write(tmp_path, "defan", rows))
+    kept_ids = [row.row_id for row in found if isinstance(row.outcome, FoundationQuestion)]
+    assert kept_ids == ["defan_sports_0", "defan_sports_15"]
     rejects = [row.outcome for row in found if isinstance(row.outcome, Reject)]
     assert len(rejects) == 28
     assert rejects[-1] == Reject("defan_sports_29", "paraphrase", "paraphrase of the question in row 16")
@@ -347,7 +336,7 @@ def test_defan_says_what_kind_its_answers_are(
     tmp_path: Path, domain: str, answer: str, kind: str, output: str, answer_type: str
 ) -> None:
     path = write(tmp_path, "defan", defan_group(answer, kind), f"QA_domain_{domain}_public.csv")
-    first = next(iter(FOUNDATIONS["defan"].read(make_unpinned_source(path)))).outcome
+    first = read_file("defan", path)[0].outcome
     assert isinstance(first, FoundationQuestion)
     assert (first.domain, first.output, first.answer_type) == (domain.lower(), output, answer_type)
 
@@ -355,15 +344,15 @@ def test_defan_says_what_kind_its_answers_are(
 def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
     cut = write(tmp_path, "defan", [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14)])
     with pytest.raises(SourceError, match=r"the last group, from row 16 on, has 14 rows instead of 15"):
-        list(FOUNDATIONS["defan"].read(make_unpinned_source(cut)))
+        read_file("defan", cut)
     mixed = [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14), *defan_group("Eve", "name", 1)]
-    found = list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", mixed))))
+    found = read_file("defan", write(tmp_path, "defan", mixed))
     assert Counter(row.outcome.reason for row in found if isinstance(row.outcome, Reject)) == {
         "paraphrase": 14, "malformed_row": 15,
     }  # fmt: skip
     shifted = [*defan_group("Ada", "name", 7), *defan_group("Bob", "name", 8)]
     with pytest.raises(SourceError, match=r"row 1: rows 1 to 15 .*15"):
-        list(FOUNDATIONS["defan"].read(make_unpinned_source(write(tmp_path, "defan", shifted))))
+        read_file("defan", write(tmp_path, "defan", shifted))
 
 
 @pytest.mark.parametrize(

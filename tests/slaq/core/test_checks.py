@@ -60,16 +60,15 @@ def test_nothing_is_wrong_with_good_pairs() -> None:
 
 
 def test_problems_carry_the_number_of_their_pair() -> None:
-    vague = replace(
-        change_pair(2, ShortPair("When was it described", "in the year 1999")), long_answer=GOOD.long_answer
+    codes = list_codes(change_pair(2, ShortPair("When was it described", "in the year 1999")))
+    of_pair = (
+        "no_question_mark",
+        "subject_missing",
+        "not_self_contained",
+        "answer_not_in_article",
+        "long_answer_lacks",
     )
-    codes = list_codes(vague)
-    assert ("no_question_mark", 2) in codes
-    assert ("subject_missing", 2) in codes
-    assert ("not_self_contained", 2) in codes
-    assert ("answer_not_in_article", 2) in codes
-    assert ("long_answer_lacks", 2) in codes
-    assert ("long_answer_adds", 0) in codes
+    assert {("long_answer_adds", 0), *((code, 2) for code in of_pair)} <= {*codes}
     assert {which for _, which in codes} == {0, 2}
 
 
@@ -259,28 +258,22 @@ def test_a_date_may_be_put_together_from_two_pairs() -> None:
         *GOOD.short[2:],
     )
     generated = GeneratedPairs(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
-    codes = [
-        problem.code
-        for problem in check_generated_pairs(generated, "Ada", article, LISTS)
-        if "long_answer" in problem.code
-    ]
-    assert codes == ["long_answer_lacks"] * 3
+    codes = [problem.code for problem in check_generated_pairs(generated, "Ada", article, LISTS)]
+    assert [code for code in codes if "long_answer" in code] == ["long_answer_lacks"] * 3
 
 
 def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
     assert check_generated_pairs(GOOD, TOPIC, "", LISTS)
     short = check_generated_pairs(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
-    assert {(problem.code, problem.pair_number) for problem in short} >= {
-        ("answer_not_in_article", at) for at in range(2, 6)
-    }
-    assert ("answer_not_in_article", 1) not in {(problem.code, problem.pair_number) for problem in short}
+    lacking = [problem.pair_number for problem in short if problem.code == "answer_not_in_article"]
+    assert lacking == [2, 3, 4, 5]
 
 
 def test_a_question_that_two_names_answer_is_a_problem() -> None:
     generated = change_pair(1, ShortPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
     article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
-    found = {(problem.code, problem.pair_number) for problem in check_generated_pairs(generated, TOPIC, article, LISTS)}
-    assert ("several_answers", 1) in found
+    problems = check_generated_pairs(generated, TOPIC, article, LISTS)
+    assert ("several_answers", 1) in {(problem.code, problem.pair_number) for problem in problems}
 
 
 def test_a_long_answer_keeps_about() -> None:
@@ -362,12 +355,8 @@ def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) ->
 @pytest.mark.parametrize(
     ("question", "answer", "told"),
     [
-        (
-            "In which city was the English edition of the Optics printed?",
-            "Paris",
-            "a first and a second 'english edition'",
-        ),
-        ("In which city was the first English edition of the Optics printed?", "Paris", None),
+        ("Where was the English edition of the Optics printed?", "Paris", "a first and a second 'english edition'"),
+        ("Where was the first English edition of the Optics printed?", "Paris", None),
         ("Who ground the achromatic lens?", "Dollond", "together with 'Bird'"),
         ("Who ground the achromatic lens?", "Bird", "together with 'Dollond'"),
         ("Who ground the achromatic lens with Bird?", "Dollond", None),

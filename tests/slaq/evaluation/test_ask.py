@@ -13,7 +13,7 @@ from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.slaq.core.article_matching import make_check_word_lists
 from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
-from factmill.tasks.slaq.evaluation.questions import (
+from factmill.tasks.slaq.evaluation.definition import (
     JUDGE_LONG_PROMPT,
     JUDGE_SHORT_PROMPT,
     fill_slaq_answer_prompt,

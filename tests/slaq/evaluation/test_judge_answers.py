@@ -7,18 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.models.scripted_chat import Message, ScriptedChat
+from support.models.scripted_chat import Message, ScriptedChat, make_chat_services
 from support.rows.slaq_answers import answer_row
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.evaluation.steps import make_judging_step
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
-from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION
-from factmill.tasks.slaq.evaluation.questions import SlaqEvaluationInputs, SlaqEvaluationParams
+from factmill.tasks.slaq.evaluation.definition import SLAQ_EVALUATION, SlaqEvaluationInputs, SlaqEvaluationParams
 
-LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 GOLDS = ["Agrippa", "49 metres", "1985", "Nîmes", "Three"]
 LONG: dict[str, Any] = {
     "id": "long/t/long", "question_id": "t/long", "setting": "long", "position": 0, "question": "Tell of the bridge.",
@@ -65,16 +61,12 @@ def judge() -> Iterator[Obeyer]:
 @pytest.fixture
 def run(judge: Obeyer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Judge answers; by the model `judge`, or another named so."""
-    model = ModelSettings(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
-    services = SimpleNamespace(
-        model=lambda _role: (ChatClient(judge.chat.url, model, lambda: "key", "factmill tests"), model),
-        world=SimpleNamespace(models={"judge": model}),
-    )
+    services = make_chat_services(judge.chat.url)
+    services.world = SimpleNamespace(models={"judge": services.model("judge")[1]})
 
     def run(*rows: SlaqPrediction, by: str = "judge") -> Left:
-        inputs = SlaqEvaluationInputs(
-            params=SlaqEvaluationParams(judge=by), source_digest="d", settings=("short", "long")
-        )
+        params = SlaqEvaluationParams(judge=by)
+        inputs = SlaqEvaluationInputs(params=params, source_digest="d", settings=("short", "long"))
         return run_step(make_judging_step(SLAQ_EVALUATION), rows, services, tmp_path / "judged", monkeypatch, inputs)
 
     return run

@@ -3,10 +3,14 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from support.webs.loopback import Loopback, Seen
 from support.worlds.with_models import write_world_with_model
+
+from factmill.tasks.clients.chat import ChatClient
+from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 Message = dict[str, Any]
 Said = str | int
@@ -69,3 +73,10 @@ def write_chat_world(folder: Path, url: str, roles: Iterable[str], name: str = "
     """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY."""
     settings = f'kind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\nlimits = {_LIMITS}'
     return write_world_with_model(folder / "chatty.toml", roles, settings, "chatty")
+
+
+def make_chat_services(url: str) -> Any:
+    """Return services whose model of any role is `tester` on a server; each time by another client, as each build has."""
+    limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
+    model = ModelSettings(kind="openai", name="tester", url=url, limits=limits)
+    return SimpleNamespace(model=lambda _role: (ChatClient(url, model, lambda: "key", "factmill tests"), model))

@@ -3,22 +3,21 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.models.scripted_author import ScriptedAuthor
+from support.models.scripted_chat import make_chat_services
 from support.rows.biographies import evolving_pair, make_piece
 from support.steps.inputs import biokalma_inputs
 from support.steps.steps import Left, run_step
 
 from factmill.tasks.biokalma.core.rows import EvolvingPair
-from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability, make_perplexity_response
 from factmill.tasks.core.rows import Row
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.core.service_settings import ServiceLimits
 
 LIMITS = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
 WRITER = make_piece("Q1", "P106", "writer", "Q36180")
@@ -62,13 +61,10 @@ Run = Callable[..., Left]
 
 def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch) -> Run:
     """Return what runs a step on rows with the author and a language model, two rounds and α 0.5 unless told otherwise."""
-    model = ModelSettings(kind="openai", name="tester", url=author.url, limits=LIMITS)
 
     def run(step: Any, rows: Sequence[Row], scorer: Any = None, **params: Any) -> Left:
-        # another client each time, as each build has
-        chat = ChatClient(author.url, model, lambda: "key", "factmill tests")
-        weigher = scorer or Weigher({})
-        services = SimpleNamespace(model=lambda _role: (chat, model), perplexity=lambda: weigher)
+        services, weigher = make_chat_services(author.url), scorer or Weigher({})
+        services.perplexity = lambda: weigher
         return run_step(step, rows, services, folder, patch, biokalma_inputs(**{"rounds": 2, **params}))
 
     return run

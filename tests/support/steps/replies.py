@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from factmill.tasks.core.completions import CompletionFormat, strip_and_parse_completion_samples
+from factmill.tasks.core.completions import (
+    CompletionFormat,
+    UnreadableCompletion,
+    strip_and_parse_completion_samples,
+)
 
 
 def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
@@ -11,3 +15,9 @@ def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish
     return lambda reply: (
         strip_and_parse_completion_samples([reply], [finish], form, lambda texts: read(texts[0], *more)).result
     )
+
+
+def get_unreadable_reason(read: Any) -> str:
+    """Return why a reply is unreadable; AssertionError for one that was read."""
+    assert isinstance(read, UnreadableCompletion), read
+    return read.reason

@@ -33,6 +33,11 @@ class Left:
     extras: list[dict[str, Any]]
     receipt: BatchReceipt
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Row id → reason of its reject."""
+        return {row_id: reason for row_id, (reason, _) in self.rejects.items()}
+
 
 def run_step(
     step: Task[..., BatchReceipt],

@@ -6,6 +6,7 @@ import pytest
 
 from factmill.tasks.text.translating.translation import (
     PathPart,
+    TranslatedPath,
     TranslationOutcome,
     TranslationRequest,
     Untranslatable,
@@ -30,8 +31,9 @@ class Dictionary:
         return text.replace(";", " ;").split()
 
 
-def parts(*texts: str) -> list[PathPart]:
-    return [PathPart(text) for text in texts]
+def translate(engine: Dictionary, *texts: str, language: str = "de") -> TranslatedPath:
+    """Translate one path."""
+    return translate_paths([([PathPart(text) for text in texts], language)], engine)[0]
 
 
 def test_equal_texts_are_sent_once_and_blanks_do_not_count() -> None:
@@ -69,7 +71,7 @@ def test_parts_of_a_path_are_translated_in_one_text() -> None:
     engine = Dictionary(
         {"Germany": "Deutschland", "capital": "Hauptstadt von", "Germany; capital": "DEUTSCHLAND; die Hauptstadt"}
     )
-    path = translate_paths([(parts("Germany", "capital", "1871-01-18"), "de")], engine)[0]
+    path = translate(engine, "Germany", "capital", "1871-01-18")
     assert path.text == "DEUTSCHLAND; die Hauptstadt; 1871-01-18"
     assert [part.origin for part in path.parts] == ["translated", "translated", "kept"]
     assert path.partwise_reason is None
@@ -85,7 +87,7 @@ WORDS = {"Germany": "Deutschland", "capital": "Hauptstadt", "Berlin": "Berlin"}
 )
 def test_a_wrong_number_of_parts_is_made_good_part_by_part(answer: str) -> None:
     engine = Dictionary({**WORDS, "Germany; capital; Berlin": answer})
-    path = translate_paths([(parts("Germany", "capital", "Berlin"), "de")], engine)[0]
+    path = translate(engine, "Germany", "capital", "Berlin")
     assert path.text == "Deutschland; Hauptstadt; Berlin"
     assert path.partwise_reason == "wrong_count"
 
@@ -93,7 +95,7 @@ def test_a_wrong_number_of_parts_is_made_good_part_by_part(answer: str) -> None:
 def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> None:
     engine = Dictionary({"Apollo 2001": "Apollo 2001", "Symphony No. 2001": "Sinfonie Nr. 2001",
                          "Apollo 2001; Symphony No. 2002": "Apollo 2002; Sinfonie Nr. 2001"})  # fmt: skip
-    path = translate_paths([(parts("Apollo 11", "Symphony No. 9"), "de")], engine)[0]
+    path = translate(engine, "Apollo 11", "Symphony No. 9")
     assert path.text == "Apollo 11; Sinfonie Nr. 9"
     assert path.partwise_reason == "number_elsewhere"
 
@@ -101,18 +103,15 @@ def test_a_number_that_went_into_another_part_is_made_good_part_by_part() -> Non
 @pytest.mark.parametrize(
     "answer",
     [
-        "Pra; capitale di; Repubblica Ceca",
-        "Praga; capitale di; Ceca",
-        "Praga; capita di; Repubblica Ceca",
-        "Praga; sede; Repubblica Ceca",
-        "Repubblica Ceca; capitale di; Praga",
-        "Praga Praga; capitale di; Repubblica Ceca",
+        *("Pra; capitale di; Repubblica Ceca", "Praga; capitale di; Ceca", "Praga; capita di; Repubblica Ceca"),
+        *("Praga; sede; Repubblica Ceca", "Repubblica Ceca; capitale di; Praga"),
+        *("Praga Praga; capitale di; Repubblica Ceca",),
     ],
 )
 def test_a_part_that_says_other_words_than_its_own_translation_is_made_good_part_by_part(answer: str) -> None:
     own = {"Prague": "Praga", "capital of": "capitale di", "Czech Republic": "Repubblica Ceca"}
     engine = Dictionary({**own, "; ".join(own): answer})
-    path = translate_paths([(parts(*own), "it")], engine)[0]
+    path = translate(engine, *own, language="it")
     assert (path.text, path.partwise_reason) == ("Praga; capitale di; Repubblica Ceca", "other_words")
 
 
@@ -120,51 +119,51 @@ def test_a_value_stays_before_its_unit_and_as_it_is() -> None:
     engine = Dictionary(
         {"cost": "Preis", "2001 euro": "Euro 2001", "euro": "Euro", "cost; 2001 euro": "Preis; Euro 2001"}
     )
-    ((cost, value),) = (path.parts for path in translate_paths([(parts("cost", "8611.5 euro"), "de")], engine))
+    cost, value = translate(engine, "cost", "8611.5 euro").parts
     assert (cost.text, value.text) == ("Preis", "8611.5 Euro")
 
 
 def test_the_unit_of_a_value_is_in_the_number_that_goes_with_it() -> None:
     engine = Dictionary({"height": "altezza", "1.98 metre": "1.98 metro", "height; 1.98 metre": "altezza; 1.98 metro"})
-    ((height, value),) = (path.parts for path in translate_paths([(parts("height", "1.98 metre"), "it")], engine))
+    height, value = translate(engine, "height", "1.98 metre", language="it").parts
     assert (height.text, value.text, value.origin) == ("altezza", "1.98 metri", "translated")
 
 
 def test_parts_that_cannot_be_translated_together_are_translated_one_by_one() -> None:
-    path = translate_paths([(parts("Germany", "Berlin"), "de")], Dictionary(WORDS))[0]
+    path = translate(Dictionary(WORDS), "Germany", "Berlin")
     assert (path.text, path.partwise_reason, path.problem) == ("Deutschland; Berlin", "untranslatable", None)
 
 
 def test_a_part_that_occurs_twice_is_sent_once() -> None:
     engine = Dictionary({"A": "a", "child": "Kind", "B": "b", "C": "c", "A; child; B; C": "a; Kind; b; c"})
-    path = translate_paths([(parts("A", "child", "B", "child", "C"), "de")], engine)[0]
+    path = translate(engine, "A", "child", "B", "child", "C")
     assert path.text == "a; Kind; b; Kind; c"
     assert path.partwise_reason is None
 
 
 def test_parts_that_say_the_same_words_in_a_row_are_not_joined() -> None:
     engine = Dictionary({"birthplace": "lieu de naissance", "place of death": "lieu de mort"})
-    asked = (parts("birthplace", "place of death"), "fr")
-    assert translate_paths([asked], engine)[0].partwise_reason == "would_repeat"
+    asked = ("birthplace", "place of death")
+    assert translate(engine, *asked, language="fr").partwise_reason == "would_repeat"
     assert all(";" not in text for text, _ in engine.sent)
     free = Dictionary({**engine.known, "birthplace; place of death": "lieu de naissance; lieu de mort"}, 0)
-    assert translate_paths([asked], free)[0].partwise_reason is None
+    assert translate(free, *asked, language="fr").partwise_reason is None
 
 
 def test_a_part_with_a_semicolon_of_its_own_is_translated_alone() -> None:
     engine = Dictionary({"this; that": "dies; das", "work": "Werk"})
-    path = translate_paths([(parts("this; that", "work"), "de")], engine)[0]
+    path = translate(engine, "this; that", "work")
     assert [part.text for part in path.parts] == ["dies; das", "Werk"]
     assert path.partwise_reason == "own_semicolon"
 
 
 def test_a_part_that_cannot_be_translated_stays_and_says_so() -> None:
-    path = translate_paths([(parts("Germany", "Plimsollwerke"), "de")], Dictionary(WORDS))[0]
+    path = translate(Dictionary(WORDS), "Germany", "Plimsollwerke")
     assert path.text == "Deutschland; Plimsollwerke"
     assert [part.origin for part in path.parts] == ["translated", "untranslatable"]
     assert path.problem == Untranslatable("unknown_words", "Plimsollwerke")
     assert path.partwise_reason == "untranslatable"
-    alone = translate_paths([(parts("Plimsollwerke", "1871-01-18"), "de")], Dictionary(WORDS))[0]
+    alone = translate(Dictionary(WORDS), "Plimsollwerke", "1871-01-18")
     assert (alone.problem, alone.partwise_reason) == (path.problem, None)
 
 
@@ -183,7 +182,7 @@ def test_one_part_in_two_languages_is_two_texts() -> None:
         def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
             return [f"{text}-{language}" for text, language in asked]
 
-    told = translate_paths([(parts("capital"), "de"), (parts("capital"), "fr")], ByLanguage({}))
+    told = translate_paths([([PathPart("capital")], language) for language in ("de", "fr")], ByLanguage({}))
     assert [path.text for path in told] == ["capital-de", "capital-fr"]
 
 

@@ -163,12 +163,9 @@ def read_rating(text: str) -> int | UnreadableCompletion:
     if not found:
         return UnreadableCompletion(f"there is no rating, {_EXPECTED_RATING}")
     rating_text = found[-1].strip()
-    rating = _RATING_NUMBER.fullmatch(rating_text)
-    return (
-        int(rating[1])
-        if rating
-        else UnreadableCompletion(f"the last rating is {rating_text[:40]!r}, {_EXPECTED_RATING}")
-    )
+    if rating := _RATING_NUMBER.fullmatch(rating_text):
+        return int(rating[1])
+    return UnreadableCompletion(f"the last rating is {rating_text[:40]!r}, {_EXPECTED_RATING}")
 
 
 def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:

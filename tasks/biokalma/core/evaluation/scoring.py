@@ -63,10 +63,10 @@ def make_alignment_claim(
     if isinstance(triple, AnswerCitation):
         triple = PersonKnowledgePiece(
             qid=triple.qid,
-            pid="",
             property=triple.property,
-            value_qid=None,
             value=triple.value,
+            pid="",
+            value_qid=None,
             precision=None,
             statement=None,
         )

@@ -14,7 +14,7 @@ neighbours the question names most often, word for word; ties go to the bearer b
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion, BiokalmaQuestionForm
@@ -52,14 +52,13 @@ class SettingGraphSelector:
             return []
         graphs = list_person_graphs(row)
         if setting.startswith(REMOVED_PREFIX):
-            missing = {
-                get_piece_identity(piece)
-                for piece in choose_removed_pieces(row, int(setting.removeprefix(REMOVED_PREFIX)))
-            }
+            removed = choose_removed_pieces(row, int(setting.removeprefix(REMOVED_PREFIX)))
+            missing = set(map(get_piece_identity, removed))
             kept = (
-                (graph, [each for each in graph.pieces if get_piece_identity(each) not in missing]) for graph in graphs
+                replace(graph, pieces=tuple(each for each in graph.pieces if get_piece_identity(each) not in missing))
+                for graph in graphs
             )
-            return [ItemGraph(graph.qid, graph.name, tuple(pieces)) for graph, pieces in kept if pieces]
+            return [graph for graph in kept if graph.pieces]
         if setting.startswith(ABLATED_PREFIX):
             count = round(len(self._replacement_order) * (100 - int(setting.removeprefix(ABLATED_PREFIX))) / 100)
             replaced = set(self._replacement_order[:count])
@@ -155,12 +154,9 @@ def make_oracle_answer(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> s
     """Return the minimum set, one sentence per piece: cited where the graph has it, else marked [NA]."""
     names = dict(zip(asked.people, asked.names, strict=True))
     given = set(map(get_piece_identity, asked.given))
-    return " ".join(
-        _insert_citation(
-            verbalise(piece, names[piece.qid]), format_citation(piece) if get_piece_identity(piece) in given else "[NA]"
-        )
-        for piece in asked.minimum
-    )
+    citations = (format_citation(piece) if get_piece_identity(piece) in given else "[NA]" for piece in asked.minimum)
+    sentences = (verbalise(piece, names[piece.qid]) for piece in asked.minimum)
+    return " ".join(map(_insert_citation, sentences, citations))
 
 
 @dataclass
@@ -189,11 +185,10 @@ class FrequencyGuesser:
         found = (self._counts[asked.relation] - own) or (self._counts[""] - own)
         ranked = sorted(found, key=lambda each: (-found[each], each))[:GUESSES_PER_PERSON]
         people = zip(asked.people, asked.names, strict=True)
-        return " ".join(self._format_guess(each, *person, verbalise) for person in people for each in ranked)
-
-    def _format_guess(self, each: tuple[str, str], qid: str, name: str, verbalise: PieceVerbaliser) -> str:
-        piece = self._pieces[each].model_copy(update={"qid": qid})
-        return _insert_citation(verbalise(piece, name), format_citation(piece))
+        guessed = (
+            (self._pieces[each].model_copy(update={"qid": qid}), name) for qid, name in people for each in ranked
+        )
+        return " ".join(_insert_citation(verbalise(piece, name), format_citation(piece)) for piece, name in guessed)
 
 
 def format_citation(piece: PersonKnowledgePiece) -> str:
@@ -240,16 +235,12 @@ def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> 
     spans = []
     for start in marked:
         for stop in (end + 1 for end in marked if min_words <= end + 1 - start <= MAX_NAME_WORDS):
-            spellings = _list_spellings(" ".join(words[start:stop]))
+            name = " ".join(words[start:stop]).strip(_NAME_PUNCTUATION)
+            bare = name.rstrip("." + _NAME_PUNCTUATION)
+            spellings = tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
             if spellings and spellings[0].lower() not in function_words:
                 spans.append(NameSpan(start, stop, spellings))
     return spans
-
-
-def _list_spellings(written: str) -> tuple[str, ...]:
-    name = written.strip(_NAME_PUNCTUATION)
-    bare = name.rstrip("." + _NAME_PUNCTUATION)
-    return tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
 
 
 def choose_longest_names(

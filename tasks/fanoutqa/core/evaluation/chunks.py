@@ -41,16 +41,13 @@ def split_article(title: str, revid: int, text: str) -> list[ArticleChunk]:
 
 
 def split_text_into_chunks(text: str) -> list[str]:
-    """Split a text, whose paragraphs are separated by blank lines, into pieces of at most MOST characters."""
+    """Split a text, whose paragraphs are separated by blank lines, into pieces of at most MAX_CHUNK_CHARACTERS."""
     pieces: list[str] = []
     for paragraph in filter(str.strip, text.split(_PARAGRAPH_SEPARATOR)):
-        parts = _join_parts_up_to_chunk_size(_split_long_paragraph(paragraph.strip()), " ")
-        if (
-            pieces
-            and len(parts) == 1
-            and len(pieces[-1]) + len(_PARAGRAPH_SEPARATOR) + len(parts[0]) <= MAX_CHUNK_CHARACTERS
-        ):
-            pieces[-1] += f"{_PARAGRAPH_SEPARATOR}{parts[0]}"
+        parts = _join_parts_up_to_chunk_size(_split_long_paragraph(paragraph.strip()))
+        joined = f"{pieces[-1]}{_PARAGRAPH_SEPARATOR}{parts[0]}" if pieces and len(parts) == 1 else ""
+        if joined and len(joined) <= MAX_CHUNK_CHARACTERS:
+            pieces[-1] = joined
         else:
             pieces += parts
     return pieces
@@ -65,22 +62,19 @@ def _split_long_paragraph(paragraph: str) -> Iterator[str]:
         if len(sentence) <= MAX_CHUNK_CHARACTERS:
             yield sentence
         else:
-            words = sentence.split()
             yield from _join_parts_up_to_chunk_size(
-                (
-                    word[at : at + MAX_CHUNK_CHARACTERS]
-                    for word in words
-                    for at in range(0, len(word), MAX_CHUNK_CHARACTERS)
-                ),
-                " ",
+                word[at : at + MAX_CHUNK_CHARACTERS]
+                for word in sentence.split()
+                for at in range(0, len(word), MAX_CHUNK_CHARACTERS)
             )
 
 
-def _join_parts_up_to_chunk_size(parts: Iterator[str], between: str) -> list[str]:
+def _join_parts_up_to_chunk_size(parts: Iterator[str]) -> list[str]:
+    """Return parts of sentences joined with a space as long as they fit a chunk."""
     filled: list[str] = []
     for part in parts:
-        if filled and len(filled[-1]) + len(between) + len(part) <= MAX_CHUNK_CHARACTERS:
-            filled[-1] += f"{between}{part}"
+        if filled and len(filled[-1]) + 1 + len(part) <= MAX_CHUNK_CHARACTERS:
+            filled[-1] += f" {part}"
         else:
             filled.append(part)
     return filled
@@ -89,9 +83,8 @@ def _join_parts_up_to_chunk_size(parts: Iterator[str], between: str) -> list[str
 def select_chunks(chunks: Sequence[ArticleChunk], query: str, max_characters: int) -> list[ArticleChunk]:
     """Return the chunks that fit a query best, as many as fit in `max_characters` characters, in their original order."""
     costs = [len(chunk.text) + _MARKUP_CHARACTERS for chunk in chunks]
-    max_characters -= sum(
-        len(title) + _MARKUP_CHARACTERS for title, _ in {(chunk.title, chunk.revid) for chunk in chunks}
-    )
+    articles = {(chunk.title, chunk.revid) for chunk in chunks}
+    max_characters -= sum(len(title) + _MARKUP_CHARACTERS for title, _ in articles)
     if sum(costs) <= max_characters:
         return list(chunks)
     chosen: list[int] = []

@@ -13,7 +13,7 @@ same turn.
 import json
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from factmill.tasks.core.calls.chat import ToolCall
@@ -195,23 +195,17 @@ class _SearchRequest:
     """Why nothing can be looked up, in the words shown to the model."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _DialogueState:
-    """The course of a dialogue so far."""
+    """The course of a dialogue so far: fields of its FanOutDialogueResult, with the tokens and seconds of all turns."""
 
-    searches: list[FanOutSearchRecord] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
+    searches: tuple[FanOutSearchRecord, ...] = ()
+    context: tuple[str, ...] = ()
     rounds: int = 0
     stopped: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
     seconds: float = 0.0
-    """Of all turns so far."""
-
-    def add_turn(self, given: ModelPrediction) -> None:
-        self.tokens_in += given.tokens_in
-        self.tokens_out += given.tokens_out
-        self.seconds += given.seconds
 
     def find_reached_limit(self, bounds: DialogueLimits, has_room: bool) -> str:
         """Return the limit that forbids one more search; empty: none."""
@@ -223,17 +217,6 @@ class _DialogueState:
             return "time"
         return "" if has_room else "room"
 
-    def as_fields(self) -> dict[str, Any]:
-        return {
-            "searches": tuple(self.searches),
-            "context": tuple(self.shown),
-            "rounds": self.rounds,
-            "stopped": self.stopped,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-            "seconds": self.seconds,
-        }
-
 
 def _search_until_answered(
     asked: FanOutEvaluationQuestion,
@@ -242,47 +225,44 @@ def _search_until_answered(
     read_searches_or_answer: Callable[[ModelPrediction], ModelPrediction | list[_SearchRequest]],
     format_results: Callable[[ModelPrediction, Sequence[tuple[_SearchRequest, str]]], list[dict[str, Any]]],
 ) -> FanOutDialogue:
-    """Let a model search until it answers; `read`: reply → answer or searches, `write`: results → messages."""
+    """Let a model search until it answers; `read_searches_or_answer` reads its reply, `format_results` gives messages."""
     log, ask = _DialogueState(), first
     while True:
         given = yield from _yield_prompt(ask)
-        log.add_turn(given)
+        log.tokens_in += given.tokens_in
+        log.tokens_out += given.tokens_out
+        log.seconds += given.seconds
         requests = read_searches_or_answer(given)
         if isinstance(requests, ModelPrediction):
-            return FanOutDialogueResult.of(requests, **log.as_fields())
+            return FanOutDialogueResult.of(requests, **vars(log))
         if log.stopped:
-            detail = (
-                f"it searched on when it was told to answer ({log.stopped}): {requests[0].title or requests[0].problem}"
-            )
+            searched = requests[0].title or requests[0].problem
+            detail = f"it searched on when it was told to answer ({log.stopped}): {searched}"
             silent = replace(given, read_texts=("",), unscored="no_answer", detail=detail)
-            return FanOutDialogueResult.of(silent, **log.as_fields())
+            return FanOutDialogueResult.of(silent, **vars(log))
         log.rounds += 1
         results: list[tuple[_SearchRequest, str]] = []
         for number, request in enumerate(requests, 1):
-            room = bounds.context_characters - _count_prompt_and_reply_characters(
-                replace(ask, turns=(*ask.turns, *format_results(given, results)))
-            )
+            so_far = replace(ask, turns=(*ask.turns, *format_results(given, results)))
+            room = bounds.context_characters - _count_prompt_and_reply_characters(so_far)
             trouble = request.problem or (
                 f"more than {MAX_SEARCHES_PER_TURN} searches at once" if number > MAX_SEARCHES_PER_TURN else ""
             )
             if trouble or room < MIN_CHUNK_ROOM:
-                reason = "not_looked_up" if trouble else "no_room"
-                results.append((request, f"Nothing was looked up: {trouble}." if trouble else _NO_ROOM_MESSAGE))
-                log.searches.append(
-                    _make_search_record(log.rounds, request, ArticleLookupResult(reason=reason, detail=trouble))
-                )
-                continue
-            most = min(room, int(bounds.context_characters * bounds.lookup_share))
-            found = yield from _yield_lookup(ArticleTitleRequest(request.title, asked.epoch, asked.question, most))
-            log.searches.append(_make_search_record(log.rounds, request, found))
+                found = ArticleLookupResult(reason="not_looked_up" if trouble else "no_room", detail=trouble)
+                shown = f"Nothing was looked up: {trouble}." if trouble else _NO_ROOM_MESSAGE
+            else:
+                most = min(room, int(bounds.context_characters * bounds.lookup_share))
+                found = yield from _yield_lookup(ArticleTitleRequest(request.title, asked.epoch, asked.question, most))
+                shown = format_lookup_result(request.title, found)
+            log.searches += (_make_search_record(log.rounds, request, found),)
             if found.is_transient_failure:
-                return replace(_make_lookup_failure(found), call=given.call, **log.as_fields())
-            log.shown += map(str, found.chunks)
-            results.append((request, format_lookup_result(request.title, found)))
+                return replace(_make_lookup_failure(found), call=given.call, **vars(log))
+            log.context += tuple(map(str, found.chunks))
+            results.append((request, shown))
         ask = replace(ask, turns=(*ask.turns, *format_results(given, results)))
-        log.stopped = log.find_reached_limit(
-            bounds, bounds.context_characters - _count_prompt_and_reply_characters(ask) >= MIN_CHUNK_ROOM
-        )
+        room = bounds.context_characters - _count_prompt_and_reply_characters(ask)
+        log.stopped = log.find_reached_limit(bounds, room >= MIN_CHUNK_ROOM)
         if log.stopped:
             last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW_MESSAGE}"}
             ask = replace(ask, turns=(*ask.turns[:-1], last))
@@ -367,30 +347,25 @@ def _format_tool_result_messages(
     given: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
 ) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
-    calls = [call for request, _ in results if (call := request.call)]
+    answered = [(call, text) for request, text in results if (call := request.call)]
+    if not answered:
+        return []
     tool_calls = [
         {
             "id": call.id,
             "type": "function",
             "function": {
                 "name": re.sub(r"[^\w-]", "_", call.name, flags=re.ASCII)[:60] or "unnamed",
-                "arguments": "{}"
-                if call.parsed_arguments is None
-                else json.dumps(call.parsed_arguments, ensure_ascii=False),
+                "arguments": json.dumps(call.parsed_arguments or {}, ensure_ascii=False),
             },
         }
-        for call in calls
+        for call, _ in answered
     ]
-    assistant = {
-        "role": "assistant",
-        "content": strip_thinking_and_end_tokens(given.texts[0]).strip(),
-        "tool_calls": tool_calls,
-    }
-    gave = [
-        {"role": "tool", "tool_call_id": call.id, "content": text}
-        for call, (_, text) in zip(calls, results, strict=True)
+    said = strip_thinking_and_end_tokens(given.texts[0]).strip()
+    return [
+        {"role": "assistant", "content": said, "tool_calls": tool_calls},
+        *({"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answered),
     ]
-    return [assistant, *gave] if gave else []
 
 
 def _read_text_searches_or_answer(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:

@@ -25,6 +25,7 @@ from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
     list_gold_string_spellings,
+    name_gold_kind,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer, RuleLemmatizer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
@@ -115,21 +116,18 @@ def make_judgeable_fanoutqa_answer(row_id: str, question: str, gold: str, answer
         value = json.loads(gold)
     except ValueError:
         value = gold
-    ids = dict.fromkeys(("id", "question_id", "item", "cluster"), row_id)
-    blank = dict.fromkeys(("finish", "unscored", "detail", "model", "call", "epoch", "stopped"), "")
     lists: dict[str, list[Any]] = {
         name: [] for name in ("categories", "articles", "evidence", "samples", "searches", "context")
     }
-    kind = "dict" if isinstance(value, dict) else "list" if isinstance(value, list) else "primitive"
     return FanOutPrediction.model_validate(
         {
-            **ids,
-            **blank,
-            **lists,
+            **dict.fromkeys(("id", "question_id", "item", "cluster"), row_id),
+            **dict.fromkeys(("finish", "unscored", "detail", "model", "call", "epoch", "stopped"), ""),
             **dict.fromkeys(("tokens_in", "tokens_out", "rounds"), 0),
+            **lists,
             "setting": CLOSED_BOOK,
             "split": "dev",
-            "kind": kind,
+            "kind": name_gold_kind(value),
             "question": question,
             "gold": json.dumps(value, ensure_ascii=False),
             "answer": answer,

@@ -10,64 +10,65 @@ library's table for the longest common subsequence grows with the product of bot
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
 from factmill.tasks.core.evaluation.scoring import ScoreArray
-from factmill.tasks.fanoutqa.core.evaluation.strings import fixed_scorer, upstream_scorer
+from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import (
+    make_comparable_texts,
+    score_gold_strings_in_answer,
+)
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
     list_gold_string_spellings,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.upstream_scorer import (
+    list_upstream_gold_strings,
+    normalise_like_upstream,
+    score_like_upstream,
+)
 
+G = TypeVar("G")
+P = TypeVar("P")
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 
 def compute_rouge_f1_scores(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> dict[str, ScoreArray]:
     """Return the F1 of each kind of ROUGE: 0 for an answer without words, NaN if the gold answer has none."""
-    stem = _CachedStemmer()
-    known = cache(lambda text: _tokenize_stemmed(text, stem))
+    from nltk.stem.porter import PorterStemmer
+    from rouge_score.tokenize import tokenize
+
+    # the stemmer that rouge-score uses, with cached stems
+    stemmer = SimpleNamespace(stem=cache(PorterStemmer().stem))
+    known = cache(lambda text: tokenize(text, stemmer))
     rows = [
-        _compute_rouge_f1(known(format_gold_answer(gold)), _tokenize_stemmed(answer, stem))
+        _compute_rouge_f1(known(format_gold_answer(gold)), tokenize(answer, stemmer))
         for answer, gold in zip(answers, golds, strict=True)
     ]
     found = np.array(rows, np.float64).reshape(-1, len(ROUGE_KINDS))
     return {kind: found[:, at] for at, kind in enumerate(ROUGE_KINDS)}
 
 
-class _CachedStemmer:
-    """NLTK's Porter stemmer, as rouge-score uses it, with cached stems."""
-
-    def __init__(self) -> None:
-        from nltk.stem.porter import PorterStemmer
-
-        self.stem = cache(PorterStemmer().stem)
-
-
-def _tokenize_stemmed(text: str, stemmer: _CachedStemmer) -> list[str]:
-    from rouge_score.tokenize import tokenize
-
-    words: list[str] = tokenize(text, stemmer)
-    return words
-
-
 def _compute_rouge_f1(gold: Sequence[str], answer: Sequence[str]) -> list[float]:
     if not gold:
         return [float("nan")] * len(ROUGE_KINDS)
-    counts = [(_count_ngrams(answer, size), _count_ngrams(gold, size)) for size in (1, 2)]
-    grams = [_compute_f1((ours & theirs).total(), ours.total(), theirs.total()) for ours, theirs in counts]
-    return [*grams, _compute_f1(_compute_lcs_length(gold, answer), len(answer), len(gold))]
-
-
-def _count_ngrams(words: Sequence[str], size: int) -> Counter[tuple[str, ...]]:
-    return Counter(zip(*(words[at:] for at in range(size)), strict=False))
+    # (shared, of the answer, of the gold answer): words, pairs of words, words in the longest common subsequence
+    pairs = Counter(pairwise(answer)), Counter(pairwise(gold))
+    counts = [
+        ((Counter(answer) & Counter(gold)).total(), len(answer), len(gold)),
+        ((pairs[0] & pairs[1]).total(), pairs[0].total(), pairs[1].total()),
+        (_compute_lcs_length(gold, answer), len(answer), len(gold)),
+    ]
+    return [_compute_f1(*each) for each in counts]
 
 
 def _compute_f1(shared: int, answer: int, gold: int) -> float:
@@ -94,27 +95,21 @@ def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.
     golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
     unscored: list[str] = answers["unscored"].to_pylist()
     read: list[str] = answers["answer_read"].to_pylist()
-    given: list[str] = answers["answer"].to_pylist()
     counted = np.array([not why or why in REASONS_COUNTED_WRONG for why in unscored], bool)
-    share, is_all = score_loose_and_strict(read, golds, lemmatize)
-    found = {"loose": share, "strict": is_all, **compute_rouge_f1_scores(read, golds)}
+    missing = np.array([why == "missing" for why in unscored], bool)
+    failed = np.array([why in ("model_failed", "lookup_failed") for why in unscored], bool)
+    loose, strict = score_loose_and_strict(read, golds, lemmatize)
+    found = {"loose": loose, "strict": strict, **compute_rouge_f1_scores(read, golds)}
     columns = {name: np.where(counted, values, np.nan) for name, values in found.items()}
-    for name, values in zip(
-        ("loose", "strict"), score_loose_and_strict(given, golds, lemmatize, "upstream"), strict=True
-    ):
-        columns[f"upstream_{name}"] = _set_missing_zero_and_failed_nan(values, unscored)
+    upstream = score_loose_and_strict(answers["answer"].to_pylist(), golds, lemmatize, "upstream")
+    for name, values in zip(("upstream_loose", "upstream_strict"), upstream, strict=True):
+        columns[name] = np.where(missing, 0.0, np.where(failed, np.nan, values))
     for name, values in columns.items():
         answers = answers.append_column(name, pa.array(values, pa.float64(), from_pandas=True))
     return answers.append_column("lemmatizer", pa.array([lemmatize.name] * answers.num_rows))
 
 
-def _set_missing_zero_and_failed_nan(values: ScoreArray, unscored: Sequence[str]) -> ScoreArray:
-    missing = np.array([why == "missing" for why in unscored], bool)
-    failed = np.array([why in ("model_failed", "lookup_failed") for why in unscored], bool)
-    return np.where(missing, 0.0, np.where(failed, np.nan, values))
-
-
-BLEURT_LIKE_METRIC = "bleurt_like"
+BLEURT_LIKE = "bleurt_like"
 BLEURT_LIKE_DIGITS = 2
 """Decimals of a score: processors differ in the last bits of the encoder's numbers."""
 SIMILARITY_LABELS = (frozenset({"score", "similarity", "bleurt", "entailment", "label_0"}),)
@@ -147,29 +142,36 @@ def score_loose_and_strict(
 
     NaN if there is nothing to find; with `upstream`, if the public scorer divides by zero.
     """
-    score = _score_with_corrected_scorer if scorer == "fixed" else _score_with_upstream_scorer
-    found = np.array(list(score(answers, golds, lemmatize)), np.float64).reshape(-1, 2)
+    if scorer == "fixed":
+        references = [list(list_gold_string_spellings(gold)) for gold in golds]
+        texts = {way for each in references for ways in each for way in ways}
+        scores = _score_in_batches(
+            answers,
+            references,
+            texts,
+            partial(make_comparable_texts, lemmatize=lemmatize),
+            score_gold_strings_in_answer,
+        )
+    else:
+        texts = {text for gold in golds for text in list_upstream_gold_strings(gold)}
+        scores = _score_in_batches(
+            answers, golds, texts, partial(normalise_like_upstream, lemmatize=lemmatize), score_like_upstream
+        )
+    found = np.array(list(scores), np.float64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 
 
-def _score_with_corrected_scorer(
-    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
-) -> Iterable[tuple[float, float]]:
-    references = [list(list_gold_string_spellings(gold)) for gold in golds]
-    texts = sorted({way for each in references for ways in each for way in ways})
-    known = dict(zip(texts, fixed_scorer.make_comparable_texts(texts, lemmatize), strict=True))
+def _score_in_batches(
+    answers: Sequence[str],
+    golds: Sequence[G],
+    gold_texts: Iterable[str],
+    prepare: Callable[[Sequence[str]], list[P]],
+    score: Callable[[G, P, Mapping[str, P]], tuple[float, float]],
+) -> Iterator[tuple[float, float]]:
+    """Yield the scores of each answer; `gold_texts` are all strings of the gold answers, `score` gets them prepared."""
+    texts = sorted(gold_texts)
+    known = dict(zip(texts, prepare(texts), strict=True))
     for start in range(0, len(answers), _ANSWERS_PER_BATCH):
-        read = fixed_scorer.make_comparable_texts(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)
-        for answer, wanted in zip(read, references[start:], strict=False):
-            yield fixed_scorer.score_gold_strings_in_answer(wanted, answer, known)
-
-
-def _score_with_upstream_scorer(
-    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer
-) -> Iterable[tuple[float, float]]:
-    texts = sorted({text for gold in golds for text in upstream_scorer.list_upstream_gold_strings(gold)})
-    normal = dict(zip(texts, upstream_scorer.normalise_like_upstream(texts, lemmatize), strict=True))
-    for start in range(0, len(answers), _ANSWERS_PER_BATCH):
-        read = upstream_scorer.normalise_like_upstream(answers[start : start + _ANSWERS_PER_BATCH], lemmatize)
+        read = prepare(answers[start : start + _ANSWERS_PER_BATCH])
         for answer, gold in zip(read, golds[start:], strict=False):
-            yield upstream_scorer.score_like_upstream(gold, answer, normal)
+            yield score(gold, answer, known)

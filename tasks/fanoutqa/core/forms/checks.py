@@ -7,7 +7,7 @@ broken rule becomes a Violation and checking continues, so that an author sees a
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeGuard
@@ -31,9 +31,29 @@ class FormViolation:
     """The place, what was expected, what was found."""
 
 
-def make_violation(path: str, rule: str, message: str) -> FormViolation:
-    """Return a violation; its sentence begins with the path."""
-    return FormViolation(path, rule, f"{path or 'top-level question'}: {message}")
+_MESSAGES = {
+    "question_missing": "question is missing; expected the wording under the key question",
+    "answer_missing": "answer is missing; expected an object, a list, a text, a number, true or false",
+    "answer_null": "the answer is null; expected an object, list, text, number, true or false",
+    "categories_missing": "categories is missing; expected a list of texts, which may be empty",
+    "too_deep": f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more; put some of them on the same level",
+    "evidence_at_top": "has its own evidence; expected evidence only at sub-questions, so that no single article answers the question",
+    "evidence_and_strategy": "has both evidence and strategy; expected one of the two",
+    "evidence_and_decomposition": "has evidence and decomposition; expected one of the two",
+    "evidence_missing": "evidence is missing; expected an article, or null if there are sub-questions",
+    "no_evidence_no_strategy": "has neither evidence nor strategy; expected the URL of an article, or sub-questions",
+    "no_evidence_no_decomposition": "has neither evidence nor decomposition; expected an article, or sub-questions",
+    "no_strategy": "has no strategy; expected a list of sub-questions",
+    "then_without_strategy": "has then without strategy; expected a strategy with the first sub-questions",
+    "page_without_evidence": "has page without evidence; expected the URL of the article too",
+    "depends_on_in_strategy": "has depends_on; put questions with depends_on under then",
+}
+"""Rule → what is wrong and what was expected, for rules that say the same of every question."""
+
+
+def make_violation(path: str, rule: str, message: str = "") -> FormViolation:
+    """Return a violation; its sentence begins with the path. `message`: by default, the usual one of the rule."""
+    return FormViolation(path, rule, f"{path or 'top-level question'}: {message or _MESSAGES[rule]}")
 
 
 def make_mismatch_violation(path: str, rule: str, wanted: str, found: object) -> FormViolation:
@@ -61,7 +81,8 @@ def format_value_summary(value: object) -> str:
             summary = f"{value}" if abs(value) < _MAX_SHOWN_NUMBER else "a number of more than 20 digits"
         case str():
             shown = value if len(value) <= _MAX_SHOWN_CHARACTERS else f"{value[: _MAX_SHOWN_CHARACTERS - 1]}…"
-            summary = _quote_json(shown) if value.strip() else "an empty text"
+            quoted = json.dumps(shown, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+            summary = quoted if value.strip() else "an empty text"
         case Mapping():
             summary = "an object" if value else "an empty object"
         case Sequence():
@@ -73,17 +94,20 @@ def check_unknown_keys(found: Mapping[Any, Any], known: Sequence[str], path: str
     """Yield a violation for each key that this form does not have."""
     for key in found:
         if key not in known:
-            yield make_violation(
-                path, "unknown_key", f"unknown key {format_value_summary(key)}; expected {', '.join(known)}"
-            )
+            message = f"unknown key {format_value_summary(key)}; expected {', '.join(known)}"
+            yield make_violation(path, "unknown_key", message)
+
+
+def check_id(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
+    """Yield a violation if the id is no text."""
+    if not is_nonblank_utf8_text(found.get("id")):
+        yield make_mismatch_violation(path, "wrong_id", "a text as id", found.get("id"))
 
 
 def check_question_text(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
     """Yield violations in the wording."""
     if "question" not in found:
-        yield make_violation(
-            path, "question_missing", "question is missing; expected the wording under the key question"
-        )
+        yield make_violation(path, "question_missing")
     elif not is_nonblank_utf8_text(found["question"]):
         yield make_mismatch_violation(path, "question_no_text", "a text as question", found["question"])
 
@@ -94,22 +118,14 @@ def check_answer(found: Mapping[Any, Any], path: str, may_be_empty: bool) -> Ite
     A sub-question's answer may be empty: its article does not say it, as in one of the released questions. A top-level
     question without an answer could not be scored.
     """
-    if "answer" not in found:
-        yield make_violation(
-            path, "answer_missing", "answer is missing; expected an object, a list, a text, a number, true or false"
-        )
-        return
-    answer = found["answer"]
+    answer = found.get("answer")
     if answer is None:
-        yield make_violation(
-            path, "answer_null", "the answer is null; expected an object, list, text, number, true or false"
-        )
+        yield make_violation(path, "answer_null" if "answer" in found else "answer_missing")
     elif problem := _find_answer_problem(answer):
         yield make_violation(path, "answer_of_wrong_kind", problem)
     elif not may_be_empty and is_empty_answer(answer):
-        yield make_violation(
-            path, "answer_empty", f"the answer is {format_value_summary(answer)}; expected an answer that is not empty"
-        )
+        message = f"the answer is {format_value_summary(answer)}; expected an answer that is not empty"
+        yield make_violation(path, "answer_empty", message)
 
 
 def is_empty_answer(answer: object) -> bool:
@@ -120,18 +136,11 @@ def is_empty_answer(answer: object) -> bool:
 def check_categories(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
     """Yield violations in the categories of a top-level question, if it has any."""
     categories = found.get("categories", [])
-    if not isinstance(categories, list) or not all(map(is_nonblank_utf8_text, categories)):
-        shown = (
-            next((each for each in categories if not is_nonblank_utf8_text(each)), None)
-            if isinstance(categories, list)
-            else None
-        )
-        summary = (
-            f"a list with {format_value_summary(shown)}"
-            if isinstance(categories, list)
-            else format_value_summary(categories)
-        )
-        yield make_violation("", "wrong_categories", f"expected categories as a list of texts, found {summary}")
+    if not isinstance(categories, list):
+        yield make_mismatch_violation("", "wrong_categories", "categories as a list of texts", categories)
+    elif wrong := [each for each in categories if not is_nonblank_utf8_text(each)]:
+        message = f"expected categories as a list of texts, found a list with {format_value_summary(wrong[0])}"
+        yield make_violation("", "wrong_categories", message)
 
 
 def enumerate_sub_questions(found: Mapping[Any, Any], keys: Sequence[str], path: str) -> Iterator[tuple[str, Any]]:
@@ -145,13 +154,37 @@ def enumerate_sub_questions(found: Mapping[Any, Any], keys: Sequence[str], path:
 def walk_sub_questions(
     found: Mapping[Any, Any], keys: Sequence[str], path: str = "", level: int = 0
 ) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield (path, sub-question) for the sub-questions that are objects, down to level DEEPEST."""
-    if level == MAX_SUB_QUESTION_LEVELS:
-        return
-    for sub_path, sub in enumerate_sub_questions(found, keys, path):
-        if isinstance(sub, Mapping):
-            yield sub_path, sub
-            yield from walk_sub_questions(sub, keys, sub_path, level + 1)
+    """Yield (path, sub-question) for the sub-questions that are objects, down to level MAX_SUB_QUESTION_LEVELS."""
+    if level < MAX_SUB_QUESTION_LEVELS:
+        for sub_path, sub in enumerate_sub_questions(found, keys, path):
+            if isinstance(sub, Mapping):
+                yield sub_path, sub
+                yield from walk_sub_questions(sub, keys, sub_path, level + 1)
+
+
+def check_sub_question_list(
+    found: Mapping[Any, Any],
+    key: str,
+    path: str,
+    level: int,
+    check_question: Callable[[Mapping[Any, Any], str, int], Iterator[FormViolation]],
+    wanted: str,
+) -> Iterator[FormViolation]:
+    """Yield violations in the list of sub-questions under a key.
+
+    `level` is that of the question that lists them; `wanted` says what each sub-question should be.
+    """
+    listed = found.get(key)
+    if not isinstance(listed, list):
+        yield make_mismatch_violation(path, "no_list", f"a list of questions as {key}", listed)
+    elif listed and level == MAX_SUB_QUESTION_LEVELS:
+        yield make_violation(path, "too_deep")
+    else:
+        for sub_path, sub in enumerate_sub_questions(found, [key], path):
+            if isinstance(sub, Mapping):
+                yield from check_question(sub, sub_path, level + 1)
+            else:
+                yield make_mismatch_violation(sub_path, "no_object", wanted, sub)
 
 
 def check_repeated_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[FormViolation]:
@@ -159,14 +192,9 @@ def check_repeated_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterato
     seen: dict[str, str] = {}
     for path, sub in walk_sub_questions(found, keys):
         given = sub.get("id")
-        if is_nonblank_utf8_text(given) and given in seen:
-            yield make_violation(
-                path,
-                "repeated_id",
-                f"has the same id {format_value_summary(given)} as {seen[given]}; expected a unique id",
-            )
-        elif is_nonblank_utf8_text(given):
-            seen[given] = path
+        if is_nonblank_utf8_text(given) and seen.setdefault(given, path) != path:
+            message = f"has the same id {format_value_summary(given)} as {seen[given]}; expected a unique id"
+            yield make_violation(path, "repeated_id", message)
 
 
 def check_page_and_revision_ids(
@@ -184,8 +212,22 @@ def check_page_and_revision_ids(
             )
 
 
-def check_dependency_cycles(needs: Mapping[str, Sequence[str]], paths: Mapping[str, str]) -> Iterator[FormViolation]:
-    """Yield a violation for a dependency cycle; `needs`: id → ids whose answers it needs, `paths`: id → path."""
+def check_dependencies(
+    dependent: Sequence[tuple[str, Mapping[Any, Any]]], paths: Mapping[str, str], may_be_empty: bool
+) -> Iterator[FormViolation]:
+    """Yield violations in `depends_on` of questions on one level, given as (path, question); `paths`: id → path of all."""
+    needs: dict[str, list[str]] = {each: [] for each in paths}
+    for path, sub in dependent:
+        needed = sub.get("depends_on")
+        is_complete = bool(needed) or may_be_empty
+        if not isinstance(needed, list) or not all(map(is_nonblank_utf8_text, needed)) or not is_complete:
+            yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
+        elif unknown := [each for each in needed if each not in paths]:
+            known = ", ".join(map(format_value_summary, paths)) or "none has an id"
+            message = f"depends_on names {format_value_summary(unknown[0])}; expected ids of questions on the same level ({known})"
+            yield make_violation(path, "depends_on_nobody", message)
+        elif is_nonblank_utf8_text(sub.get("id")):
+            needs[sub["id"]] += needed
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
@@ -199,29 +241,25 @@ def _find_answer_problem(answer: object) -> str:
         for key, value in answer.items():
             if not isinstance(key, str) or not _has_no_surrogates(key):
                 return f"expected texts as the answer's keys, found {format_value_summary(key)}"
-            for each in value if isinstance(value, list) else [value]:
-                if problem := _find_primitive_problem(each):
-                    return f"the answer's {format_value_summary(key)}: expected a text, number, true, false or a list of them, {problem}"
+            if problem := _find_primitive_problem(value):
+                return f"the answer's {format_value_summary(key)}: expected a text, number, true, false or a list of them, {problem}"
         return ""
-    for each in answer if isinstance(answer, list) else [answer]:
-        if problem := _find_primitive_problem(each):
-            where = "in the answer's list: expected texts, numbers, true or false" if isinstance(answer, list) else (
-                "expected an object, a list, a text, a number, true or false as answer"
-            )  # fmt: skip
-            return f"{where}, {problem}"
+    problem = _find_primitive_problem(answer)
+    if problem and isinstance(answer, list):
+        return f"in the answer's list: expected texts, numbers, true or false, {problem}"
+    return problem and f"expected an object, a list, a text, a number, true or false as answer, {problem}"
+
+
+def _find_primitive_problem(answer: object) -> str:
+    """Return what is wrong with the first part of an answer that is no primitive; empty if all are."""
+    for value in answer if isinstance(answer, list) else [answer]:
+        if isinstance(value, str) and not _has_no_surrogates(value):
+            return "found a text with an unpaired surrogate"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"found {format_value_summary(value)}, which is not valid JSON"
+        if not isinstance(value, (str, bool, int, float)):
+            return f"found {format_value_summary(value)}"
     return ""
-
-
-def _find_primitive_problem(value: object) -> str:
-    if isinstance(value, str):
-        return "" if _has_no_surrogates(value) else "found a text with an unpaired surrogate"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"found {format_value_summary(value)}, which is not valid JSON"
-    return "" if isinstance(value, (bool, int, float)) else f"found {format_value_summary(value)}"
-
-
-def _quote_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def _has_no_surrogates(text: str) -> bool:

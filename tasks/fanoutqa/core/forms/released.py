@@ -18,13 +18,14 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     FormViolation,
     check_answer,
     check_categories,
-    check_dependency_cycles,
+    check_dependencies,
+    check_id,
     check_page_and_revision_ids,
     check_question_text,
     check_repeated_ids,
+    check_sub_question_list,
     check_unknown_keys,
     enumerate_sub_questions,
-    format_value_summary,
     is_nonblank_utf8_text,
     make_mismatch_violation,
     make_violation,
@@ -90,73 +91,50 @@ def parse_released_question(found: Mapping[str, Any]) -> FanOutQuestion:
 def _check_top_level_question(found: Mapping[Any, Any]) -> Iterator[FormViolation]:
     is_dev = "decomposition" in found
     yield from check_unknown_keys(found, _DEV_KEYS if is_dev else _TEST_KEYS, "")
-    yield from _check_id(found, "")
+    yield from check_id(found, "")
     yield from check_question_text(found, "")
     yield from check_categories(found)
     if "categories" not in found:
-        yield make_violation(
-            "", "categories_missing", "categories is missing; expected a list of texts, which may be empty"
-        )
+        yield make_violation("", "categories_missing")
     if is_dev:
         yield from check_answer(found, "", may_be_empty=False)
         yield from _check_decomposition(found, "", 0)
         if found["decomposition"] == []:
             yield make_violation("", "empty_list", "decomposition is an empty list; expected at least one sub-question")
-    else:
-        yield from _check_necessary_evidence(found.get("necessary_evidence"))
-
-
-def _check_necessary_evidence(listed: object) -> Iterator[FormViolation]:
-    if not isinstance(listed, list) or not listed:
-        yield make_mismatch_violation("", "no_list", "a list of articles as necessary_evidence", listed)
         return
-    for at, each in enumerate(listed):
+    articles = found.get("necessary_evidence")
+    if not isinstance(articles, list) or not articles:
+        yield make_mismatch_violation("", "no_list", "a list of articles as necessary_evidence", articles)
+        return
+    for at, each in enumerate(articles):
         yield from _check_released_article(each, f"necessary_evidence[{at}]", "")
 
 
 def _check_decomposition(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
-    listed = found.get("decomposition")
-    if not isinstance(listed, list):
-        yield make_mismatch_violation(path, "no_list", "a list of questions as decomposition", listed)
-    elif listed and level == MAX_SUB_QUESTION_LEVELS:
-        yield make_violation(
-            path, "too_deep", f"expected at most {MAX_SUB_QUESTION_LEVELS} levels of sub-questions, found more"
-        )
-    else:
-        placed = list(enumerate_sub_questions(found, _RELEASED_LISTS, path))
-        for sub_path, sub in placed:
-            if isinstance(sub, Mapping):
-                yield from _check_sub_question(sub, sub_path, level + 1)
-            else:
-                yield make_mismatch_violation(sub_path, "no_object", "an object with id and question", sub)
-        yield from _check_released_dependencies([(at, sub) for at, sub in placed if isinstance(sub, Mapping)])
+    wanted = "an object with id and question"
+    yield from check_sub_question_list(found, "decomposition", path, level, _check_sub_question, wanted)
+    if level < MAX_SUB_QUESTION_LEVELS:
+        placed = enumerate_sub_questions(found, _RELEASED_LISTS, path)
+        subs = [(at, sub) for at, sub in placed if isinstance(sub, Mapping)]
+        paths = {sub["id"]: at for at, sub in subs if is_nonblank_utf8_text(sub.get("id"))}
+        yield from check_dependencies(subs, paths, may_be_empty=True)
 
 
 def _check_sub_question(found: Mapping[Any, Any], path: str, level: int) -> Iterator[FormViolation]:
     yield from check_unknown_keys(found, _SUB_KEYS, path)
-    yield from _check_id(found, path)
+    yield from check_id(found, path)
     yield from check_question_text(found, path)
     yield from check_answer(found, path, may_be_empty=True)
     yield from _check_decomposition(found, path, level)
     evidence = found.get("evidence")
     if "evidence" not in found:
-        yield make_violation(
-            path, "evidence_missing", "evidence is missing; expected an article, or null if there are sub-questions"
-        )
+        yield make_violation(path, "evidence_missing")
     elif evidence is None and found.get("decomposition") == []:
-        message = "has neither evidence nor decomposition; expected an article, or sub-questions"
-        yield make_violation(path, "no_evidence_no_decomposition", message)
+        yield make_violation(path, "no_evidence_no_decomposition")
     elif evidence is not None:
         if found.get("decomposition"):
-            yield make_violation(
-                path, "evidence_and_decomposition", "has evidence and decomposition; expected one of the two"
-            )
+            yield make_violation(path, "evidence_and_decomposition")
         yield from _check_released_article(evidence, path, "evidence.")
-
-
-def _check_id(found: Mapping[Any, Any], path: str) -> Iterator[FormViolation]:
-    if not is_nonblank_utf8_text(found.get("id")):
-        yield make_mismatch_violation(path, "wrong_id", "a text as id", found.get("id"))
 
 
 def _check_released_article(found: object, path: str, above: str) -> Iterator[FormViolation]:
@@ -175,20 +153,3 @@ def _check_released_article(found: object, path: str, above: str) -> Iterator[Fo
         yield make_mismatch_violation(path, "evidence_no_text", f"the URL of one article as {above}url", url)
     elif trouble := find_wikipedia_url_problem(url):
         yield make_violation(path, "evidence_no_article", f"{above}url: {trouble}")
-
-
-def _check_released_dependencies(placed: list[tuple[str, Mapping[Any, Any]]]) -> Iterator[FormViolation]:
-    paths = {sub["id"]: path for path, sub in placed if is_nonblank_utf8_text(sub.get("id"))}
-    needs: dict[str, list[str]] = {each: [] for each in paths}
-    for path, sub in placed:
-        needed = sub.get("depends_on")
-        if not isinstance(needed, list) or not all(map(is_nonblank_utf8_text, needed)):
-            yield make_mismatch_violation(path, "wrong_depends_on", "a list of ids as depends_on", needed)
-        elif unknown := [each for each in needed if each not in paths]:
-            message = (
-                f"depends_on names {format_value_summary(unknown[0])}; expected ids of questions on the same level"
-            )
-            yield make_violation(path, "depends_on_nobody", message)
-        elif is_nonblank_utf8_text(sub.get("id")):
-            needs[sub["id"]] += needed
-    yield from check_dependency_cycles(needs, paths)

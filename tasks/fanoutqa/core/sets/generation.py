@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from string import Template
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from factmill.tasks.core.authoring.question_wording import (
     EACH_MEMBER_PHRASE,
@@ -89,15 +89,26 @@ class _QuestionPlan:
     is_high: bool
     """True: the highest or latest members, or those above or after the threshold."""
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What identifies the plan among those of a set."""
+        direction = "high" if self.is_high else "low"
+        return (self.form, self.asked.pid, *((self.by.pid, direction) if self.by else ()))
 
-class _EvidenceNeed(NamedTuple):
-    """What articles must say for a plan, and for similar plans, to succeed."""
+    @property
+    def pids(self) -> list[str]:
+        return list(dict.fromkeys(each.pid for each in (self.asked, self.by) if each))
 
-    pid: str
-    by: bool
-    """True if members are ranked by it."""
-    reason: str
-    """Reason of the refusal if they do not say it."""
+    def get_evidence_need(self, is_listed: bool) -> tuple[str, bool, str]:
+        """Return what articles must say for this and similar plans to succeed.
+
+        As the property, whether members are ranked by it, and the reason of the refusal if they do not say it.
+        """
+        if not is_listed:
+            return self.asked.pid, self.by is not None, TOO_FEW_MEMBERS
+        if self.by and self.by != self.asked:
+            return self.by.pid, True, LIST_NOT_VERIFIED
+        return self.asked.pid, False, MEMBER_NOT_VERIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +131,34 @@ def try_questions_on_member_set(member_set: MemberSet, properties: PropertyPhras
         return
     forms: Counter[QuestionForm] = Counter()
     used: Counter[str] = Counter()
-    hopeless: set[_EvidenceNeed] = set()
+    hopeless: set[tuple[str, bool, str]] = set()
     for plan in _list_plans(member_set, properties):
-        needed = _get_evidence_need(member_set, plan)
-        is_used = any(used[pid] >= _QUESTIONS_PER_PROPERTY for pid in _list_plan_pids(plan))
+        needed = plan.get_evidence_need(is_listed=member_set.owner is not None)
+        is_used = any(used[pid] >= _QUESTIONS_PER_PROPERTY for pid in plan.pids)
         if forms[plan.form] >= _QUESTIONS_PER_FORM or is_used or needed in hopeless:
             continue
         tried = _try_plan(member_set, plan)
         if isinstance(tried.outcome, UnwordedQuestion):
             forms[plan.form] += 1
-            used.update(_list_plan_pids(plan))
-        elif tried.outcome.reason == needed.reason:
+            used.update(plan.pids)
+        elif tried.outcome.reason == needed[-1]:
             # what articles do not say of all members is missing for the other forms too
             hopeless.add(needed)
         yield tried
 
 
 def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> QuestionAttempt:
-    if member_set.owner is None:
-        picked = _select_distinct_verified_members(member_set, plan)
-        named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
+    if owner := member_set.owner:
         return _make_question_attempt(
-            member_set, plan, named, lambda row_id: _compose_named_question(row_id, member_set, plan, picked)
+            member_set,
+            plan,
+            member_set.members,
+            lambda row_id: _compose_listed_question(row_id, member_set, owner, plan),
         )
-    owner = member_set.owner
+    picked = _select_distinct_verified_members(member_set, plan)
+    named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
     return _make_question_attempt(
-        member_set, plan, member_set.members, lambda row_id: _compose_listed_question(row_id, member_set, owner, plan)
+        member_set, plan, named, lambda row_id: _compose_named_question(row_id, member_set, plan, picked)
     )
 
 
@@ -155,17 +168,13 @@ def _make_question_attempt(
     members: Sequence[SetMember],
     compose: Callable[[str], UnwordedQuestion | QuestionRefusal],
 ) -> QuestionAttempt:
-    identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(_make_plan_key(plan)) if plan else []}
+    identity: dict[str, JsonValue] = {"set": member_set.kind.unit, "plan": list(plan.key) if plan else []}
     identity |= {"owner": member_set.owner.qid} if member_set.owner else {"members": [each.qid for each in members]}
     owners = [member_set.owner.qid] if member_set.owner else []
-    name = " ".join([member_set.kind.unit, *owners, *(_list_plan_pids(plan) if plan else ())])
+    name = " ".join([member_set.kind.unit, *owners, *(plan.pids if plan else ())])
     row_id = digest_json(identity)[:_ID_LENGTH]
     items = (*owners, *(each.qid for each in members))
     return QuestionAttempt(row_id, canonical_json(identity), name, items, compose(row_id))
-
-
-def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
-    return list(dict.fromkeys(each.pid for each in (plan.asked, plan.by) if each))
 
 
 # ── Plans ──
@@ -173,74 +182,54 @@ def _list_plan_pids(plan: _QuestionPlan) -> list[str]:
 
 def _list_plans(member_set: MemberSet, properties: PropertyPhraseTable) -> list[_QuestionPlan]:
     """Return the plans that the graph's values allow, in the order of their digests."""
-    needed = len(member_set.members) if member_set.owner else member_set.min_members
+    members, owner = member_set.members, member_set.owner
+    needed = len(members) if owner else member_set.min_members
     known = [
         get_property_phrases(properties, pid, member_set.kind)
         for pid in member_set.kind.properties
-        if sum(bool(member.values.get(pid)) for member in member_set.members) >= needed
+        if sum(bool(member.values.get(pid)) for member in members) >= needed
     ]
-    seed = (
-        member_set.kind.unit,
-        *([member_set.owner.qid] if member_set.owner else [each.qid for each in member_set.members]),
-    )
+    seed = (member_set.kind.unit, *([owner.qid] if owner else [each.qid for each in members]))
     plans = [_QuestionPlan("whole", each, None, True) for each in known]
-    can_leave_out = len(member_set.members) >= member_set.min_members + MIN_LEFT_OUT
+    can_leave_out = len(members) >= member_set.min_members + MIN_LEFT_OUT
     for by in known:
-        for asked in known if member_set.owner else [by]:
-            if by.can_rank and can_leave_out:
+        for asked in known if owner else [by]:
+            if by.kind != "item" and can_leave_out:
                 is_high = bool(derive_seed(*seed, by.pid, asked.pid) % 2)
                 plans += [
                     _QuestionPlan("ranked", asked, by, is_high),
                     _QuestionPlan("filtered", asked, by, not is_high),
                 ]
-    return sorted(plans, key=lambda plan: derive_seed(*seed, *_make_plan_key(plan)))
-
-
-def _make_plan_key(plan: _QuestionPlan) -> tuple[str, ...]:
-    direction = "high" if plan.is_high else "low"
-    return (plan.form, plan.asked.pid, *((plan.by.pid, direction) if plan.by else ()))
-
-
-def _get_evidence_need(member_set: MemberSet, plan: _QuestionPlan) -> _EvidenceNeed:
-    if member_set.owner is None:
-        return _EvidenceNeed(plan.asked.pid, plan.by is not None, TOO_FEW_MEMBERS)
-    if plan.by and plan.by != plan.asked:
-        return _EvidenceNeed(plan.by.pid, True, LIST_NOT_VERIFIED)
-    return _EvidenceNeed(plan.asked.pid, False, MEMBER_NOT_VERIFIED)
+    return sorted(plans, key=lambda plan: derive_seed(*seed, *plan.key))
 
 
 def _choose_answer_members(
     member_set: MemberSet, plan: _QuestionPlan, found: MemberValues
 ) -> _ChosenMembers | QuestionRefusal:
     """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
-    by = plan.by
+    by, least = plan.by, member_set.min_members
     if by is None:
         return _ChosenMembers(found, "")
     ordered = sorted(found, key=lambda each: each[1].sort_key, reverse=plan.is_high)
     if plan.form == "filtered":
-        limit = choose_round_threshold([value for _, value in ordered], plan.is_high, member_set.min_members)
+        limit = choose_round_threshold([value for _, value in ordered], plan.is_high, least)
         if limit is None:
-            return QuestionRefusal(
-                "no_threshold",
-                f"no round threshold of {by.pid} separates {member_set.min_members} or more members from {MIN_LEFT_OUT} or more others",
+            detail = (
+                f"no round threshold of {by.pid} separates {least} or more members from {MIN_LEFT_OUT} or more others"
             )
+            return QuestionRefusal("no_threshold", detail)
         threshold = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
-        return _ChosenMembers(
-            beyond, Template(by.above if plan.is_high else by.below).substitute(limit=threshold), limit=threshold
-        )
-    if len(ordered) < member_set.min_members + MIN_LEFT_OUT:
-        return QuestionRefusal(
-            TOO_FEW_MEMBERS,
-            f"{len(ordered)} members can be ranked, expected {member_set.min_members + MIN_LEFT_OUT} or more ({member_set.min_members} in the answer, {MIN_LEFT_OUT} left out)",
-        )
-    upper = ordered[: member_set.min_members + 1]
-    for (one, value), (other, next_value) in pairwise(upper):
+        phrase = Template(by.above if plan.is_high else by.below).substitute(limit=threshold)
+        return _ChosenMembers(beyond, phrase, limit=threshold)
+    if len(ordered) < least + MIN_LEFT_OUT:
+        detail = f"{len(ordered)} members can be ranked, expected {least + MIN_LEFT_OUT} or more ({least} in the answer, {MIN_LEFT_OUT} left out)"
+        return QuestionRefusal(TOO_FEW_MEMBERS, detail)
+    for (one, value), (other, next_value) in pairwise(ordered[: least + 1]):
         if is_tied(value, next_value):
-            return QuestionRefusal(
-                "tie", f"{one.name} ({value.answer}) and {other.name} ({next_value.answer}) are tied by {by.pid}"
-            )
-    return _ChosenMembers(upper[:-1], by.most if plan.is_high else by.least, member_set.min_members)
+            detail = f"{one.name} ({value.answer}) and {other.name} ({next_value.answer}) are tied by {by.pid}"
+            return QuestionRefusal("tie", detail)
+    return _ChosenMembers(ordered[:least], by.most if plan.is_high else by.least, least)
 
 
 # ── Named sets ──
@@ -249,11 +238,9 @@ def _choose_answer_members(
 def _select_distinct_verified_members(member_set: MemberSet, plan: _QuestionPlan) -> MemberValues:
     """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
     found: MemberValues = []
-    for member in sorted(member_set.members, key=lambda each: derive_seed(*_make_plan_key(plan), each.qid)):
+    for member in sorted(member_set.members, key=lambda each: derive_seed(*plan.key, each.qid)):
         value = _verify_member_value_and_name(member, plan.asked)
-        if isinstance(value, PropertyValue) and not any(
-            _is_confusable(plan, (member, value), other) for other in found
-        ):
+        if isinstance(value, PropertyValue) and not any(_is_confusable(plan, (member, value), each) for each in found):
             found.append((member, value))
     return found[:MAX_MEMBERS_NAMED]
 
@@ -286,9 +273,8 @@ def _compose_named_question(
     if len(picked) < least:
         verified = [(each.name, _verify_member_value_and_name(each, plan.asked)) for each in member_set.members]
         problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
-        return QuestionRefusal(
-            "too_few_members", f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
-        )
+        detail = f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
+        return QuestionRefusal(TOO_FEW_MEMBERS, detail)
     choice = _choose_answer_members(member_set, plan, picked)
     if isinstance(choice, QuestionRefusal):
         return choice
@@ -315,9 +301,8 @@ def _compose_listed_question(
     if isinstance(asked, QuestionRefusal):
         return asked
     if len(asked) > MAX_MEMBERS_ASKED:
-        return QuestionRefusal(
-            "too_many_members", f"the question asks about {len(asked)} members, expected {MAX_MEMBERS_ASKED} or fewer"
-        )
+        detail = f"the question asks about {len(asked)} members, expected {MAX_MEMBERS_ASKED} or fewer"
+        return QuestionRefusal("too_many_members", detail)
     group = _format_set_phrase(member_set)
     which = f"What are {group}?"
     if by_list:
@@ -352,62 +337,48 @@ def _compose_question(
 
     `first`: the sub-question for the members. `ranked`: all members with the values they were chosen by.
     """
-    firsts = (first,) if first else ()
+    kind, owner, month = member_set.kind, member_set.owner, member_set.month
+    chosen_at = plan.by.format_moment(month) if plan.by else ""
+    asked_at = plan.asked.format_moment(month)
     leaves = [
         SubQuestion(
             id=_digest_sub_question_id(row_id, at),
-            question=_format_member_question(member_set, plan.asked, member, value),
+            question=plan.asked.format_question(
+                f"{kind.format_member_name(member.name)}{member.year_suffix}", value.unit, asked_at
+            ),
             answer=value.answer,
             evidence=member.article.evidence if member.article else None,
-            depends_on=tuple(each.id for each in firsts),
+            depends_on=(first.id,) if first else (),
         )
         for at, (member, value) in enumerate(asked, start=1)
     ]
-    subs = (*firsts, *leaves)
-    for article in (each.article for each in (member_set.owner, *(member for member, _ in asked)) if each):
+    subs = (*((first,) if first else ()), *leaves)
+    for article in (each.article for each in (owner, *(member for member, _ in asked)) if each):
         if article and all(find_answer_in_text(sub.answer, article.known).found is not False for sub in subs):
-            return QuestionRefusal(
-                "one_article_has_all", f"{article.evidence.title} contains all {len(subs)} sub-answers"
-            )
-    chosen_at = plan.by.format_moment(member_set.month) if plan.by else ""
-    asked_at = plan.asked.format_moment(member_set.month)
+            detail = f"{article.evidence.title} contains all {len(subs)} sub-answers"
+            return QuestionRefusal("one_article_has_all", detail)
+    unit = asked[0][1].unit
+    clause = plan.asked.format_question(EACH_MEMBER_PHRASE, unit, "" if asked_at == chosen_at else asked_at)
     wording = QuestionPieces(
         group=_format_set_phrase(member_set),
-        owner=member_set.owner.name if member_set.owner else "",
+        owner=owner.name if owner else "",
         names=()
-        if member_set.owner
-        else tuple(f"{member_set.kind.format_listed_name(member.name)}{member.year_suffix}" for member, _ in asked),
+        if owner
+        else tuple(f"{kind.format_listed_name(member.name)}{member.year_suffix}" for member, _ in asked),
         choice=f"{choice.phrase} {chosen_at}".strip(),
         count=choice.count,
         limit=choice.limit,
-        asked=_format_asked_clause(plan.asked, asked[0][1], "" if asked_at == chosen_at else asked_at),
-        unit=asked[0][1].unit,
-        month=member_set.month if (member_set.owner and member_set.kind.changes) or chosen_at or asked_at else "",
+        asked=clause[0].lower() + clause[1:-1],
+        unit=unit,
+        month=month if (owner and kind.changes) or chosen_at or asked_at else "",
     )
     answer: dict[str, AnswerValue] = {member.name: value.answer for member, value in choice.member_values}
     if revealed := wording.find_revealed_answers(answer):
-        return QuestionRefusal(
-            "question_says_answer", f"a question with these names would give away {', '.join(revealed)}"
-        )
+        detail = f"a question with these names would give away {', '.join(revealed)}"
+        return QuestionRefusal("question_says_answer", detail)
     statements = dict.fromkeys(each for _, value in (*asked, *ranked) for each in value.statements)
-    return UnwordedQuestion(
-        FanOutQuestion(row_id, "", subs, answer, (member_set.kind.members,)), wording, tuple(statements)
-    )
+    return UnwordedQuestion(FanOutQuestion(row_id, "", subs, answer, (kind.members,)), wording, tuple(statements))
 
 
 def _digest_sub_question_id(row_id: str, at: int) -> str:
     return digest_json([row_id, at])[:_ID_LENGTH]
-
-
-def _format_member_question(
-    member_set: MemberSet, asked: PropertyPhrases, member: SetMember, value: PropertyValue
-) -> str:
-    question = Template(asked.question).substitute(
-        x=f"{member_set.kind.format_member_name(member.name)}{member.year_suffix}", unit=value.unit
-    )
-    return insert_moment(question, asked.format_moment(member_set.month))
-
-
-def _format_asked_clause(asked: PropertyPhrases, value: PropertyValue, moment: str) -> str:
-    question = insert_moment(Template(asked.question).substitute(x=EACH_MEMBER_PHRASE, unit=value.unit), moment)
-    return question[0].lower() + question[1:-1]

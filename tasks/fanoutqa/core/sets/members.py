@@ -85,16 +85,14 @@ MemberValues = list[tuple[SetMember, PropertyValue]]
 
 def find_set_refusal(member_set: MemberSet) -> QuestionRefusal | None:
     """Return why a set allows no question at all; None if it may allow one."""
-    if len(member_set.members) < member_set.min_members:
-        return QuestionRefusal(
-            TOO_FEW_MEMBERS, f"the set has {len(member_set.members)} members, expected {member_set.min_members} or more"
-        )
+    count, least = len(member_set.members), member_set.min_members
+    if count < least:
+        return QuestionRefusal(TOO_FEW_MEMBERS, f"the set has {count} members, expected {least} or more")
     if member_set.owner is None:
         return None
-    if len(member_set.members) > MAX_LISTED_MEMBERS:
-        return QuestionRefusal(
-            "too_many_members", f"the set has {len(member_set.members)} members, expected {MAX_LISTED_MEMBERS} or fewer"
-        )
+    if count > MAX_LISTED_MEMBERS:
+        detail = f"the set has {count} members, expected {MAX_LISTED_MEMBERS} or fewer"
+        return QuestionRefusal("too_many_members", detail)
     return _find_listed_set_refusal(member_set, member_set.owner)
 
 
@@ -105,14 +103,12 @@ def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> Questio
         return QuestionRefusal("no_list_article", f"{owner.name}: {owner.article_problem}")
     if lost := [each for each in members if each.article is None]:
         problems = "; ".join(f"{each.name}: {each.article_problem}" for each in lost[:3])
-        return QuestionRefusal(
-            "member_without_article", f"{len(lost)} of {len(members)} members have no article: {problems}"
-        )
+        detail = f"{len(lost)} of {len(members)} members have no article: {problems}"
+        return QuestionRefusal("member_without_article", detail)
     titles = [each.article.evidence.title for each in (owner, *members) if each.article]
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
-        return QuestionRefusal(
-            "same_article", "two members have the same name or the same article; expected different ones"
-        )
+        detail = "two members have the same name or the same article; expected different ones"
+        return QuestionRefusal("same_article", detail)
     return _find_listing_gap(member_set, owner.article)
 
 
@@ -121,15 +117,13 @@ def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> Question
     names: list[AnswerValue] = [each.name for each in member_set.members]
     finding = find_answer_in_text(names, article.known)
     if finding.found is not True:
-        return QuestionRefusal(
-            LIST_NOT_VERIFIED, f"{article.evidence.title} does not name {', '.join(finding.missing)}"
-        )
+        detail = f"{article.evidence.title} does not name {', '.join(finding.missing)}"
+        return QuestionRefusal(LIST_NOT_VERIFIED, detail)
     for paragraph in article.text.split("\n\n"):
         if all(name in paragraph for name in map(str, names)):
             known = index_text(paragraph)
-            if more := [
-                name for name in member_set.other_names if name in paragraph and find_answer_in_text(name, known).found
-            ]:
+            others = [name for name in member_set.other_names if name in paragraph]
+            if more := [name for name in others if find_answer_in_text(name, known).found]:
                 detail = f"{article.evidence.title} names {', '.join(more)} together with the members in the graph"
                 return QuestionRefusal(LIST_NOT_VERIFIED, detail)
     return None
@@ -145,7 +139,11 @@ def verify_member_value(
     if not values:
         return f"has no {asked.pid} in the graph"
     value = choose_value_stated_in_text(values, text or member.article.known)
-    if isinstance(value, PropertyValue) and bool(value.unit) != asked.names_unit and asked.kind == "quantity":
+    if (
+        isinstance(value, PropertyValue)
+        and bool(value.unit) != ("$unit" in asked.question)
+        and asked.kind == "quantity"
+    ):
         return f"gives {asked.pid} in {value.unit or 'no unit'}, which does not fit the question {asked.question}"
     return value
 
@@ -159,10 +157,9 @@ def verify_all_member_values(
     """
     found: MemberValues = []
     names = [member.name for member in members]
+    listing = owner.article.text if owner and owner.article else None
     for member in members:
-        text_after_name = (
-            index_text_after_name(member.name, names, owner.article.text) if owner and owner.article else None
-        )
+        text_after_name = None if listing is None else index_text_after_name(member.name, names, listing)
         value = verify_member_value(member, asked, text_after_name)
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)
@@ -170,7 +167,6 @@ def verify_all_member_values(
             return QuestionRefusal(reason, f"{member.name}, {asked.pid}: the article {title} {value}")
         found.append((member, value))
     if len(units := dict.fromkeys(value.unit for _, value in found)) > 1:
-        return QuestionRefusal(
-            "units_differ", f"the articles give {asked.pid} in {', '.join(units)}; expected one unit"
-        )
+        detail = f"the articles give {asked.pid} in {', '.join(units)}; expected one unit"
+        return QuestionRefusal("units_differ", detail)
     return found

@@ -75,10 +75,10 @@ def read_property_values(
         names = list(dict.fromkeys(_drop_place_type(fact.value) for fact in items if fact.value))
         if not names or any(not fact.value for fact in items):
             return ()
-        statements = tuple(statement for fact in items for statement in _list_statement_ids(fact))
+        statements = tuple(fact.statement for fact in items if fact.statement)
         return (PropertyValue(names[0] if len(names) == 1 else names, None, statements=statements),)
-    read = _read_date_value if kind == "time" else _read_number_value
-    values = [read(fact, units) for fact in facts if fact.qid is None and fact.value is not None]
+    stated = [fact for fact in facts if fact.qid is None and fact.value is not None]
+    values = (_read_date_value(fact) if kind == "time" else _read_number_value(fact, units) for fact in stated)
     return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
@@ -88,15 +88,14 @@ def _drop_place_type(label: str) -> str:
     return name if name[0].isupper() else label
 
 
-def _read_date_value(fact: ItemFact, _units: Mapping[str, str]) -> PropertyValue | None:
+def _read_date_value(fact: ItemFact) -> PropertyValue | None:
     key = compute_date_key(fact.value or "")
-    date = format_wikidata_date(fact.value or "", fact.precision)
     if key is None or (fact.precision is not None and fact.precision < YEAR_PRECISION):
         return None
+    date = format_wikidata_date(fact.value or "", fact.precision)
     year, month_day = divmod(key, 10_000)
-    months = "-" in date
-    days = date.removesuffix(" BC").count("-") == 2
-    rank = (year, month_day // 100 if months else 0, month_day % 100 if days else 0)
+    has_day = date.removesuffix(" BC").count("-") == 2
+    rank = (year, month_day // 100 if "-" in date else 0, month_day % 100 if has_day else 0)
     return PropertyValue(format_date_in_prose(date), rank, statements=_list_statement_ids(fact))
 
 
@@ -105,15 +104,12 @@ def _read_number_value(fact: ItemFact, units: Mapping[str, str]) -> PropertyValu
     if number is None or (fact.unit and fact.unit not in units):
         return None
     unit = format_plural_unit(units[fact.unit]) if fact.unit else ""
-    return PropertyValue(_parse_number_answer(number), Decimal(number), unit, _list_statement_ids(fact))
+    answer = float(number) if "." in number else int(number)
+    return PropertyValue(answer, Decimal(number), unit, _list_statement_ids(fact))
 
 
 def _list_statement_ids(fact: ItemFact) -> tuple[str, ...]:
     return (fact.statement,) if fact.statement else ()
-
-
-def _parse_number_answer(number: str) -> int | float:
-    return float(number) if "." in number else int(number)
 
 
 def choose_value_stated_in_text(values: Sequence[PropertyValue], text: IndexedText) -> PropertyValue | str:
@@ -138,16 +134,8 @@ def _is_stated(value: PropertyValue, text: IndexedText) -> bool:
 
 def _is_more_precise(one: PropertyValue, other: PropertyValue) -> bool:
     """True if a date is a more precise form of the other one."""
-    return (
-        one != other
-        and is_tied(one, other)
-        and one.rank != other.rank
-        and _count_known_date_parts(one) > _count_known_date_parts(other)
-    )
-
-
-def _count_known_date_parts(value: PropertyValue) -> int:
-    return sum(map(bool, value.rank[1:])) if isinstance(value.rank, tuple) else 0
+    counts = [sum(map(bool, each.rank[1:])) if isinstance(each.rank, tuple) else 0 for each in (one, other)]
+    return is_tied(one, other) and counts[0] > counts[1]
 
 
 def _format_property_value(value: PropertyValue) -> str:

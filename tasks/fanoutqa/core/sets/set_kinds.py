@@ -16,7 +16,11 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, cast, get_args
 
-from factmill.tasks.core.authoring.question_wording import add_definite_article, add_definite_article_where_needed
+from factmill.tasks.core.authoring.question_wording import (
+    add_definite_article,
+    add_definite_article_where_needed,
+    insert_moment,
+)
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
@@ -27,7 +31,6 @@ _SET_COLUMNS = (
     "relation", "listed", "owner_classes", "member_classes", "members", "called", "group", "changes", "properties",
 )  # fmt: skip
 _PROPERTY_COLUMNS = ("pid", "members", "kind", "moment", "question", "most", "least", "above", "below")
-_YES_NO = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +88,13 @@ class PropertyPhrases:
     """Predicate of those beyond a threshold: have an area of more than $limit."""
     below: str
 
-    @property
-    def can_rank(self) -> bool:
-        """True if members can be ranked by it."""
-        return self.kind != "item"
-
     def format_moment(self, month: str) -> str:
         """Return the time phrase, such as "as of May 2020"; empty if the answer stays the same."""
         return Template(self.moment).substitute(month=month)
 
-    @property
-    def names_unit(self) -> bool:
-        """True if the question names the unit of its answer."""
-        return "$unit" in self.question
+    def format_question(self, name: str, unit: str, moment: str) -> str:
+        """Return the question about a member, with its unit and its time phrase."""
+        return insert_moment(Template(self.question).substitute(x=name, unit=unit), moment)
 
 
 PropertyPhraseTable = Mapping[tuple[str, str], PropertyPhrases]
@@ -115,9 +112,9 @@ def parse_set_kinds_csv(text: str, file: str = _SETS_FILE) -> dict[str, SetKind]
             owner_classes=frozenset(owners),
             member_classes=frozenset(members),
             members=line["members"],
-            called=_check_template_placeholders(place, line["called"], frozenset({"name", "place"})),
-            group=line["group"] and _check_template_placeholders(place, line["group"], frozenset({"name", "place"})),
-            changes=_parse_choice(place, line["changes"], _YES_NO),
+            called=_check_template(place, line["called"], "name", "place"),
+            group=line["group"] and _check_template(place, line["group"], "name", "place"),
+            changes=_parse_choice(place, line["changes"], {"yes": True, "no": False}),
             properties=_parse_ids(place, line["properties"], is_pid),
             unit=" ".join([line["relation"], *members[:1]]),
         )
@@ -138,23 +135,21 @@ def parse_property_phrases(text: str, file: str = _PROPERTIES_FILE) -> dict[tupl
     for place, line in _parse_csv_lines(text, file, _PROPERTY_COLUMNS):
         if line["kind"] not in get_args(PropertyKind):
             raise SettingsError(f"{place}: expected one of {', '.join(get_args(PropertyKind))}, found {line['kind']!r}")
-        ranks = line["kind"] != "item"
         phrases = {name: line[name] for name in ("most", "least", "above", "below")}
-        if any(bool(phrase) != ranks for phrase in phrases.values()):
+        if any(bool(phrase) != (line["kind"] != "item") for phrase in phrases.values()):
             raise SettingsError(
                 f"{place}: expected most, least, above and below for times and quantities, none for items"
             )
         key = (_check_pid(place, line["pid"]), line["members"])
         if key in found:
             raise SettingsError(f"{place}: {' of '.join(filter(None, key))} is in the list twice; expected it once")
-        for name in ("above", "below"):
-            if phrases[name]:
-                _check_template_placeholders(place, phrases[name], frozenset({"limit"}))
+        for limited in filter(None, (phrases["above"], phrases["below"])):
+            _check_template(place, limited, "limit")
         found[key] = PropertyPhrases(
             pid=key[0],
             kind=cast(PropertyKind, line["kind"]),
-            moment=line["moment"] and _check_template_placeholders(place, line["moment"], frozenset({"month"})),
-            question=_check_template_placeholders(place, line["question"], frozenset({"x"}), frozenset({"unit"})),
+            moment=line["moment"] and _check_template(place, line["moment"], "month"),
+            question=_check_template(place, line["question"], "x", optional="unit"),
             **phrases,
         )
         if not line["question"].endswith("?"):
@@ -211,11 +206,8 @@ def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
     return choices[text]
 
 
-def _check_template_placeholders(
-    place: str, text: str, one_of: frozenset[str], others: frozenset[str] = frozenset()
-) -> str:
+def _check_template(place: str, text: str, *one_of: str, optional: str = "") -> str:
     names = set(Template(text).get_identifiers())
-    if len(names & one_of) != 1 or names - one_of - others:
-        fields = " or ".join(f"${name}" for name in sorted(one_of))
-        raise SettingsError(f"{place}: expected {fields} once in {text!r}")
+    if len(names & {*one_of}) != 1 or names - {*one_of, optional}:
+        raise SettingsError(f"{place}: expected {' or '.join(f'${name}' for name in one_of)} once in {text!r}")
     return text

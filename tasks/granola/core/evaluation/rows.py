@@ -1,12 +1,10 @@
 """Rows of GRANOLA's evaluation, and the settings in which a model is measured (paper §2.2, §5, §5.1)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
-from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
-from factmill.tasks.granola.core.evaluation.scoring import format_samples
 
 
 class GranolaQuestion(EvaluationQuestion):
@@ -75,16 +73,3 @@ SETTINGS: Mapping[GranolaSettingName, GranolaSetting] = {
 DEFAULT_SETTINGS: tuple[GranolaSettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")
 """Settings that the paper reports: temperature sampling always did worse than greedy."""
 EVALUATION_PROMPTS = (*dict.fromkeys(setting.prompt for setting in SETTINGS.values()), AGGREGATE_PROMPT)
-
-
-def make_setting_answer_prompt(
-    prompt: PromptTemplate, setting: GranolaSetting, question: str, samples: int, temperature: float
-) -> FilledPrompt:
-    """Return a setting's first prompt; `samples` and `temperature` are N and T."""
-    heated = replace(prompt, temperature=0.0 if setting.sampling == "greedy" else temperature)
-    return fill_prompt_template(heated, samples if setting.sampling == "several" else 1, question=question)
-
-
-def make_aggregation_prompt(prompt: PromptTemplate, question: str, samples: Sequence[str]) -> FilledPrompt:
-    """Return DRAG's second prompt: it asks for the most specific answer consistent with all samples (Table 8)."""
-    return fill_prompt_template(prompt, question=question, responses=format_samples(samples))

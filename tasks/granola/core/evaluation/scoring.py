@@ -11,7 +11,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +61,11 @@ def choose_majority_answer(samples: Sequence[str]) -> str:
 
     All phrasings of IDK count as one answer; empty samples have no vote. The result is empty where no sample votes.
     """
-    votes: dict[str, int] = {}
-    spelled: dict[str, str] = {}
-    for sample in samples:
-        if sample.strip():
-            form = "idk" if is_only_idk_or_refusal(sample) else normalize_answer(sample) or sample.casefold()
-            votes[form] = votes.get(form, 0) + 1
-            spelled.setdefault(form, sample)
-    return spelled[max(votes, key=votes.__getitem__)] if votes else ""
+    spellings: dict[str, list[str]] = defaultdict(list)
+    for sample in filter(str.strip, samples):
+        form = "idk" if is_only_idk_or_refusal(sample) else normalize_answer(sample) or sample.casefold()
+        spellings[form].append(sample)
+    return max(spellings.values(), key=len, default=[""])[0]
 
 
 def format_samples(samples: Sequence[str]) -> str:
@@ -83,10 +81,10 @@ GoldLevels = Sequence[Sequence[str]]
 """A question's levels from fine to coarse, each with its acceptable answers."""
 
 PredictionOutcome = Literal["wrong", "idk", "level_1", "level_2", "level_3_or_more"]
-PREDICTION_OUTCOMES: tuple[PredictionOutcome, ...] = ("wrong", "idk", "level_1", "level_2", "level_3_or_more")
+PREDICTION_OUTCOMES: tuple[PredictionOutcome, ...] = get_args(PredictionOutcome)
 """Possible outcomes of a prediction (paper Figure 8)."""
 AgreementCell = Literal["both", "granola_only", "standard_only", "neither"]
-AGREEMENT_CELLS: tuple[AgreementCell, ...] = ("both", "granola_only", "standard_only", "neither")
+AGREEMENT_CELLS: tuple[AgreementCell, ...] = get_args(AgreementCell)
 """Which of standard and GRANOLA accuracy count a prediction as right (paper Table 3, whose two headings are swapped).
 The gold answer is itself a level, so standard_only is always empty."""
 
@@ -106,21 +104,12 @@ def compute_token_f1(prediction: Sequence[str], answer: Sequence[str]) -> float:
 
 def compute_best_f1_by_level(predictions: Sequence[str], gold_levels: Sequence[GoldLevels]) -> FloatArray:
     """Return each prediction's best F1 with each level's answers (items × maximum levels; 0 where no level is)."""
-    known: dict[str, tuple[str, ...]] = {}
-
-    def words(text: str) -> tuple[str, ...]:
-        if text not in known:
-            known[text] = tokenize_answer_words(text)
-        return known[text]
-
+    words = cache(tokenize_answer_words)
+    f1 = cache(lambda prediction, answer: compute_token_f1(words(prediction), words(answer)))
     scores = np.zeros((len(predictions), max(map(len, gold_levels), default=0)))
-    pairs: dict[tuple[str, str], float] = {}
-    for row, (prediction, ladder) in enumerate(zip(predictions, gold_levels, strict=True)):
-        for level, answers in enumerate(ladder):
-            for answer in answers:
-                if (found := pairs.get((prediction, answer))) is None:
-                    found = pairs[prediction, answer] = compute_token_f1(words(prediction), words(answer))
-                scores[row, level] = max(scores[row, level], found)
+    for row, prediction, levels in zip(scores, predictions, gold_levels, strict=True):
+        for level, answers in enumerate(levels):
+            row[level] = max((f1(prediction, answer) for answer in answers), default=0.0)
     return scores
 
 
@@ -250,10 +239,8 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
     yield make("share_no_answer", to_numpy(pc.equal(answers["unscored"], "no_answer")), everything)
     similarity = np.array(answers[SIMILARITY_METRIC].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
-        kept, cells = (
-            ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"])),
-            classify_accuracy_agreement(levels),
-        )
+        kept = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"]))
+        cells = classify_accuracy_agreement(levels)
         yield make(SIMILARITY_METRIC, similarity, kept, "cosine", "agreement")
         for cell in AGREEMENT_CELLS:
             yield make(f"agreement_{cell}", cells == cell, kept)

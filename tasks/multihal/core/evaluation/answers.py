@@ -70,33 +70,26 @@ def make_qa_question(rows: list[MultiHalRow]) -> MultiHalQuestion:
     """Make the question without a path; `rows`: all rows of the question in one language."""
     first = min(rows, key=lambda row: row.id)
     question_id = f"{first.question_id}_{first.language}"
-    return _make_multihal_question(first, "qa", question_id, path="", judged_score=None, paths=len(rows))
+    fields = {"id": f"qa/{question_id}", "question_id": question_id, "setting": "qa"}
+    return make_kg_rag_question(first).replace(**fields, path="", judged_score=None, paths=len(rows))
 
 
 def make_kg_rag_question(row: MultiHalRow) -> MultiHalQuestion:
     """Make a question with one of its paths."""
-    return _make_multihal_question(
-        row, "kg_rag", row.id, path="; ".join(row.trip_labels), judged_score=row.judged_score, paths=1
-    )
-
-
-def _make_multihal_question(
-    row: MultiHalRow, setting: str, question_id: str, path: str, judged_score: int | None, paths: int
-) -> MultiHalQuestion:
     return MultiHalQuestion(
-        id=f"{setting}/{question_id}",
-        question_id=question_id,
+        id=f"kg_rag/{row.id}",
+        question_id=row.id,
         item=row.id,
         cluster=row.question_id,
-        setting=setting,
+        setting="kg_rag",
         question=row.input,
         language=row.language,
         source_dataset=row.source_dataset,
         domain=f"{row.source_dataset} ({row.domain})",
-        path=path,
+        path="; ".join(row.trip_labels),
         accepted=[row.output, *row.optional_output],
-        judged_score=judged_score,
-        paths=paths,
+        judged_score=row.judged_score,
+        paths=1,
     )
 
 

@@ -48,27 +48,21 @@ class ScoredSlaqPrediction(SlaqPrediction):
 
 def list_topic_questions(row: SlaqRow, setting: str) -> Iterator[SlaqQuestion]:
     """Yield a topic's questions in a setting: five short ones, or the long one."""
-    pairs = [
-        (getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")) for number in range(1, PAIRS_PER_TOPIC + 1)
-    ]
-    parts = (
-        [(LONG_SETTING, 0, row.LongQ, row.LongA, pairs, row.fact_types)]
-        if setting == LONG_SETTING
-        else [
-            (str(number), number, *pair, [pair], [row.fact_types[number - 1]]) for number, pair in enumerate(pairs, 1)
-        ]
-    )
-    for part, position, question, gold, part_pairs, types in parts:
+    numbers = range(1, PAIRS_PER_TOPIC + 1)
+    questions, golds = ([getattr(row, f"Short{kind}{number}") for number in numbers] for kind in "QA")
+    for position in (0,) if setting == LONG_SETTING else numbers:
+        facts = slice(position - 1, position) if position else slice(None)
+        part = str(position or LONG_SETTING)
         yield SlaqQuestion(
             id=f"{setting}/{row.id}/{part}",
             question_id=f"{row.id}/{part}",
             setting=setting,
             position=position,
-            question=question,
-            gold=gold,
-            questions=[question for question, _ in part_pairs],
-            golds=[answer for _, answer in part_pairs],
-            fact_types=types,
+            question=questions[position - 1] if position else row.LongQ,
+            gold=golds[position - 1] if position else row.LongA,
+            questions=questions[facts],
+            golds=golds[facts],
+            fact_types=row.fact_types[facts],
             item=row.id,
             cluster=row.id,
             topic=row.Topic,

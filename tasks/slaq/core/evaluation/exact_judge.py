@@ -73,9 +73,8 @@ def judge_answer_exactly(row: SlaqPrediction, lists: CheckWordLists) -> Verdicts
         found = _iterate_sentences_with_gold(read, question, gold)
         if len(own) > 1:
             item = at + 1 if re.search(rf"(?<![0-9]){at + 1}[.)]", row.question) else None
-            found = (
-                each for each in found if _belongs_to_question(each, read.sentences[each], gold, at, item, own, lists)
-            )
+            both = ((each, read.sentences[each]) for each in found)
+            found = (each for each, before in both if _belongs_to_question(each, before, gold, at, item, own, lists))
         verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
 
@@ -106,15 +105,11 @@ def _read_answer_statements(answer: str, question: str) -> _AnswerStatements:
 def _iterate_sentences_with_gold(read: _AnswerStatements, question: str, gold: str) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
     if _has_gold_in_indexed_text(read.folded, read.known, gold):
+        is_exact = any(map(is_number_or_date, list_values_with_hedge_marks(gold)[:1]))
         for sentence in read.sentences:
-            if (
-                _has_gold(sentence, gold)
-                and not _is_gold_denied_or_one_of_several(sentence, question, gold)
-                and not (
-                    any(map(is_number_or_date, list_values_with_hedge_marks(gold)[:1]))
-                    and is_only_approximate(gold, normalise_article(sentence))
-                )
-            ):
+            if not _has_gold(sentence, gold) or _is_gold_denied_or_one_of_several(sentence, question, gold):
+                continue
+            if not (is_exact and is_only_approximate(gold, normalise_article(sentence))):
                 yield sentence
 
 
@@ -131,10 +126,8 @@ def _belongs_to_question(
 
     `item`: number of that question in the long one; `own`: each question's words that not all questions have.
     """
-    if not any(
-        len(values) == 1 and is_number_or_date(values[0])
-        for values in (list_values_with_hedge_marks(gold), list_values_with_hedge_marks(sentence))
-    ):
+    both = map(list_values_with_hedge_marks, (gold, sentence))
+    if not any(len(values) == 1 and is_number_or_date(values[0]) for values in both):
         return True
     marker = _ANSWER_ITEM_NUMBER.match(sentence)
     body = sentence[marker.end() :] if marker else sentence
@@ -190,9 +183,8 @@ def _is_gold_denied_or_one_of_several(sentence: str, question: str, gold: str) -
     is_about = len(following) == 1 or following[:1] in (["which"], ["that"], ["this"])
     is_about = is_about or following[:2] in (["but", "that"], ["but", "it"])
     is_wrong = any(_is_clause_calling_wrong(each, asked) for each in (before, behind, following if is_about else []))
-    is_open = any(
-        map(_ALTERNATIVE_WORD.fullmatch, [*near[-1:], *_split_lower_unpunctuated_words(" ".join(words[end : end + 1]))])
-    )
+    beside = [*near[-1:], *_split_lower_unpunctuated_words(" ".join(words[end : end + 1]))]
+    is_open = any(map(_ALTERNATIVE_WORD.fullmatch, beside))
     return is_open or is_wrong or (is_denied and not any(map(_DENIAL_WORD.fullmatch, asked)))
 
 

@@ -52,14 +52,12 @@ def read_verdicts(text: str, expected: int) -> Verdicts | UnreadableCompletion:
     if not found:
         return UnreadableCompletion(f'there is no line of the form "{form}"')
     verdict_text = found[-1].strip()
-    if (meant := _EXPLAINED_VERDICT_PATTERN.fullmatch(verdict_text)) and (meant["verdict"] == "1") == bool(
-        meant["right"]
-    ):
+    meant = _EXPLAINED_VERDICT_PATTERN.fullmatch(verdict_text)
+    if meant and (meant["verdict"] == "1") == bool(meant["right"]):
         verdict_text = meant["verdict"]
     if not _VERDICTS.fullmatch(verdict_text):
-        return UnreadableCompletion(
-            f'the last verdict is {verdict_text[:40]!r}, expected 1 or 0 in a line of the form "{form}"'
-        )
+        expected_form = f'expected 1 or 0 in a line of the form "{form}"'
+        return UnreadableCompletion(f"the last verdict is {verdict_text[:40]!r}, {expected_form}")
     verdicts = tuple(map(int, re.findall("[01]", verdict_text)))
     if len(verdicts) != expected:
         return UnreadableCompletion(f'verdicts in the last line: {len(verdicts)}, expected {expected}: "{form}"')

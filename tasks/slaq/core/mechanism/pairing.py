@@ -57,14 +57,11 @@ def find_best_aligned_part(short: str, long: str, function_words: Collection[str
     starts = list(range(len(words) + 1))
     best, first, last = 0.0, 0, -1
     for sought_word in sought:
+        match = _CONTENT_MATCH_SCORE if sought_word in content else _FUNCTION_MATCH_SCORE
         above, begun = scores[:], starts[:]
         scores[0], starts[0] = 0.0, 0
         for at, (theirs, *_) in enumerate(words, 1):
-            gain = (
-                (_CONTENT_MATCH_SCORE if sought_word in content else _FUNCTION_MATCH_SCORE)
-                if sought_word == theirs
-                else _MISMATCH_SCORE
-            )
+            gain = match if sought_word == theirs else _MISMATCH_SCORE
             ways = (
                 (above[at - 1] + gain, begun[at - 1] if above[at - 1] > 0 else at - 1),
                 (above[at] + _GAP_SCORE, begun[at]),
@@ -145,15 +142,12 @@ def pair_fact_answers(
         return pair("position", long_text=part, long_start=parts[fact.number - 1][0])
     found = find_best_aligned_part(str(fields["short_text"]), fact.long_answer, function_words)
     if found is None or found[2] < least_matched:
-        return leave(
-            "not_in_long_answer",
-            f"the part of the long answer that is most like the short one has {found[2] if found else 0.0:.0%} of its content "
-            f"words, expected {least_matched:.0%} or more; name the part in a file of pairs, or name a judge",
-        )
+        share = f"{found[2] if found else 0.0:.0%} of its content words, expected {least_matched:.0%} or more"
+        problem = f"the part of the long answer that is most like the short one has {share}"
+        return leave("not_in_long_answer", f"{problem}; name the part in a file of pairs, or name a judge")
     start, end, matched = found
-    return pair(
-        "file" if short else "alignment", long_text=fact.long_answer[start:end], long_start=start, matched=matched
-    )
+    by = "file" if short else "alignment"
+    return pair(by, long_text=fact.long_answer[start:end], long_start=start, matched=matched)
 
 
 def replace_pair_by_judged_span(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:

@@ -195,13 +195,10 @@ def shuffle_facts_by_kind_and_count(
     """
     rows = list(answers)
     long = {row["item"]: row for row in rows if row["setting"] == LONG_SETTING}
-    short = {
-        (row["item"], row["position"]): row for row in rows if row["setting"] == SHORT_SETTING and row["item"] in long
-    }
     facts: dict[FactKind, dict[str, AnsweredFact]] = {kind: {} for kind in get_args(FactKind)}
     others = {"wrong_in_both": 0, "unscored": 0}
-    for (item, number), row in short.items():
-        long_row = long[item]
+    for row in (row for row in rows if row["setting"] == SHORT_SETTING and row["item"] in long):
+        item, number, long_row = row["item"], row["position"], long[row["item"]]
         if not row["verdicts"] or len(long_row["verdicts"]) < number:
             others["unscored"] += 1
             continue
@@ -230,10 +227,10 @@ def shuffle_facts_by_kind_and_count(
         )
         facts[kind][fact.id] = fact
     drawn = {
-        kind: tuple(facts_by_id[each] for each in draw_audit_sample_ids(facts_by_id, len(facts_by_id), seed))
-        for kind, facts_by_id in facts.items()
+        kind: tuple(by_id[each] for each in draw_audit_sample_ids(by_id, len(by_id), seed))
+        for kind, by_id in facts.items()
     }
-    return drawn, {**{kind: len(facts_by_id) for kind, facts_by_id in drawn.items()}, **others}
+    return drawn, {**{kind: len(of_kind) for kind, of_kind in drawn.items()}, **others}
 
 
 def count_drawn_and_unscored_by_kind(facts: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:

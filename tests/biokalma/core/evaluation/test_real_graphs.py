@@ -18,16 +18,6 @@ from factmill.tasks.biokalma.core.evaluation.rows import CitationScorer
 from factmill.tasks.biokalma.core.evaluation.scoring import is_aligned_lexically, score_citations
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
-ANSWER_SHAPES = {
-    "one_bracket_a_sentence": (
-        "Ada was born in London and was a poet [Q1, place of birth: London, occupation: poet]. She wrote a program [NA].",
-        ["place of birth", "occupation", "NA"],
-    ),
-    "two_paragraphs": (
-        "Ada was a poet [Q1, occupation: poet], born in London [Q1, place of birth: London].\n\nShe sang, too [NA].",
-        ["occupation", "place of birth", "NA"],
-    ),
-}
 MALFORMED = ("[Q1]", "[{}: x]", "[qid: Somebody, {}: b]", "[Q5, {}:]", "[Somebody, {}: b]")
 
 
@@ -130,14 +120,6 @@ def test_a_whole_graph_in_one_bracket_a_person_is_read_back(name: str) -> None:
             assert [(each.qid, each.property, each.value) for each in found] == [
                 (piece.qid, piece.property, piece.value) for qid in people for piece in graph if piece.qid == qid
             ], answer
-
-
-@pytest.mark.parametrize(("answer", "expected"), ANSWER_SHAPES.values(), ids=ANSWER_SHAPES)
-def test_answers_of_the_papers_shapes_are_read_whole(answer: str, expected: list[str]) -> None:
-    graph = [make_piece("Q1", "place of birth", "London"), make_piece("Q1", "occupation", "poet")]
-    cited = read_sentences_and_citations(answer, graph)
-    assert [each.property or "NA" for each in cited.citations] == expected
-    assert not any("[" in sentence for sentence in cited.sentences)
 
 
 def read_tables() -> Iterator[tuple[list[PersonKnowledgePiece], str]]:

@@ -62,14 +62,8 @@ def score(
     answer: str, scorer: CitationScorer = "fixed", given: list[PersonKnowledgePiece] = ADA, **changed: Any
 ) -> CitationCounts:
     told = {"minimum": MINIMUM, "removed": []} | changed
-    _, counts = score_citations(
-        read_sentences_and_citations(answer, given),
-        given,
-        told["minimum"],
-        told["removed"],
-        is_aligned_lexically,
-        scorer,
-    )
+    cited, minimum, removed = read_sentences_and_citations(answer, given), told["minimum"], told["removed"]
+    _, counts = score_citations(cited, given, minimum, removed, is_aligned_lexically, scorer)
     return counts
 
 
@@ -181,10 +175,8 @@ def test_upstream_counts_as_the_public_script_does(
 def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_s(
     citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
 ) -> None:
-    cited, names = (
-        read_sentences_and_citations(f"She was {citations}.", ADA),
-        {"Q1": "Ada Lovelace", "Q2": "Lord Byron"},
-    )
+    cited = read_sentences_and_citations(f"She was {citations}.", ADA)
+    names = {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
     _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "upstream", names)
     assert (counts.cited, counts.correct, counts.needed, counts.found) == expected
     _, counts = score_citations(cited, ADA, MINIMUM, [], is_aligned_lexically, "fixed", names)

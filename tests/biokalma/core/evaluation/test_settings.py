@@ -58,9 +58,8 @@ def tell(piece: PersonKnowledgePiece, name: str) -> str:
 
 
 def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
-    asked = list(
-        make_row_questions(ROWS[0], "given_graph", MEASURED.list_shown_graphs(ROWS[0], "given_graph"), QUESTION_FORMS)
-    )
+    graphs = MEASURED.list_shown_graphs(ROWS[0], "given_graph")
+    asked = list(make_row_questions(ROWS[0], "given_graph", graphs, QUESTION_FORMS))
     assert [(each.id, each.question) for each in asked] == [
         ("given_graph/r1/general", "General?"),
         ("given_graph/r1/specific", "Specific?"),
@@ -113,9 +112,8 @@ def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
 def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own() -> None:
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
-    said = FrequencyGuesser([own, *others]).make_answer(
-        ask(own, "given_graph", SettingGraphSelector([own, *others])), tell
-    )
+    asked = ask(own, "given_graph", SettingGraphSelector([own, *others]))
+    said = FrequencyGuesser([own, *others]).make_answer(asked, tell)
     assert said == (
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )
@@ -155,9 +153,8 @@ def test_names_are_found_in_questions(question: str, bearers: list[str], found: 
 
 def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word() -> None:
     spans = list_name_spans("What made Siemens?", 1, FUNCTION_WORDS)
-    assert [name.text for name in choose_longest_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})] == [
-        "Siemens"
-    ]
+    (name,) = choose_longest_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})
+    assert name.text == "Siemens"
 
 
 @pytest.mark.parametrize(

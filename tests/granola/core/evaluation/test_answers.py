@@ -12,33 +12,14 @@ from factmill.tasks.granola.core.evaluation.scoring import (
 @pytest.mark.parametrize(
     "answer",
     [
-        "IDK",
-        "idk.",
-        "I.D.K.",
-        "**IDK**",
-        "ＩＤＫ",
-        "I don't know",
-        "I don’t know.",
-        "I do not know",
-        "I dont know the answer to this question.",
-        "I really don't know who wrote it.",
-        "Sorry, I don't know.",
-        "I'm sorry, but I don't know the answer.",
-        "I'm not sure.",
-        "I am not certain of the answer",
-        "Not sure",
-        "Unknown",
-        "No idea",
-        "N/A",
-        "n.a.",
-        "I cannot determine where he was born.",
-        "I can't answer that",
-        "I don't have enough information to answer.",
-        "I have no information about this person.",
-        "IDK (I am not certain)",
-        "I'm sorry, but I can't help with that.",
+        "IDK", "idk.", "I.D.K.", "**IDK**", "ＩＤＫ", "I don't know", "I don’t know.", "I do not know",
+        "I dont know the answer to this question.", "I really don't know who wrote it.", "Sorry, I don't know.",
+        "I'm sorry, but I don't know the answer.", "I'm not sure.", "I am not certain of the answer", "Not sure",
+        "Unknown", "No idea", "N/A", "n.a.", "I cannot determine where he was born.", "I can't answer that",
+        "I don't have enough information to answer.", "I have no information about this person.",
+        "IDK (I am not certain)", "I'm sorry, but I can't help with that.",
     ],
-)
+)  # fmt: skip
 def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
     assert is_only_idk_or_refusal(answer)
 
@@ -46,18 +27,10 @@ def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        "",
-        "London",
-        "Unknown Pleasures",
-        "No Idea Records",
-        "Na",
-        "I don't know, but probably London",
-        "I am not sure; it may be London",
-        "IDK, maybe Paris",
-        "an unknown poet",
-        "Notsure",
+        "", "London", "Unknown Pleasures", "No Idea Records", "Na", "I don't know, but probably London",
+        "I am not sure; it may be London", "IDK, maybe Paris", "an unknown poet", "Notsure",
     ],
-)
+)  # fmt: skip
 def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
     assert not is_only_idk_or_refusal(answer)
 

@@ -54,14 +54,6 @@ def test_runs_are_counted_just_before_each_answer(
     assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=0), [wrong_before])
 
 
-def test_momentum_of_a_matrix_counted_by_eye() -> None:
-    long = np.array([[1, 1, 0, 1, 1], [0, 1, 1, 0, 0], [1, 1, 1, 1, 0]], float)
-    runs = count_preceding_equal_verdicts(long, verdict=1)
-    told = {k: (int(np.sum(long[runs == k])), int(np.sum(runs == k))) for k in range(5)}
-    # k before answers 2 to 5: topic one 1 2 0 1, topic two 0 1 2 0, topic three 1 2 3 4
-    assert told == {0: (2, 3), 1: (4, 4), 2: (1, 3), 3: (1, 1), 4: (0, 1)}
-
-
 @given(verdicts)
 def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float]]) -> None:
     matrix: VerdictMatrix = np.array(rows)

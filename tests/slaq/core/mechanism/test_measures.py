@@ -36,9 +36,8 @@ def effect(importances: list[float], chosen: list[int]) -> TokenAblationEffect:
 def test_sets_are_compared_as_equations_7_and_8_say(
     first: list[int], second: list[int], containment: float, iou: float
 ) -> None:
-    assert (
-        compute_containment_and_iou(first, second) == compute_containment_and_iou(second, first) == (containment, iou)
-    )
+    for one, other in ((first, second), (second, first)):
+        assert compute_containment_and_iou(one, other) == (containment, iou)
 
 
 def test_without_a_set_there_is_no_overlap_to_tell() -> None:
@@ -105,11 +104,8 @@ def test_an_answer_lacks_only_the_measures_that_a_pair_of_its_tokens_lacks() -> 
     told = compute_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
     assert (told.containment, told.iou) == (None, None)
     assert told.pearson_attention == 1.0
-    flat = effect([1, 2, 1, 4], [3])
-    assert (
-        compute_answer_similarities([with_set], [flat], 1, lambda matrix: float(matrix.mean())).pearson_attention
-        is None
-    )
+    flat = compute_answer_similarities([with_set], [effect([1, 2, 1, 4], [3])], 1, lambda matrix: float(matrix.mean()))
+    assert flat.pearson_attention is None
 
 
 @pytest.fixture(scope="module")
@@ -134,22 +130,17 @@ def test_planted_kinds_are_told_apart(learn: object) -> None:
 def test_shuffled_kinds_are_not(learn: object) -> None:
     chance = np.random.default_rng(1)
     features = chance.normal(0, 1, (600, 6))
-    found = cross_validate_fact_kinds(
-        features, chance.permutation([0, 1] * 300).tolist(), list(map(str, range(600))), 5, 0, learn
-    )
+    labels = chance.permutation([0, 1] * 300).tolist()
+    found = cross_validate_fact_kinds(features, labels, list(map(str, range(600))), 5, 0, learn)
     assert found is not None
     assert sum(found.aucs) / 5 == pytest.approx(0.5, abs=0.06)
     assert sum(found.is_right) / 600 == pytest.approx(0.5, abs=0.06)
 
 
 def test_a_kind_in_fewer_topics_than_folds_is_not_predicted(learn: object) -> None:
-    labels = [1] * 12 + [0] * 8
-    assert (
-        cross_validate_fact_kinds(np.zeros((20, 1)), labels, [*map(str, range(16)), *"aabb"], 5, 0, learn) is not None
-    )
-    assert (
-        cross_validate_fact_kinds(np.zeros((20, 1)), labels, [*map(str, range(12)), *"aabbccdd"], 5, 0, learn) is None
-    )
+    labels, features = [1] * 12 + [0] * 8, np.zeros((20, 1))
+    assert cross_validate_fact_kinds(features, labels, [*map(str, range(16)), *"aabb"], 5, 0, learn) is not None
+    assert cross_validate_fact_kinds(features, labels, [*map(str, range(12)), *"aabbccdd"], 5, 0, learn) is None
 
 
 def plant_topics(seed: int, topics: int = 60, size: int = 5) -> tuple[list[str], np.ndarray, np.ndarray]:
@@ -190,9 +181,8 @@ def test_permuted_topics_reject_what_does_not_differ_as_often_as_they_should() -
 def test_p_of_what_differs_is_small_and_of_what_does_not_is_not() -> None:
     is_aligned = np.array([True, False] * 20)
     each = list(map(str, range(40)))
-    assert compute_permutation_p(is_aligned + np.linspace(0, 0.1, 40), is_aligned, each, 0) == pytest.approx(
-        1e-4, rel=0.01
-    )
+    p = compute_permutation_p(is_aligned + np.linspace(0, 0.1, 40), is_aligned, each, 0)
+    assert p == pytest.approx(1e-4, rel=0.01)
     assert compute_permutation_p(np.tile([1.0, 1.0, 2.0, 2.0], 10), is_aligned, each, 0) == 1.0
     assert compute_permutation_p(np.ones(3), np.array([True] * 3), each[:3], 0) is None
     four, kinds = np.array([1.0, 1, 0, 0]), np.array([True, True, False, False])

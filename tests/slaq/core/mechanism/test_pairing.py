@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from support.rows.slaq_answers import judged_table
+from support.steps.replies import get_unreadable_reason
 
 from factmill.tasks.assets import load_list_entries
-from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.slaq.core.mechanism.pairing import (
     find_best_aligned_part,
     find_numbered_parts,
@@ -99,10 +99,8 @@ def test_what_a_person_paired_comes_first() -> None:
 
 def test_a_text_that_is_not_in_the_answer_is_told() -> None:
     row = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("", "Cannae")})
-    assert (row.unscored, row.detail) == (
-        "text_not_found",
-        "the long answer does not hold 'Cannae', which the file of pairs names",
-    )
+    assert row.unscored == "text_not_found"
+    assert row.detail == "the long answer does not hold 'Cannae', which the file of pairs names"
 
 
 NUMBERED = [
@@ -147,20 +145,13 @@ def test_a_judge_quotes_the_part() -> None:
         ("Part: a\nPart: b", "2 lines"),
         ("Part:", "does not stand"),
     ):
-        found = read_quoted_part(reply, LONG)
-        assert isinstance(found, UnreadableCompletion)
-        assert told in found.reason
+        assert told in get_unreadable_reason(read_quoted_part(reply, LONG))
     lost = pair_fact_answers(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
     assert lost.unscored == "not_in_long_answer"
     start = LONG.index("343")
     row = replace_pair_by_judged_span(lost, (start, start + 14))
-    assert (row.long_text, row.long_start, row.paired_by, row.unscored, row.detail) == (
-        "343 to 341 BCE",
-        start,
-        "judge",
-        "",
-        "",
-    )
+    assert (row.long_text, row.long_start, row.paired_by) == ("343 to 341 BCE", start, "judge")
+    assert (row.unscored, row.detail) == ("", "")
     none = replace_pair_by_judged_span(pair_fact_answers(fact(), WORDS, 0.5, {}), None)
     assert (none.long_text, none.paired_by, none.unscored) == ("", "", "not_in_long_answer")
 
@@ -175,14 +166,9 @@ def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
     )
     facts = [fact for mine in drawn.values() for fact in mine]
     assert {fact.id: (fact.kind, fact.right_short, fact.right_long) for fact in facts} == {
-        "m/t0/1": ("aligned", 1, 1),
-        "m/t0/2": ("misaligned", 1, 0),
+        **dict.fromkeys(("m/t0/1", "m/t1/1", "m/t1/2"), ("aligned", 1, 1)),
+        **dict.fromkeys(("m/t0/2", "m/t1/3", "m/t1/4", "m/t1/5"), ("misaligned", 1, 0)),
         "m/t0/3": ("misaligned", 0, 1),
-        "m/t1/1": ("aligned", 1, 1),
-        "m/t1/2": ("aligned", 1, 1),
-        "m/t1/3": ("misaligned", 1, 0),
-        "m/t1/4": ("misaligned", 1, 0),
-        "m/t1/5": ("misaligned", 1, 0),
     }
     assert counts == {"aligned": 3, "misaligned": 5, "wrong_in_both": 1, "unscored": 1}
 
@@ -201,7 +187,5 @@ def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
 
 
 def test_what_was_asked_in_one_way_alone_is_no_fact() -> None:
-    assert shuffle_facts_by_kind_and_count(judged_table(SHORT_VERDICTS, []).to_pylist(), "m", "mine", 0)[0] == {
-        "aligned": (),
-        "misaligned": (),
-    }
+    answers = judged_table(SHORT_VERDICTS, []).to_pylist()
+    assert shuffle_facts_by_kind_and_count(answers, "m", "mine", 0)[0] == {"aligned": (), "misaligned": ()}

@@ -57,10 +57,9 @@ class ComparableText:
 def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[ComparableText]:
     """Prepare texts for comparison."""
     written = [normalise_words(text) for text in texts]
-    mended = [fix_encoding(text) for text in texts]
-    texts_to_lemmatize = [
-        normalise_words(new) if new is not old else known
-        for new, old, known in zip(mended, texts, written, strict=True)
+    mended = ((fix_encoding(text), text) for text in texts)
+    to_lemmatize = [
+        words if fixed is text else normalise_words(fixed) for (fixed, text), words in zip(mended, written, strict=True)
     ]
     return [
         ComparableText(
@@ -68,7 +67,7 @@ def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[C
             text.casefold(),
             not text.isascii() and bool(_UNSPACED_SCRIPT.search(text)),
         )
-        for text, words, lemmas in zip(texts, written, lemmatize(texts_to_lemmatize), strict=True)
+        for text, words, lemmas in zip(texts, written, lemmatize(to_lemmatize), strict=True)
     ]
 
 
@@ -80,7 +79,7 @@ def normalise_words(text: str) -> str:
         )
         text = _NON_ASCII_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
     plain = _SIGNED_AMOUNT.sub(r"\1-", _NUMBER_IN_GROUPS.sub(_drop_digit_group_separators, text))
-    return " ".join(_PUNCTUATION.sub(_replace_punctuation_match, plain).casefold().split())
+    return " ".join(_PUNCTUATION.sub(_replace_punctuation, plain).casefold().split())
 
 
 def _drop_digit_group_separators(found: re.Match[str]) -> str:
@@ -91,13 +90,13 @@ _MARK_REPLACEMENTS = {"minus": " minus", "nought": "0.", "inner": ""}
 """A minus becomes letters, so that no lemmatizer separates it from its number."""
 
 
-def _replace_punctuation_match(found: re.Match[str]) -> str:
+def _replace_punctuation(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    return _replace_lone_punctuation_mark(found[0]) if kind is None else _MARK_REPLACEMENTS.get(kind, found[0])
+    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _replace_lone_mark(found[0])
 
 
 @cache
-def _replace_lone_punctuation_mark(mark: str) -> str:
+def _replace_lone_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category == "Sc" or mark in _SIGN_WORDS:
         return f" {mark} "
@@ -123,7 +122,7 @@ def says_reference(reference: ComparableText, answer: ComparableText) -> bool:
     """True if an answer says a reference, as whole words."""
     if reference.readings[1].isspace():
         return reference.casefolded.strip() in answer.casefolded
-    for words, answer_words in zip(reference.readings, answer.readings, strict=True):
-        if words in answer_words or (answer.is_unspaced and contains_whole_words(answer_words.strip(), words.strip())):
-            return True
-    return False
+    return any(
+        words in said or (answer.is_unspaced and contains_whole_words(said.strip(), words.strip()))
+        for words, said in zip(reference.readings, answer.readings, strict=True)
+    )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from factmill.tasks.fanoutqa.core.evaluation.rows import GoldKind
 from factmill.tasks.text.values.answer_search import format_number_without_exponent
 
 GoldAnswer = Any
@@ -45,6 +46,6 @@ def list_gold_string_spellings(gold: GoldAnswer) -> Iterator[tuple[str, ...]]:
         yield tuple(dict.fromkeys((text, format_number_without_exponent(gold) if is_decimal else text)))
 
 
-def name_gold_kind(gold: GoldAnswer) -> str:
+def name_gold_kind(gold: GoldAnswer) -> GoldKind:
     """Return the kind of a gold answer: dict, list or primitive."""
     return "dict" if isinstance(gold, dict) else "list" if isinstance(gold, list) else "primitive"

@@ -41,6 +41,12 @@ class Lemmatizer(Protocol):
         ...
 
 
+class _LemmaCache(dict[str, str]):
+    def __missing__(self, word: str) -> str:
+        lemma = self[word] = lemmatize_word(word)
+        return lemma
+
+
 class RuleLemmatizer:
     """Lemmatizes English plurals and verb forms by rules, irregular ones by a list (data/lists/irregular_forms.csv)."""
 
@@ -48,7 +54,7 @@ class RuleLemmatizer:
 
     def __init__(self, irregular: Mapping[str, str]) -> None:
         """`irregular`: form → lemma, both in lower case."""
-        self._known = dict(irregular)
+        self._known = _LemmaCache(irregular)
         self._given = len(self._known)
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
@@ -56,19 +62,14 @@ class RuleLemmatizer:
         return [self._lemmatize_text(text) for text in texts]
 
     def _lemmatize_text(self, text: str) -> str:
-        known, find = self._known, self._cache_lemma
+        known = self._known
         if len(known) > self._given + _MAX_CACHED_LEMMAS:
             for word in list(known)[self._given :]:
                 del known[word]
-        words = [known.get(word) or find(word) for word in split_words_and_marks(text)]
         # spaCy keeps space beyond a single one as a token of its own
         before = " " if text[:1].isspace() else ""
         after = " " if text[-1:].isspace() and (text[-1:] != " " or text[-2:-1].isspace()) else ""
-        return f"{before}{' '.join(words)}{after}"
-
-    def _cache_lemma(self, word: str) -> str:
-        lemma = self._known[word] = lemmatize_word(word)
-        return lemma
+        return f"{before}{' '.join(map(known.__getitem__, split_words_and_marks(text)))}{after}"
 
 
 def split_words_and_marks(text: str) -> list[str]:
@@ -84,11 +85,8 @@ def lemmatize_word(word: str) -> str:
         return _strip_plural(word)
     if word.endswith(("ied", "ying")) and len(word) > 5:
         return word[:-3] + "y" if word.endswith("ied") else word[:-3]
-    for ending in ("ing", "ed"):
-        stem = word.removesuffix(ending)
-        if stem != word:
-            return _restore_base_form(stem) if len(stem) > 2 and _VOWEL.search(stem) else word
-    return word
+    stem = word.removesuffix("ing" if word.endswith("ing") else "ed")
+    return _restore_base_form(stem) if stem != word and len(stem) > 2 and _VOWEL.search(stem) else word
 
 
 def _strip_plural(word: str) -> str:
@@ -103,6 +101,5 @@ def _restore_base_form(stem: str) -> str:
     """Return the base form of a stem before -ing or -ed: stopp → stop, mak → make."""
     if _DOUBLED_CONSONANT.search(stem):
         return stem[:-1]
-    return (
-        f"{stem}e" if _NEEDS_FINAL_E.search(stem) and not stem.endswith(("er", "en", "on", "or", "it", "ew")) else stem
-    )
+    lacks_e = _NEEDS_FINAL_E.search(stem) and not stem.endswith(("er", "en", "on", "or", "it", "ew"))
+    return f"{stem}e" if lacks_e else stem

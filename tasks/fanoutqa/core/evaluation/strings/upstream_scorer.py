@@ -36,12 +36,11 @@ def fix_encoding(text: str) -> str:
 def normalise_like_upstream(texts: Sequence[str], lemmatize: Lemmatizer) -> list[str]:
     """Normalise texts as the public scorer does."""
     mended = (fix_encoding(text.lower()) for text in texts)
-    plain = [_NUMBER_WITH_COMMAS.sub(_drop_commas, text) if "," in text else text for text in mended]
+    plain = [
+        _NUMBER_WITH_COMMAS.sub(lambda found: found[0].replace(",", ""), text) if "," in text else text
+        for text in mended
+    ]
     return [_SPACES.sub(" ", text.translate(_DROPPED_PUNCTUATION)) for text in lemmatize(plain)]
-
-
-def _drop_commas(found: re.Match[str]) -> str:
-    return found[0].replace(",", "")
 
 
 def list_upstream_gold_strings(gold: GoldAnswer) -> list[str]:
@@ -77,10 +76,10 @@ def stands_at_word_edges(reference: str, answer: str) -> bool:
         return any(map(_is_word_character, answer))
     at = answer.find(reference)
     while at >= 0:
-        end = at + len(reference)
-        if (at > 0 and _is_word_character(answer[at - 1])) != _is_word_character(reference[0]) and _is_word_character(
-            reference[-1]
-        ) != (end < len(answer) and _is_word_character(answer[end])):
+        before, after = answer[at - 1 : at] if at else "", answer[at + len(reference) : at + len(reference) + 1]
+        if _is_word_character(before) != _is_word_character(reference[0]) and (
+            _is_word_character(reference[-1]) != _is_word_character(after)
+        ):
             return True
         at = answer.find(reference, at + 1)
     return False

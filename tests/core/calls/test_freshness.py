@@ -1,15 +1,18 @@
-"""Which replies would come again: by what they rest on, and what is said of that now."""
+"""Which recorded responses are still valid: live services, states of the embedded world, and responses that last."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.freshness import (
+    ANSWERS_CONTENT,
     MAX_REPLICATION_LAG,
     MAX_RESOURCES_PER_REQUEST,
     find_resources_response_depends_on,
+    get_oldest_usable_response_time,
+    judge_embedded_world_freshness,
     judge_live_freshness,
     make_state_calls,
     parse_resource_states,
@@ -30,6 +33,7 @@ from factmill.tasks.core.calls.wikipedia import (
     make_category_members_call,
     make_page_revision_at_call,
     make_resolve_title_call,
+    make_revision_html_call,
     make_search_call,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
@@ -38,14 +42,8 @@ ASKED = datetime(2026, 3, 10, 12, tzinfo=UTC)
 OLD, LATELY, SINCE = "2026-03-01T00:00:00Z", "2026-03-10T00:00:00Z", "2026-03-11T00:00:00Z"
 ULM: dict[str, Any] = {"label": "Ulm", "description": "city", "title": "Ulm", "modified": OLD}
 EDGES = [{"pid": "P17", "qid": "Q183", "label": "Germany"}]
-FACT = {
-    "pid": "P17",
-    "property": "country",
-    "qid": "Q183",
-    "value": "Germany",
-    "precision": None,
-    "unit": None,
-    "statement": "s",
+FACT = dict.fromkeys(("precision", "unit")) | {
+    **{"pid": "P17", "property": "country", "qid": "Q183", "value": "Germany", "statement": "s"},
 }
 PAGE: dict[str, Any] = {"title": "Ulm", "pageid": 7, "missing": False, "redirected_from": None}
 REVISION = {**PAGE, "revid": 70, "timestamp": "2025-01-01T00:00:00Z"}
@@ -204,3 +202,92 @@ def test_long_titles_go_in_addresses_that_servers_take() -> None:
 def test_each_run_looks_anew() -> None:
     first, second = (make_state_calls("w", "p", [WikiResource("item", "Q1")], 50, on)[0][0] for on in ("then", "now"))
     assert first.key != second.key
+
+
+THEN = {
+    ANSWERS_CONTENT: "1",
+    **dict.fromkeys(
+        ("item Q64", "item Q183", "near Q64", "near Q183", "label Q183", "name en Berlin", "facts P36"), "a"
+    ),
+    **dict.fromkeys(("page Berlin", "views Berlin", "text 8", "category Cities"), "a"),
+}
+GERMANY = [{"pid": "P17", "qid": "Q183", "label": "Germany"}]
+CALLS: list[tuple[Call, Any, set[str]]] = [
+    (make_find_items_call("w", "Berlin"), [], {"name en Berlin"}),
+    (make_neighbours_call("w", "Q64", ["P17"]), GERMANY, {"item Q64", "label Q183"}),
+    (make_list_facts_call("w", "P36", None, 9), [], {"facts P36"}),
+    (make_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
+    (make_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
+    (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
+    (make_revision_html_call("w", 8, "Title"), {}, {"text 8"}),
+    (make_category_members_call("w", "Cities"), {}, {"category Cities"}),
+    (make_pageviews_call("w", "Berlin", "20250101", "20250102"), {}, {"views Berlin"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "things"), CALLS, ids=lambda each: each.operation if isinstance(each, Call) else ""
+)
+def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Call, body: Any, things: set[str]) -> None:
+    def judge(now: dict[str, str]) -> bool | None:
+        return judge_embedded_world_freshness(call.operation, call.parts, body, THEN, now).is_unchanged
+
+    assert judge(THEN) is True
+    assert {thing for thing in THEN if judge(THEN | {thing: "b"}) is False} == {ANSWERS_CONTENT, *things}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        make_search_call("w", "Berlin"),
+        make_find_items_call("w", "Berlino", "it"),
+        make_page_revision_at_call("w", "berlin", "2026-01-01T00:00:00Z"),
+        make_page_revision_at_call("w", "Ulm_(city)", "2026-01-01T00:00:00Z"),
+        make_page_revision_at_call("w", "Ulm&#32;", "2026-01-01T00:00:00Z"),
+        make_pageviews_call("w", "nowhere", "20250101", "20250102"),
+    ],
+    ids=lambda call: call.operation,
+)
+def test_what_nothing_is_known_of_is_undecidable(call: Call) -> None:
+    assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
+
+
+@pytest.mark.parametrize(
+    ("call", "thing"),
+    [
+        (make_find_items_call("w", "Ulm"), "name en Ulm"),
+        (make_page_revision_at_call("w", "Ulm (city)", "2026-01-01T00:00:00Z"), "page Ulm (city)"),
+    ],
+)
+def test_a_name_or_page_that_was_not_there_is_asked_for_when_it_is(call: Call, thing: str) -> None:
+    for now, is_unchanged in ((THEN, True), (THEN | {thing: "a"}, False)):
+        found = judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, now)
+        assert found.is_unchanged is is_unchanged
+
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+AGES = [
+    make_find_items_call("w", "Ulm"),
+    make_describe_item_call("w", "Q3012"),
+    make_item_facts_call("w", "Q3012"),
+    make_page_revision_at_call("w", "Ulm", "2026-01-01T00:00:00Z"),
+    make_category_members_call("w", "Cities"),
+    make_resolve_title_call("w", "Ulm"),
+]
+
+
+@pytest.mark.parametrize("call", AGES, ids=lambda call: call.operation)
+def test_what_may_change_ages(call: Call) -> None:
+    assert get_oldest_usable_response_time(call.operation, call.parts, NOW) == NOW
+
+
+def test_the_text_of_a_revision_lasts() -> None:
+    call = make_revision_html_call("w", 7, "Title")
+    assert get_oldest_usable_response_time(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
+
+
+def test_views_of_days_that_are_over_last_when_they_were_asked_for_after_these() -> None:
+    call = make_pageviews_call("w", "Ulm", "20250101", "20251231")
+    assert get_oldest_usable_response_time(call.operation, call.parts, NOW) == datetime(2026, 1, 4, tzinfo=UTC)
+    to_come = make_pageviews_call("w", "Ulm", "20250301", "20260301")
+    assert get_oldest_usable_response_time(to_come.operation, to_come.parts, NOW) == NOW

@@ -1,4 +1,4 @@
-"""Token counts are read in the forms of all servers, and priced; what cannot be a count is unknown."""
+"""Token counts are read in the forms of all servers, priced, and told; what cannot be a count is unknown."""
 
 import math
 from types import SimpleNamespace
@@ -7,14 +7,21 @@ import pytest
 
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.core.spending.costs import (
+    RunSpending,
     TokenUsage,
     compute_cost_range,
     compute_request_cost,
+    format_cost,
+    format_hours,
+    format_spending,
+    format_usd,
     is_error_response,
     read_token_usage,
 )
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20}
+ANTHROPIC = {"input_tokens": 100, "output_tokens": 20}
+GEMINI = {"promptTokenCount": 100, "candidatesTokenCount": 20}
 
 
 def details(**counts: object) -> dict[str, object]:
@@ -39,54 +46,28 @@ def reasoning(count: object) -> dict[str, object]:
         (OPENAI | {"prompt_cache_hit_tokens": 90, "prompt_cache_miss_tokens": 10}, TokenUsage(100, 20, cached=90)),
         (OPENAI | {"cached_tokens": 90}, TokenUsage(100, 20, cached=90)),
         (OPENAI | details(cached_tokens=50, cache_write_tokens=30), TokenUsage(100, 20, cached=50, cache_write=30)),
-        (
-            OPENAI | details(cached_tokens=900),
-            TokenUsage(1000, 20, cached=900),
-        ),  # no part of the prompt, since it is more
+        (OPENAI | details(cached_tokens=900), TokenUsage(1000, 20, cached=900)),  # no part of the prompt: it is more
         (OPENAI | details(cached_tokens=50) | {"total_tokens": 170}, TokenUsage(150, 20, cached=50)),
         (OPENAI | {"cost": 0.25}, TokenUsage(100, 20, cost_usd=0.25)),
         (OPENAI | {"cost": {"total_cost": 0.25}}, TokenUsage(100, 20)),
         # LiteLLM: the names of both, the cached tokens in the prompt
         (OPENAI | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(100, 20, 70, 10)),
-        ({"input_tokens": 100, "output_tokens": 20}, TokenUsage(100, 20)),
+        (ANTHROPIC, TokenUsage(100, 20)),
+        (ANTHROPIC | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(180, 20, 70, 10)),
         (
-            {
-                "input_tokens": 100,
-                "output_tokens": 20,
-                "cache_read_input_tokens": 70,
-                "cache_creation_input_tokens": 10,
-            },
-            TokenUsage(180, 20, 70, 10),
-        ),
-        (
-            {
-                "input_tokens": 100,
-                "output_tokens": 20,
-                "total_tokens": 120,
-                "input_tokens_details": {"cached_tokens": 70},
-                "output_tokens_details": {"reasoning_tokens": 5},
-            },
+            ANTHROPIC
+            | {"total_tokens": 120, "input_tokens_details": {"cached_tokens": 70}}
+            | {"output_tokens_details": {"reasoning_tokens": 5}},
             TokenUsage(100, 20, cached=70, reasoning=5),
         ),
         (
             {"inputTokens": 100, "outputTokens": 20, "totalTokens": 190, "cacheReadInputTokens": 70},
             TokenUsage(170, 20, 70),
         ),
-        ({"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}, TokenUsage(100, 20)),
-        (
-            {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 300, "totalTokenCount": 420},
-            TokenUsage(100, 320, reasoning=300),
-        ),
+        (GEMINI | {"totalTokenCount": 120}, TokenUsage(100, 20)),
+        (GEMINI | {"thoughtsTokenCount": 300, "totalTokenCount": 420}, TokenUsage(100, 320, reasoning=300)),
         ({"promptTokenCount": 100, "thoughtsTokenCount": 300}, TokenUsage(100, 300, reasoning=300)),
-        (
-            {
-                "promptTokenCount": 100,
-                "candidatesTokenCount": 20,
-                "toolUsePromptTokenCount": 7,
-                "cachedContentTokenCount": 9,
-            },
-            TokenUsage(107, 20, cached=9),
-        ),
+        (GEMINI | {"toolUsePromptTokenCount": 7, "cachedContentTokenCount": 9}, TokenUsage(107, 20, cached=9)),
         ({"prompt_tokens": "100", "completion_tokens": "20"}, TokenUsage(100, 20)),
         ({"prompt_tokens": 100.0, "completion_tokens": 19.5}, TokenUsage(100, 20)),
         ({"prompt_tokens": 100, "total_tokens": 120}, TokenUsage(100, 20)),
@@ -194,3 +175,45 @@ def test_any_object_with_the_prices_will_do():
 )
 def test_an_error_in_place_of_a_reply_is_not_answered(body, is_one):
     assert is_error_response(body) is is_one
+
+
+@pytest.mark.parametrize(
+    ("spent", "told"),
+    [
+        (RunSpending(0.5, 0.0, 1, 0.25), "US$ 0.5000, 1 request, 0.25 hours"),
+        (
+            RunSpending(0.0, 0.125, 1_000, 2.0),
+            "US$ 0.0000, up to US$ 0.1250 more in requests of unknown cost, 1,000 requests, 2.00 hours",
+        ),
+    ],
+)
+def test_what_was_spent_is_told(spent: RunSpending, told: str) -> None:
+    assert format_spending(spent) == told
+
+
+def test_hours_are_told_with_as_many_digits_as_tell_them_from_none() -> None:
+    assert [format_hours(hours) for hours in (1, 0.0001, 12.345678)] == ["1 hour", "0.0001 hours", "12.35 hours"]
+
+
+def test_money_is_told_apart_from_none() -> None:
+    assert [format_usd(usd) for usd in (0, 1e-6, 1e-4, 12.345678)] == [
+        "US$ 0.0000",
+        "US$ 1e-06",
+        "US$ 0.0001",
+        "US$ 12.3457",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("usd", "unknown", "unpriced", "told"),
+    [
+        (0.0, 0, [], "US$ 0.0000"),
+        (1.25, 0, [], "US$ 1.2500"),
+        (0.0, 1, [], "cost unknown for 1 call"),
+        (1.25, 1200, [], "US$ 1.2500, cost unknown for 1,200 calls"),
+        (0.0, 0, ["m", "o"], "no price set for m, o"),
+        (1.25, 3, ["m"], "US$ 1.2500, cost unknown for 3 calls, no price set for m"),
+    ],
+)
+def test_a_cost_tells_what_it_leaves_out(usd: float, unknown: int, unpriced: list[str], told: str) -> None:
+    assert format_cost(usd, unknown, unpriced) == told

@@ -1,9 +1,35 @@
-"""Bins of equal size."""
+"""What reports count, and bins of equal size."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN, bin_by_quantile
+from factmill.tasks.core.measures.counts_and_bins import (
+    UNKNOWN_BIN,
+    bin_by_quantile,
+    count_values_sorted_by_value,
+    divide_rounded,
+    pair_with_paper_figures,
+)
+
+
+def test_values_are_counted_in_their_own_order() -> None:
+    assert list(count_values_sorted_by_value([10, 2, 10, 9]).items()) == [("2", 1), ("9", 1), ("10", 2)]
+    assert list(count_values_sorted_by_value(["b", "a", "b"]).items()) == [("a", 1), ("b", 2)]
+    assert count_values_sorted_by_value([]) == {}
+
+
+def test_nothing_has_no_share() -> None:
+    assert divide_rounded(2, 3) == 0.667
+    assert divide_rounded(2, 3, digits=2) == 0.67
+    assert divide_rounded(0, 4) == 0
+    assert divide_rounded(0, 0) is None
+
+
+def test_each_figure_stands_beside_the_papers() -> None:
+    assert pair_with_paper_figures({"rows": (4, 4), "share": (None, 0)}, {"rows": 310, "share": 0.2}) == {
+        "rows": {"here": 4, "n": 4, "paper": 310},
+        "share": {"here": None, "n": 0, "paper": 0.2},
+    }
 
 
 def test_bins_are_of_equal_size_and_ties_fall_by_id() -> None:
@@ -23,10 +49,10 @@ def test_there_may_be_fewer_items_than_bins() -> None:
     assert bin_by_quantile({}, 5) == {}
 
 
-VALUES = st.dictionaries(st.text(max_size=3), st.none() | st.integers(0, 20), max_size=30)
+NUMBERS = st.dictionaries(st.text(max_size=3), st.none() | st.integers(0, 20), max_size=30)
 
 
-@given(VALUES, st.integers(1, 12), st.randoms(use_true_random=False))
+@given(NUMBERS, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_bins_differ_by_one_at_most_and_hang_on_no_order(values: dict[str, int | None], bins: int, chance) -> None:
     found = bin_by_quantile(values, bins)
     assert found.keys() == values.keys()

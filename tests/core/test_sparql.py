@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factmill.tasks.core.sparql import (
+    check_language_tag,
     decimal_term,
     direct_property_term,
     escape_literal,
     fill_limit,
-    fill_values_block,
-    fill_values_tuples,
+    fill_values,
     integer_term,
     item_term,
     literal_term,
@@ -22,7 +22,7 @@ SELECT ?name WHERE { VALUES ?name { "a } b"@en "it's" } FILTER(?name != '}') }""
 
 
 def ask_back(text: str) -> str:
-    query = fill_values_block(QUERY, "name", [literal_term(text, "en")])
+    query = fill_values(QUERY, "name", [literal_term(text, "en")])
     (row,) = pyoxigraph.Store().query(query)
     return row["name"].value
 
@@ -38,30 +38,12 @@ def test_a_literal_comes_back_as_it_was(text):
 @pytest.mark.parametrize(
     "text",
     [
-        'The "Boss"',
-        "back\\slash",
-        "\\",
-        '\\"',
-        "line\nbreak\r\n",
-        "{brace} } ?x",
-        "tab\tbell\x07",
-        "Ōsaka 大阪 🏯",
-        '" } DROP ALL #',
-        "\\u0022",
-        "'''",
-        '"""',
-        "# no comment",
-        "$name %s {0}",
+        *('The "Boss"', "back\\slash", "\\", '\\"', "line\nbreak\r\n", "{brace} } ?x", "tab\tbell\x07"),
+        *("Ōsaka 大阪 🏯", '" } DROP ALL #', "\\u0022", "'''", '"""', "# no comment", "$name %s {0}"),
     ],
 )
 def test_awkward_names_come_back_as_they_were(text):
     assert ask_back(text) == text
-
-
-@pytest.mark.parametrize("text", ["half \ud83d", "nul \x00"])
-def test_text_that_cannot_be_sent_is_refused(text):
-    with pytest.raises(ValueError, match="cannot be sent as text"):
-        escape_literal(text)
 
 
 @pytest.mark.parametrize("language", ["en", "pt-br", "zh-Hant", "mul"])
@@ -69,27 +51,30 @@ def test_language_tags_are_kept(language):
     assert literal_term("x", language) == f'"x"@{language}'
 
 
-@pytest.mark.parametrize("language", ["", "en fr", "e n", 'en" }', "en_US", "-en"])
-def test_what_is_no_language_tag_is_refused(language):
-    with pytest.raises(ValueError, match="not a language tag"):
-        literal_term("x", language)
-
-
-@pytest.mark.parametrize("qid", ["P19", "Q0", "Q", "q64", "Q64 } #", "Q64\n", "wd:Q64"])
-def test_what_is_no_item_is_refused(qid):
-    with pytest.raises(ValueError, match="not an item id"):
-        item_term(qid)
-
-
 def test_terms_of_ids_and_numbers():
     assert (item_term("Q64"), direct_property_term("P19"), integer_term(7)) == ("wd:Q64", "wdt:P19", "7")
-    with pytest.raises(ValueError, match="not a property id"):
-        direct_property_term("Q64")
+
+
+REFUSED = {
+    (escape_literal, "cannot be sent as text"): ("half \ud83d", "nul \x00"),
+    (check_language_tag, "not a language tag"): ("", "en fr", "e n", 'en" }', "en_US", "-en"),
+    (item_term, "not an item id"): ("P19", "Q0", "Q", "q64", "Q64 } #", "Q64\n", "wd:Q64"),
+    (direct_property_term, "not a property id"): ("Q64",),
+    (decimal_term, "canonical form"): ("", "+1", "1.50", "01", "1e3", "NaN", '1" } #', "1.", "-0", "١"),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "told", "text"), [(*refusal, text) for refusal, texts in REFUSED.items() for text in texts]
+)
+def test_what_is_no_term_is_refused(make, told, text):
+    with pytest.raises(ValueError, match=told):
+        make(text)
 
 
 def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
     query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
-    assert fill_values_block(query, "a", [integer_term(8), integer_term(9)]) == (
+    assert fill_values(query, "a", [integer_term(8), integer_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
 
@@ -102,36 +87,30 @@ def test_a_number_is_a_decimal_of_the_same_value_however_long():
     assert row["text"].value == number
 
 
-@pytest.mark.parametrize("number", ["", "+1", "1.50", "01", "1e3", "NaN", '1" } #', "1.", "-0", "١"])
-def test_what_is_no_canonical_number_is_refused(number):
-    with pytest.raises(ValueError, match="not a number in canonical form"):
-        decimal_term(number)
-
-
 def test_every_block_of_several_variables_is_filled():
     query = (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (1 "}") (2 2) } } UNION { values(?a ?b){} } '
         "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
     )
     rows = [(integer_term(7), literal_term("x } y")), (integer_term(8), literal_term(")"))]
-    assert fill_values_tuples(query, ("a", "b"), rows) == (
+    assert fill_values(query, ("a", "b"), rows) == (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
         '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
     )
 
 
-def test_a_tuple_needs_a_term_for_each_variable():
-    with pytest.raises(ValueError, match="a, b; found 1: 7"):
-        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)])
-    with pytest.raises(ValueError, match="no block `VALUES \\( \\?b \\?a \\)"):
-        fill_values_tuples("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [])
-
-
-def test_a_query_without_the_block_is_refused():
-    with pytest.raises(ValueError, match="no block `VALUES \\?b"):
-        fill_values_block("SELECT * { VALUES ?a { 1 } }", "b", [])
-    with pytest.raises(ValueError, match=r"VALUES block of .* closed"):
-        fill_values_block("SELECT * { VALUES ?a { 1 ", "a", [])
+@pytest.mark.parametrize(
+    ("query", "variables", "rows", "told"),
+    [
+        ("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)], "a, b; found 1: 7"),
+        ("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [], "no block `VALUES \\( \\?b \\?a \\)"),
+        ("SELECT * { VALUES ?a { 1 } }", "b", [], "no block `VALUES \\?b"),
+        ("SELECT * { VALUES ?a { 1 ", "a", [], r"VALUES block of .* closed"),
+    ],
+)
+def test_rows_that_fit_no_block_are_refused(query, variables, rows, told):
+    with pytest.raises(ValueError, match=told):
+        fill_values(query, variables, rows)
 
 
 def test_the_one_limit_is_filled():
