@@ -1,18 +1,18 @@
 """Scripts that state speed (`speed`) and trials that try to break factmill (`trials`): `python bench` lists them.
 
     python bench                                     each script, by what it shows
-    python bench speed.builds.rows --rows 10000      runs one
+    python bench speed.builds.rows --rows 10000      runs the function `main` of one
 
 A script finds the other ones, `tests/support` and this checkout's factmill, and so do the processes that it starts.
 """
 
 import ast
 import os
-import runpy
 import sys
-from pathlib import Path
+from importlib import import_module
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts import ROOT
+
 PATHS = [str(ROOT / folder) for folder in ("", "bench", "tests", "data/models")]
 
 
@@ -20,7 +20,7 @@ def list_scripts() -> None:
     """Print each script that can be run, with the first line of its docstring."""
     for path in sorted((ROOT / "bench").glob("*/**/*.py")):
         text = path.read_text("utf-8")
-        if 'if __name__ == "__main__"' in text:
+        if "\ndef main(" in text:
             module = ".".join(path.relative_to(ROOT / "bench").with_suffix("").parts)
             print(f"{module:34} {(ast.get_docstring(ast.parse(text)) or '').splitlines()[0]}")
 
@@ -32,4 +32,4 @@ if __name__ == "__main__":
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*PATHS, os.environ.get("PYTHONPATH")]))
         sys.path[:1] = PATHS
         del sys.argv[0]
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        sys.exit(import_module(sys.argv[0]).main())

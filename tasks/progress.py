@@ -82,9 +82,8 @@ class StageProgress:
 
     def __init__(self, name: str, batches: int, progress: Progress | None) -> None:
         self.name, self.batches = name, batches
-        self.done = self.rows = self.rejects = self.merged = self.sent = self.replayed = self.replies = (
-            self.expected
-        ) = 0
+        self.done = self.rows = self.rejects = self.merged = self.sent = self.replayed = 0
+        self.replies = self.expected = 0
         self._progress = progress
         self._task = progress.add_task(name, total=batches, note="") if progress else None
         self._shown = 0.0
@@ -136,13 +135,6 @@ class StageProgress:
 def show_stage_progress(name: str, batches: int) -> Iterator[StageProgress]:
     """Show the progress of one stage while the context lasts."""
     global _current_stage  # noqa: PLW0603 - stages of one process run one after the other
-    if _progress_style != "live":
-        _current_stage = StageProgress(name, batches, None)
-        with _show_stage_to_current_observer(_current_stage):
-            yield _current_stage
-        if _progress_style == "lines":
-            _console.print(f"{name}: {_current_stage.format_counts()}", highlight=False)
-        return
     columns = (
         TextColumn("{task.description:<30}"),
         BarColumn(bar_width=16),
@@ -150,23 +142,19 @@ def show_stage_progress(name: str, batches: int) -> Iterator[StageProgress]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=_console) as progress:
-        _current_stage = StageProgress(name, batches, progress)
-        with _show_stage_to_current_observer(_current_stage):
+    live = Progress(*columns, console=_console) if _progress_style == "live" else None
+    with live or nullcontext():
+        _current_stage = StageProgress(name, batches, live)
+        with _run_observers[-1].watch(_current_stage) if _run_observers else nullcontext():
             yield _current_stage
+    if _progress_style == "lines":
+        _console.print(f"{name}: {_current_stage.format_counts()}", highlight=False)
 
 
 def format_current_stage() -> str:
     """Format the progress of the current stage as text; empty when no stage runs."""
-    return (
-        _current_stage.format_status()
-        if _current_stage is not None and _current_stage.done < _current_stage.batches
-        else ""
-    )
-
-
-def _show_stage_to_current_observer(bar: StageProgress) -> AbstractContextManager[None]:
-    return _run_observers[-1].watch(bar) if _run_observers else nullcontext()
+    stage = _current_stage
+    return stage.format_status() if stage is not None and stage.done < stage.batches else ""
 
 
 def add_expected_replies(calls: int) -> None:

@@ -5,11 +5,11 @@ over a share of its runs and multiplied up, since each takes as long. On a GPU, 
 a model of 1.7 billion parameters is told, and that of 240 facts beside the paper's 768 GPU hours.
 """
 
-import argparse
 import json
 import time
 
 import torch
+from scripts import read_options
 from support.models.tiny_causal import ablate_one, make_model
 
 from factmill.tasks.slaq.mechanism.ablation import ComponentAblator, measure_ablation_effects
@@ -63,15 +63,12 @@ def time_large() -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    told: dict[str, object] = {"device": "cpu", **compare(parser.parse_args().threads)}
+    told: dict[str, object] = {
+        "device": "cpu",
+        **compare(read_options(__doc__, threads=torch.get_num_threads()).threads),
+    }
     print(json.dumps(told))
     if torch.cuda.is_available():
         print(json.dumps({"device": torch.cuda.get_device_name(), **time_large()}))
     else:
         print("no GPU here: the time of a model of 1.7 billion parameters is not told")
-
-
-if __name__ == "__main__":
-    main()

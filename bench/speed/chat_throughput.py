@@ -20,6 +20,8 @@ import urllib.request
 from collections import Counter
 from typing import Any
 
+from scripts import read_options
+
 LATENCY_S = 0.2
 ATTEMPTS = 8
 MANNERS = {"even": (0.0, 0.0), "10 % 429, 2 % cut": (0.10, 0.02)}
@@ -154,13 +156,14 @@ def measure(contender: str, manner: str, asks: int, parallel: int) -> dict[str, 
 
 def main() -> None:
     """Print a table of all contenders and manners."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--asks", type=int, default=2000)
-    parser.add_argument("--parallel", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--serve", metavar="MANNER", help=argparse.SUPPRESS)
-    parser.add_argument("--ask", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        asks=2000,
+        parallel=64,
+        rounds=3,
+        serve={"metavar": "MANNER", "help": argparse.SUPPRESS},
+        ask={"nargs": 4, "help": argparse.SUPPRESS},
+    )
     if given.serve:
         asyncio.run(serve(*MANNERS[given.serve]))
         return

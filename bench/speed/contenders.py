@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from scripts import ROOT, read_options
+
 Run = dict[str, Any]
 """What one run took (wall_s, cpu_s, peak_mb), and what the script adds."""
 Cell = Callable[[Run, Run], str]
@@ -37,19 +39,21 @@ _LAST: Mapping[str, Cell] = {"× ours": lambda run, own: f"{run['wall_s'] / own[
 _NOT_FOR_THE_TASK = {"sections", "runs", "task", "contender"}
 
 
-def read_options(
-    parser: argparse.ArgumentParser, sections: Mapping[str, tuple[Task, Show]], runs: int
+def read_contest(
+    doc: str | None, sections: Mapping[str, tuple[Task, Show]], runs: int, **own: Any
 ) -> argparse.Namespace:
-    """Add the arguments of every contest to a script's own and read the command line; all sections by default."""
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
-    parser.add_argument("--runs", type=int, default=runs)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--task", choices=sections, help=argparse.SUPPRESS)
-    parser.add_argument("--contender", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Read the command line of a script: its own options (see scripts.read_options) and those of every contest."""
+    options = read_options(
+        doc,
+        sections=(list(sections), f"{', '.join(sections)}; all when none is given"),
+        runs=runs,
+        seed=7,
+        task={"choices": sections, "help": argparse.SUPPRESS},
+        contender={"help": argparse.SUPPRESS},
+        **own,
+    )
     if unknown := set(options.sections) - set(sections):
-        parser.error(f"no section {', '.join(sorted(unknown))}; there are: {', '.join(sections)}")
-    options.sections = options.sections or list(sections)
+        sys.exit(f"no section {', '.join(sorted(unknown))}; there are: {', '.join(sections)}")
     return options
 
 
@@ -89,7 +93,7 @@ def show_contest(
 
 def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path) -> Run:
     """Run one contender --runs times, each in a process of its own; return the quickest run."""
-    command = [sys.executable, sys.argv[0], "--task", section, "--contender", name]
+    command = [sys.executable, str(ROOT / "bench"), sys.argv[0], "--task", section, "--contender", name]
     for option, value in vars(options).items():
         if option not in _NOT_FOR_THE_TASK:
             command += [f"--{option}", str(value)]

@@ -30,7 +30,7 @@ from speed.contenders import (
     has_weights,
     measure,
     open_peer,
-    read_options,
+    read_contest,
     run_sections,
     show_contest,
 )
@@ -155,14 +155,9 @@ SECTIONS = {"comparing": (run_comparing, show_comparing), "encoding": (run_encod
 
 def main() -> int:
     """Run the sections that are named, both by default."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=31_000, help="vectors to compare")
-    parser.add_argument("--texts", type=int, default=2_000, help="questions to embed")
-    options = read_options(parser, SECTIONS, runs=3)
+    options = read_contest(
+        __doc__, SECTIONS, 3, rows=(31_000, "vectors to compare"), texts=(2_000, "questions to embed")
+    )
     if options.rows < 2 * (PLANTED + DECOYS):
-        parser.error(f"--rows {options.rows}: expected at least {2 * (PLANTED + DECOYS)}, room for the planted pairs")
+        sys.exit(f"--rows {options.rows}: expected at least {2 * (PLANTED + DECOYS)}, room for the planted pairs")
     return run_sections(SECTIONS, options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,12 @@
 """States how long `factmill diff` takes for builds of many rows, and what pandas' merge takes for finding the same rows.
 
-    python bench speed.diff_rows [rows, default 100000] [share of rows that differ, default 0.01]
+    python bench speed.diff_rows [--rows 100000] [--share 0.01]     (of rows that differ)
 
 Builds of GRANOLA-EQ's columns are made up in a warehouse of a temporary folder: each row rests on eleven recorded calls,
 and of the rows that differ the author's reply does. Printed are seconds, peak memory, and rows found by both.
 """
 
 import resource
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scripts import read_options
 
 from factmill.tasks.core.digests import canonical_json, digest_bytes
 from factmill.tasks.core.rows import arrow_schema
@@ -110,7 +110,8 @@ def make_lock(code: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    rows, share = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, float(sys.argv[2]) if len(sys.argv) > 2 else 0.01
+    options = read_options(__doc__, rows=100_000, share=0.01)
+    rows, share = options.rows, options.share
     shift = max(rows // 1000, 1)
     changed = set(np.random.default_rng(1).choice(np.arange(shift, rows), int(rows * share), replace=False).tolist())
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +146,3 @@ def merge(before: Any, after: Any) -> dict[str, int]:
         differs |= old.map(str).to_numpy() != new.map(str).to_numpy()
     counts = both["_merge"].value_counts()
     return {"added": int(counts["right_only"]), "removed": int(counts["left_only"]), "changed": int(differs.sum())}
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ apart. CPU is user and system time of the command and all it starts, Prefect's s
 scored whole, with the greatest resident set of the command. Nothing else should run on the machine.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts import ROOT, read_options
 
 FEW, MANY, FILED = 1_000, 5_000, 100_000
 
@@ -103,9 +102,7 @@ def main() -> None:
     from factmill.tasks.storage.builds import load_published_table, resolve_build
     from factmill.tasks.storage.warehouse import open_warehouse
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inspect", help="Python of an environment that has inspect_ai", metavar="PYTHON")
-    options = parser.parse_args()
+    options = read_options(__doc__, inspect=(str, "Python of an environment that has inspect_ai"))
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         run([sys.executable, "-c", "from factmill.flows.cli.main import main; main()", "build", "granola"], home)
@@ -158,7 +155,3 @@ def main() -> None:
             f"a file of {FILED:,} answers: scored in {seconds:.1f} s; the whole command, Prefect's start and the report with "
             f"it: {wall:.1f} s, {cpu:.1f} s of CPU, {memory:,.0f} MiB"
         )
-
-
-if __name__ == "__main__":
-    main()

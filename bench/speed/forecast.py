@@ -12,14 +12,10 @@ forecast, its 90 % interval where there is one, actual, how far it is off. Exit 
 than 15 %, or when anything was asked twice; hours are those of this machine, with whatever else it does, and are told alone.
 """
 
-import argparse
 import csv
 import io
 import json
-import os
 import shutil
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,13 +23,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from scripts import folder_on_prefect, read_options
 from support.commands.command import Factmill, Ran
 from support.habits.measured import Measured
 from support.habits.server import HabitsServer, write_habit_world
 from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.assets import ASSETS_ROOT
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
@@ -190,30 +186,22 @@ def _draw(rows: Sequence[Any], random: Random) -> list[Any]:
 
 def main() -> int:
     """Compare the benchmarks that the arguments name."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmarks", nargs="+", choices=list(BENCHMARKS), default=list(BENCHMARKS))
-    parser.add_argument("--evaluations", nargs="*", choices=list(BENCHMARKS), help="instead; none named: all five")
-    parser.add_argument("--share", type=float, default=0.25, help="of the rows, for the pilot")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--habit", choices=list(HABITS), default="well-formed", help="of the models")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-        os.environ.update(make_prefect_environment(home))
-        with standing_or_own_prefect_server(home) as prefect:
-            prefect.wait_ready()
-            server = HabitsServer(contents=Measured)
-            factmill = Factmill(home, os.environ["PREFECT_API_URL"], on_prefect=False)
-            trial = Trial(factmill, server, options.habit, folder, options.share)
-            if options.evaluations is None:
-                good = [compare_build(trial, name, seed) for seed in options.seeds for name in options.benchmarks]
-            else:
-                names = options.evaluations or list(BENCHMARKS)
-                good = [compare_evaluation(trial, name, seed) for seed in options.seeds for name in names]
-            server.close()
+    options = read_options(
+        __doc__,
+        benchmarks=(list(BENCHMARKS), None, list(BENCHMARKS)),
+        evaluations={"nargs": "*", "choices": list(BENCHMARKS), "help": "instead; none named: all five"},
+        share=(0.25, "of the rows, for the pilot"),
+        seeds=[0],
+        habit=("well-formed", "of the models", list(HABITS)),
+    )
+    with folder_on_prefect() as (folder, home, api):
+        server = HabitsServer(contents=Measured)
+        factmill = Factmill(home, api, on_prefect=False)
+        trial = Trial(factmill, server, options.habit, folder, options.share)
+        if options.evaluations is None:
+            good = [compare_build(trial, name, seed) for seed in options.seeds for name in options.benchmarks]
+        else:
+            names = options.evaluations or list(BENCHMARKS)
+            good = [compare_evaluation(trial, name, seed) for seed in options.seeds for name in names]
+        server.close()
     return 0 if all(good) and not server.faults else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,19 +10,13 @@ when a well-meant habit loses rows, one that says nothing publishes some (but qu
 judge), or a traceback is printed.
 """
 
-import argparse
-import os
-import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 
+from scripts import folder_on_prefect, read_options
 from support.commands.command import Factmill
 from support.habits.runs import Came, HabitRuns
 from support.habits.server import HabitsServer
 from support.habits.table import HABITS
-
-from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 PLAIN = "well-formed"
@@ -71,27 +65,19 @@ def measure(runs: HabitRuns, benchmark: str, habits: list[str]) -> bool:
 
 def main() -> int:
     """Make the builds that the arguments name."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--benchmarks", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
-    parser.add_argument("--habits", nargs="+", choices=list(HABITS), default=list(HABITS))
-    parser.add_argument("--rows", type=int, default=8, help="size of the sources, about")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-        os.environ.update(make_prefect_environment(home))
-        with standing_or_own_prefect_server(home) as prefect:
-            prefect.wait_ready()
-            server = HabitsServer(options.seed)
-            runs = HabitRuns(Factmill(home, os.environ["PREFECT_API_URL"]), server, folder, options.rows)
-            print("benchmark habit                  asked  publ share beyond  extra refused code  ", flush=True)
-            good = [measure(runs, benchmark, options.habits) for benchmark in options.benchmarks]
-            server.close()
+    options = read_options(
+        __doc__,
+        benchmarks=(list(BENCHMARKS), None, BENCHMARKS),
+        habits=(list(HABITS), None, list(HABITS)),
+        rows=(8, "size of the sources, about"),
+        seed=1,
+    )
+    with folder_on_prefect() as (folder, home, api):
+        server = HabitsServer(options.seed)
+        runs = HabitRuns(Factmill(home, api), server, folder, options.rows)
+        print("benchmark habit                  asked  publ share beyond  extra refused code  ", flush=True)
+        good = [measure(runs, benchmark, options.habits) for benchmark in options.benchmarks]
+        server.close()
     if server.faults:
         print(f"the server with habits failed at {server.faults} requests")
     return 0 if all(good) and not server.faults else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

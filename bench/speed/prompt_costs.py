@@ -7,11 +7,10 @@ on top. Calls are those of the latest build of each benchmark, for the rows that
 dropped on the way are paid for by those that stay. Printed as a table of Markdown.
 """
 
-import argparse
 import json
-from pathlib import Path
 
 import duckdb
+from scripts import read_options
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.tasks.engine.spending.forecasting import ENGLISH_CHARACTERS_PER_TOKEN, count_prompt_characters
@@ -24,11 +23,12 @@ _CALLS = """
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--warehouse", type=Path, default=factmill_home() / "factmill.duckdb")
-    options.add_argument("--usd-in", type=float, default=1.1, help="US$ a million tokens of prompts")
-    options.add_argument("--usd-out", type=float, default=4.4, help="US$ a million tokens of replies")
-    told = options.parse_args()
+    told = read_options(
+        __doc__,
+        warehouse=factmill_home() / "factmill.duckdb",
+        usd_in=(1.1, "US$ a million tokens of prompts"),
+        usd_out=(4.4, "US$ a million tokens of replies"),
+    )
     db = duckdb.connect(str(told.warehouse), read_only=True)
     print(
         "| benchmark | stage | asks | calls a row | tokens in | tokens out | US$ a 1,000 rows |\n|---|---|---|--:|--:|--:|--:|"
@@ -57,7 +57,3 @@ def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str
             sums[1] += calls * count_prompt_characters(json.loads(parts)) / ENGLISH_CHARACTERS_PER_TOKEN
             sums[2] += said / ENGLISH_CHARACTERS_PER_TOKEN
     return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]
-
-
-if __name__ == "__main__":
-    main()

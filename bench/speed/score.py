@@ -7,7 +7,6 @@ made of gold answers, of this file's or of those in a released file: all of one,
 The peer scores as many answers as it can in `--peer-seconds`, and its time is that for all of them; 0: all.
 """
 
-import argparse
 import json
 import random
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ftfy
+from scripts import read_options
 
 from factmill.tasks.fanoutqa.core.evaluation.scoring import compute_rouge_f1_scores, score_loose_and_strict
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
@@ -78,11 +78,7 @@ def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any
 
 def main() -> None:
     """Print what both ways take, their ratio, and what a longer file costs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--answers", type=int, default=100_000, metavar="N")
-    parser.add_argument("--questions", type=Path, metavar="FILE")
-    parser.add_argument("--peer-seconds", type=float, default=0, metavar="S")
-    options = parser.parse_args()
+    options = read_options(__doc__, answers=100_000, questions=Path, peer_seconds=0.0)
     golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
     answers, asked = make_answers(golds, options.answers)
     lemmatize = load_lemmatizer(resolve_lemmatizer_name())
@@ -109,7 +105,3 @@ def main() -> None:
     taken = (time.perf_counter() - start) * len(answers) / done
     print(f"{'plain':9} {taken:8.2f} s   ({done:,} answers scored, the same numbers in all of them)")
     print(f"upstream is {taken / seconds['upstream']:.1f} times as fast, fixed {taken / seconds['fixed']:.1f} times")
-
-
-if __name__ == "__main__":
-    main()

@@ -33,7 +33,7 @@ from speed.contenders import (
     has_weights,
     measure,
     open_peer,
-    read_options,
+    read_contest,
     run_sections,
     show_contest,
 )
@@ -197,17 +197,11 @@ SECTIONS = {"searching": (run_searching, show_searching), "embedding": (run_embe
 
 def main() -> int:
     """Run the sections that are named, both by default."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--titles", type=int, default=10_000, help="titles to embed")
-    parser.add_argument("--vectors", type=int, default=300_000, help="vectors to search")
-    parser.add_argument("--questions", type=int, default=310)
-    options = read_options(parser, SECTIONS, runs=2)
+    options = read_contest(
+        __doc__, SECTIONS, 2, titles=(10_000, "titles to embed"), vectors=(300_000, "vectors to search"), questions=310
+    )
     if options.vectors < options.questions * NEAR:
-        parser.error(
+        sys.exit(
             f"--vectors {options.vectors}: expected at least {options.questions * NEAR}, room for the planted ones"
         )
     return run_sections(SECTIONS, options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,14 +14,13 @@ is lost, half where some are lost. Where usage is unknown the client counts the 
 known before it has been seen, so a crossing there is told and is no failure.
 """
 
-import argparse
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from scripts import read_options
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.chat import ChatClient
@@ -321,13 +320,9 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
 
 def main() -> int:
     """Make the runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--habit", choices=["all", *HABITS], default="faulty")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--bound", type=float, default=1.0, help="US$")
-    parser.add_argument("--parallel", type=int, default=64)
-    parser.add_argument("--heedless", action="store_true")
-    told = parser.parse_args()
+    told = read_options(
+        __doc__, habit=("faulty", None, ["all", *HABITS]), runs=20, bound=(1.0, "US$"), parallel=64, heedless=False
+    )
     table, good = [], True
     for name in HABITS if told.habit == "all" else [told.habit]:
         runs = []
@@ -343,7 +338,3 @@ def main() -> int:
     print(f"\n| habit | bounds of US$ {told.bound:.2f} crossed | owed, US$ | bought replies |\n|---|--:|--:|--:|")
     print("\n".join(table))
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,11 +8,10 @@ it, from this evaluation or from another model's. Prints the share of samples wh
 and raw, with Wilson's interval; exits 1 where that of a corrected one lies below 93 %.
 """
 
-import argparse
 import itertools
-import sys
 
 import numpy as np
+from scripts import read_options
 
 from factmill.tasks.core.evaluation.human_labels import allocate_to_strata
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
@@ -69,11 +68,7 @@ def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, 
 
 def main() -> int:
     """Measure coverage."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--labels", type=int, default=120)
-    options = parser.parse_args()
+    options = read_options(__doc__, samples=1000, seed=1, labels=120)
     worst, is_below = 1.0, False
     print("labels of   true  sens  spec  corrected [95 %]         width  raw")
     for transfers, rate, *rates in itertools.product((False, True), TRUE_RATES, RATES, RATES):
@@ -93,7 +88,3 @@ def main() -> int:
         )
     print(f"least coverage: {worst:.3f}; expected at least {LEAST}")
     return int(is_below)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

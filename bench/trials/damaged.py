@@ -8,15 +8,14 @@ zeros, bytes put in behind, a line or chunk that stands twice, nothing left. Pri
 hangs, or ends with a traceback.
 """
 
-import argparse
 import random
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import read_options
 from support.builds.damaged_releases import COMMANDS, DAMAGES, copy_damaged, make_released, run_commands
 from support.commands.command import Factmill
 from support.damage import WAYS, damage
@@ -80,12 +79,13 @@ def damage_releases(trial: Trial, factmill: Factmill) -> list[str]:
 
 def main() -> int:
     """Damage."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("places", 20), ("seed", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--only", choices=(*KINDS, "release"), nargs="*", default=(*KINDS, "release"))
-    parser.add_argument("arguments", nargs="*", default=["build", "granola", "--limit", "5"])
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        places=20,
+        seed=1,
+        only=([*KINDS, "release"], None, (*KINDS, "release")),
+        arguments=["build", "granola", "--limit", "5"],
+    )
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
         trial.inside = Factmill(trial.home, on_prefect=False)
@@ -94,7 +94,3 @@ def main() -> int:
             wrong += damage_and_rebuild(trial, given.arguments, given.places, given.seed, kinds)
         print(*wrong, sep="\n")
         return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Runs the command and lets a start of a thread or process fail, as it does where the system has no more.
 
-    python bench trials.failing_starts LOG NUMBER once|lasting COMMAND...
+    python -m trials.failing_starts LOG NUMBER once|lasting COMMAND...
 
 The start of that number fails, with `lasting` all after it too; 0: none. LOG lists all of them, with who starts what.
 """

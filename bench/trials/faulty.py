@@ -7,16 +7,15 @@ the embedded world and on a chat model; those to another host, which end a build
 small builds. Prints a line a build; exits 1 when anything is wrong.
 """
 
-import argparse
 import json
 import random
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Seen
 from trials.observed import WEIGHTS
@@ -120,11 +119,7 @@ def _say(messages: Sequence[Message]) -> tuple[int, str]:
 
 def main() -> int:
     """Try everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=0.25)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--whole", action="store_true")
-    given = parser.parse_args()
+    given = read_options(__doc__, rate=0.25, seed=1, whole=False)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
         trial.seed = given.seed
@@ -133,7 +128,3 @@ def main() -> int:
         wrong += build_with_faults(trial, builds, AWAY_RATE, AWAY)
         wrong += build_with_a_faulty_model(trial, given.rate, given.seed)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

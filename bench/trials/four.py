@@ -7,17 +7,16 @@ again, some of them killed at random moments and begun anew beside the others. P
 differs.
 """
 
-import argparse
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import read_options
 from trials.kills import stop
 from trials.trial import Trial, count_calls, count_repeated, read_tables
 
@@ -79,18 +78,10 @@ def _kill(processes: Sequence["subprocess.Popen[str]"], draw: random.Random, war
 
 def main() -> int:
     """Try both groups."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--whole", action="store_true")
-    for name, default in (("kills", 2), ("seed", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    given = parser.parse_args()
+    given = read_options(__doc__, whole=False, kills=2, seed=1)
     wrong: list[str] = []
     for kills in (0, given.kills):
         for builds in [OVERLAPPING, ALL] if given.whole else [OVERLAPPING]:
             with tempfile.TemporaryDirectory() as folder:
                 wrong += build_at_once(Trial(Path(folder)), builds, kills, given.seed)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

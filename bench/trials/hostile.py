@@ -6,12 +6,11 @@ Prints each case that ends in a traceback, not at all, with a code or at a lengt
 ended with which code, by command. Exits 1 where one was wrong. `--only` runs single cases again, and prints what they say.
 """
 
-import argparse
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
+from scripts import read_options
 from support.commands.command import Factmill
 from support.hostile import Cases, describe, list_named, run_case
 from support.webs.loopback import Loopback
@@ -22,11 +21,7 @@ PATIENCE_S = 120.0
 
 def main() -> int:
     """Run the trial."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int, nargs="*", default=[])
-    given = parser.parse_args()
+    given = read_options(__doc__, cases=2000, seed=1, only=[int])
     web, wrong = Loopback(), 0
     web.script({"json": True})  # as a Prefect server that is ready
     codes: Counter[tuple[str, int]] = Counter()
@@ -52,7 +47,3 @@ def main() -> int:
     print(f"seed {given.seed}: {given.cases} cases, {wrong} wrong")
     web.close()
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

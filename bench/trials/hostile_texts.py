@@ -201,7 +201,3 @@ def main() -> None:
                 bad += 1
                 print(f"{module.__name__}.{name}: {worst[1]:.4f} s → {worst[0]:.2f} s  {worst[2]}", flush=True)
     print(f"{len(modules)} modules, {looked} functions, {tried:,} texts of each size, {bad} grow more than linearly")
-
-
-if __name__ == "__main__":
-    main()

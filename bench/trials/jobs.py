@@ -12,10 +12,7 @@ jobs, their lines, restarts, lines that were lost or failed, and whether any req
 twice. Exit code 1 when anything is lost, doubled or another.
 """
 
-import argparse
 import json
-import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from scripts import folder_on_prefect, read_options
 from support.batches.asking import answer, ask_all, bodies, collect, jobs, open_chat
 from support.batches.run_batch import run_batch
 from support.batches.server import BatchServer
@@ -32,7 +30,6 @@ from support.habits.server import HabitsServer, write_model_world
 from support.habits.table import HABITS
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.errors import AwaitingReplyFile
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
@@ -184,14 +181,11 @@ def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, kills: bool, files: bool) -> bool:
+def try_builds(names: Sequence[str], habit: str, most_lines: int, kills: bool, files: bool) -> bool:
     """Build benchmarks both ways; True when all agree."""
-    home = Path(os.environ.get("FACTMILL_HOME", folder / "home"))
-    os.environ.update(make_prefect_environment(home))
-    with standing_or_own_prefect_server(home) as prefect:
-        prefect.wait_ready()
+    with folder_on_prefect() as (folder, home, api):
         habits = HabitsServer()
-        builds = Builds(folder, Factmill(home, os.environ["PREFECT_API_URL"]), habits, habit, most_lines)
+        builds = Builds(folder, Factmill(home, api), habits, habit, most_lines)
         good = [builds.compare_files(name) if files else builds.compare(name, kills) for name in names]
         habits.close()
     return all(good)
@@ -199,22 +193,17 @@ def try_builds(folder: Path, names: Sequence[str], habit: str, most_lines: int, 
 
 def main() -> int:
     """Ask requests, or make builds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=5_000)
-    parser.add_argument("--builds", nargs="*", choices=list(BENCHMARKS), help="none named: all five")
-    parser.add_argument("--habit", choices=list(HABITS), default="well-formed", help="of the model that builds ask")
-    parser.add_argument("--kill", action="store_true", help="kill each build while a job is under way")
-    parser.add_argument("--files", action="store_true", help="builds by files of requests and replies")
-    parser.add_argument("--most-lines", type=int, default=1_000, help="of a job")
-    told = parser.parse_args()
+    told = read_options(
+        __doc__,
+        requests=5_000,
+        builds={"nargs": "*", "choices": list(BENCHMARKS), "help": "none named: all five"},
+        habit=("well-formed", "of the model that builds ask", list(HABITS)),
+        kill=(False, "kill each build while a job is under way"),
+        files=(False, "builds by files of requests and replies"),
+        most_lines=(1_000, "of a job"),
+    )
+    if told.builds is not None:
+        names = told.builds or list(BENCHMARKS)
+        return 0 if try_builds(names, told.habit, told.most_lines, told.kill, told.files) else 1
     with tempfile.TemporaryDirectory() as folder:
-        if told.builds is None:
-            good = try_requests(Path(folder), told.requests, told.most_lines)
-        else:
-            names = told.builds or list(BENCHMARKS)
-            good = try_builds(Path(folder), names, told.habit, told.most_lines, told.kill, told.files)
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return 0 if try_requests(Path(folder), told.requests, told.most_lines) else 1

@@ -6,16 +6,15 @@ Moments are told by what happened: a line of a stage, and how many replies stand
 moment; exits 1 when bytes differ, a call was asked twice, a process lives on or a file is left.
 """
 
-import argparse
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import read_options
 from trials.trial import Trial, count_calls, count_journalled, read_tables
 
 STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
@@ -83,15 +82,7 @@ def stop(
 
 def main() -> int:
     """Kill and stop."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("kills", 20), ("terms", 5), ("seed", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("arguments", nargs="*", default=["build", "all"])
-    given = parser.parse_args()
+    given = read_options(__doc__, kills=20, terms=5, seed=1, arguments=["build", "all"])
     signals = [signal.SIGKILL] * given.kills + [signal.SIGTERM] * given.terms
     with tempfile.TemporaryDirectory() as folder:
         return 1 if stop_at_random(Trial(Path(folder)), given.arguments, signals, given.seed) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

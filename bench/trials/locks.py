@@ -10,7 +10,6 @@ it is open and are counted by definition (rooms that are counted by version are 
 a harmless edit renames a build, or a planted one other builds than it should.
 """
 
-import argparse
 import ast
 import os
 import random
@@ -20,6 +19,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from scripts import read_options
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.tasks.assets import ASSETS_ROOT
@@ -271,11 +272,7 @@ def print_constants(number: int, seed: int) -> None:
 
 def main() -> int:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commits", type=int, default=200)
-    parser.add_argument("--constants", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    asked = read_options(__doc__, commits=200, constants=50, seed=1)
     if asked.commits:
         replay_commits(asked.commits)
     print("harmless edits")
@@ -286,7 +283,3 @@ def main() -> int:
         print("one changed constant in a function that rows pass through")
         print_constants(asked.constants, asked.seed)
     return 0 if is_quiet and is_right else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ added since the revision. Tests that import the module run first, then those of 
 is printed with its place, and the exit code is 1.
 """
 
-import argparse
 import ast
 import os
 import random
@@ -20,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts import ROOT, read_options
+
 TURNED = {
     **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">=")},
     **{ast.GtE: (">=", ">"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not")},
@@ -147,12 +147,9 @@ def is_noticed(copy: Path, fault: Fault) -> bool:
 
 def main() -> int:
     """Plant the faults and print those that survive."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--base", required=True)
-    parser.add_argument("--number", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[""], help="Beginnings of paths.")
-    options = parser.parse_args()
+    options = read_options(
+        (__doc__ or "").splitlines()[0], base={"required": True}, number=50, seed=1, only=([""], "Beginnings of paths.")
+    )
     added = {path: lines for path, lines in list_added(options.base).items() if path.startswith(tuple(options.only))}
     faults = [fault for path, lines in sorted(added.items()) for fault in find_faults(path, lines)]
     drawn = random.Random(options.seed).sample(faults, min(options.number, len(faults)))
@@ -167,7 +164,3 @@ def main() -> int:
                 print(f"{number}: SURVIVED {fault.path}:{fault.line} → {fault.new or '(nothing)'}: {line}", flush=True)
     print(f"{len(drawn)} of {len(faults)} faults planted, {survived} survived")
     return 1 if survived else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The command, with an embedded world that is watched and may misbehave: `python bench trials.observed LOG SEED RATE KINDS build …`.
+"""The command, with an embedded world that is watched and may misbehave: `python -m trials.observed LOG SEED RATE KINDS build …`.
 
 Every request to a service of the world goes through its app, SPARQL's too, and leaves a line in LOG: what was put on it
 (or -), its path, and a digest of the whole request. At RATE (0 to 1) a request meets a fault of KINDS (names, joined by
@@ -8,7 +8,7 @@ commas), drawn by SEED.
 import hashlib
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,14 +98,14 @@ def watch(
     log: Path, seed: int, rate: float, kinds: Sequence[str], put: Callable[[Any, str, Any], None] = setattr
 ) -> None:
     """Have worlds that start in this process be watched; `put`: sets an attribute of a module."""
-    describe = serving._make_running_world
+    make_world = serving.RunningWorld
 
-    def through_the_app(digest: str, sparql_url: str, app_url: str) -> serving.RunningWorld:
-        world = describe(digest, sparql_url, app_url)
+    def through_the_app(digest: str, endpoints: Mapping[str, str], app_url: str) -> serving.RunningWorld:
+        world = make_world(digest, endpoints, app_url)
         return replace(world, endpoints={**world.endpoints, "wikidata": world.sparql_proxy})
 
     patched: Any = {
-        (serving, "_make_running_world"): through_the_app,
+        (serving, "RunningWorld"): through_the_app,
         (app, "FaultQueue"): lambda: Drawn(log, seed, rate, kinds),
         (app, "FaultMiddleware"): Watching,
     }

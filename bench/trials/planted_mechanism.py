@@ -8,7 +8,6 @@ analysis: scored facts of each kind, ROC-AUC of all six measures by topic and by
 answers, and prose that a judge pairs, have all facts of both kinds scored.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 import torch
 import transformers
+from scripts import read_options
 from support.builds.measured import Measured
 from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
@@ -99,10 +99,7 @@ def answer_as_judge(topics: Sequence[Mapping[str, Any]], messages: Sequence[Mess
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--topics", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=150)
-    given = parser.parse_args()
+    given = read_options(__doc__, topics=8, steps=150)
     torch.set_num_threads(1)
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as place:
@@ -145,7 +142,3 @@ def main() -> None:
                 lost += paired_by in ("judge", "position") and bool(told["unscored"])
         chat.close()
     sys.exit(1 if lost else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -27,7 +27,7 @@ from support.habits.provider_server import ProviderServer, Reply, Turn, refuse
 from support.habits.runs import read_tables, small_arguments
 from support.messages.server import KEY, MessagesServer
 from support.webs.proxies import LoopbackProxy
-from trials.worlds import write_provider_world
+from trials.providers import write_provider_world
 
 BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 LITELLM = "FACTMILL_LITELLM"

@@ -16,14 +16,10 @@ answers are cut. The share is that of scored items that are neither blocked nor 
 accuracy; SLAQ's accuracy counts refusals as wrong), with the interval of all shares. It holds p in at least 17 of 20 runs.
 """
 
-import argparse
 import json
-import os
 import shutil
-import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,15 +27,15 @@ from typing import Any
 
 import duckdb
 import numpy as np
+from scripts import folder_on_prefect, read_options
 from support.commands.command import Ran
 from support.commands.other_command import OtherCommand
 from support.habits.planted import Planted, read_gold
 from support.habits.provider_habits import REFUSALS, ProviderHabit, fail_block_and_cut, make_habits
 from support.habits.provider_server import PRICES, Book, ProviderServer
 from support.habits.runs import read_tables
-from trials.worlds import write_provider_world
+from support.worlds.with_models import write_world_with_model
 
-from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 
 RUNS: dict[str, tuple[str, ...]] = {
@@ -103,6 +99,29 @@ class Trial:
         path = self.folder / f"{name}.duckdb"
         shutil.copy(self.folder / "measured.duckdb", path)
         return path
+
+
+def write_provider_world(
+    folder: Path,
+    name: str,
+    url: str,
+    settings: Mapping[str, Any],
+    attempts: int,
+    command: OtherCommand,
+    roles: Sequence[str] = ("author", "judge", "answerer"),
+) -> Path:
+    """Write the embedded world with one server's model in some roles; settings that a checkout does not know are left out."""
+    said = {"kind": "openai", "name": "provider", "url": url, **settings}
+    lines = [f"{key} = {_format_toml(value)}" for key, value in said.items() if key in command.model_settings]
+    limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"
+    return write_world_with_model(folder / f"{name}.toml", roles, "\n".join([*lines, limits]), name)
+
+
+def _format_toml(value: Any) -> str:
+    """Return a value as TOML has it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_format_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def read_outcome(outcome: Outcome, warehouse: Path, run: str, planted: Planted) -> None:
@@ -317,35 +336,31 @@ def try_planted(trial: Trial, seeds: int) -> bool:
 
 def main() -> int:
     """Make the trials that the arguments name."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--habits", nargs="+", default=[], help="behaviours, by the beginnings of their names")
-    parser.add_argument("--runs", nargs="+", choices=list(RUNS), default=[])
-    parser.add_argument("--factmill", type=Path, help="the command of another checkout's virtual environment")
-    parser.add_argument("--planted", action="store_true")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--equal", action="store_true", help="builds by other ways to a server, beside the plain ones")
-    parser.add_argument("--list", action="store_true", help="list the behaviours")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        habits=([str], "behaviours, by the beginnings of their names"),
+        runs=([str], None, list(RUNS)),
+        factmill=(Path, "the command of another checkout's virtual environment"),
+        planted=False,
+        seeds=20,
+        equal=(False, "builds by other ways to a server, beside the plain ones"),
+        list=(False, "list the behaviours"),
+    )
     if given.list:
         for name, habit in make_habits().items():
             print(f"{name:44} {habit.says}")
         return 0
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        home = folder / "home"
-        os.environ.update(make_prefect_environment(home))
-        with standing_or_own_prefect_server(home) as prefect:
-            prefect.wait_ready()
-            command = OtherCommand(given.factmill, home, os.environ["PREFECT_API_URL"])
-            print(f"factmill of {command.root}", flush=True)
-            if given.equal:
-                from trials.provider_ways import compare_ways
+    with folder_on_prefect() as (folder, home, api):
+        command = OtherCommand(given.factmill, home, api)
+        print(f"factmill of {command.root}", flush=True)
+        if given.equal:
+            from trials.provider_ways import compare_ways
 
-                good = compare_ways(command, folder, given.habits)
-            else:
-                trial = prepare(command, folder)
-                good = try_planted(trial, given.seeds) if given.planted else try_all(trial, given.habits, given.runs)
-            command.close()
+            good = compare_ways(command, folder, given.habits)
+        else:
+            trial = prepare(command, folder)
+            good = try_planted(trial, given.seeds) if given.planted else try_all(trial, given.habits, given.runs)
+        command.close()
     return 0 if good else 1
 
 
@@ -359,7 +374,3 @@ def prepare(command: OtherCommand, folder: Path) -> Trial:
             raise SystemExit(f"{benchmark}: the build ends with {ran.code}: {ran.err[-1000:]}")
         builds[benchmark] = ran.json["build_id"]
     return Trial(command, folder, builds, Planted(read_gold(warehouse), SHARE))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

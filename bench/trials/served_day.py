@@ -7,7 +7,6 @@ a rebuild waits for its model, killed with SIGKILL while one does, and two slots
 rebuilds, and two slots pass. Prints slot → runs → states; exits 1 when a slot is done twice or never.
 """
 
-import argparse
 import re
 import signal
 import sys
@@ -19,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from support.commands.command import Factmill, Process
 from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.processes.standing import Standing, standing_server
@@ -177,17 +177,10 @@ class ServedDay:
 
 def main() -> int:
     """Live the day."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=60, help="Seconds between two slots.")
-    parser.add_argument("--folder", help="A new folder, which stays.")
-    given = parser.parse_args()
+    given = read_options(__doc__, every=(60, "Seconds between two slots."), folder=(str, "A new folder, which stays."))
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         day = ServedDay(Path(given.folder or temporary), given.every, stack)
         day.live()
         day.judge()
     print("\n".join(day.wrong) or "each slot was done exactly once")
     return 1 if day.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

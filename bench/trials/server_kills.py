@@ -7,18 +7,17 @@ kills of each run, at most two of a flow. `--builds`: a warehouse that each run 
 asked twice, a process lives on, a message names PREFECT_API_URL, or no server was there to kill.
 """
 
-import argparse
 import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from scripts import read_options
 from trials.trial import Trial, count_calls, count_repeated
 
 from factmill.tasks.storage.builds import list_builds, load_table_digests
@@ -77,11 +76,7 @@ def _warehouse(trial: Trial, name: str) -> Path:
 
 
 def _run(
-    trial: Trial,
-    name: str,
-    arguments: Sequence[str],
-    moments: Sequence[tuple[int, float]],
-    builds: Path | None,
+    trial: Trial, name: str, arguments: Sequence[str], moments: Sequence[tuple[int, float]], builds: Path | None
 ) -> tuple[int, dict[str, object], str]:
     """Run a command in a warehouse of its own and kill its server at moments: after so many lines, and seconds later.
 
@@ -136,17 +131,8 @@ def find_servers(parent: int) -> list[int]:
 
 def main() -> int:
     """Kill servers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("kills", 10), ("together", 1), ("seed", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--builds", type=Path)
-    parser.add_argument("arguments", nargs="*", default=["build", "all"])
-    given = parser.parse_args()
+    given = read_options(__doc__, kills=10, together=1, seed=1, builds=Path, arguments=["build", "all"])
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
         wrong = kill_servers(trial, given.arguments, given.kills, given.together, given.seed, given.builds)
         return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,6 @@ The world is a copy of the embedded one behind addresses of its own, with models
 embedded one itself, whose services are called otherwise after every change, with its own author.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import ROOT, read_options
 from support.commands.command import Factmill
 from support.habits.runs import small_arguments
 from support.habits.server import HabitsServer
@@ -56,18 +56,19 @@ class Beside:
 
 def main() -> int:
     """Compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=0, help="Size of the sources, about; 0: all of them.")
-    parser.add_argument("--benchmark", action="append", choices=BENCHMARKS)
-    parser.add_argument("--embedded", action="store_true", help="The embedded world itself and its author.")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        share=0.05,
+        seed=1,
+        rows=(0, "Size of the sources, about; 0: all of them."),
+        benchmark={"action": "append", "choices": BENCHMARKS},
+        embedded=(False, "The embedded world itself and its author."),
+    )
     if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings when it is imported, which it is already
         with tempfile.TemporaryDirectory() as folder:
             settings = {**os.environ, **make_prefect_environment(Path(folder) / "home")}
             return subprocess.run(
-                [sys.executable, "-m", "trials.since", *sys.argv[1:]], env=settings, check=False
+                [sys.executable, str(ROOT / "bench"), *sys.argv], env=settings, check=False
             ).returncode
     wrong = 0
     print("benchmark   full  since          changed undec.   kept   last  looks")
@@ -150,7 +151,3 @@ def name_sources(benchmark: str) -> list[str]:
     if benchmark == "multihal":
         return ["--linker", "falcon"]
     return []
-
-
-if __name__ == "__main__":
-    sys.exit(main())

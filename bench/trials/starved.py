@@ -8,16 +8,15 @@ when a build does not end within 30 seconds of its fault, ends without words or 
 then gives other bytes.
 """
 
-import argparse
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from trials.trial import Trial, read_tables
 
 _MOST_S = 90.0
@@ -73,16 +72,9 @@ def _build(trial: Trial, arguments: Sequence[str], name: str, number: int, way: 
 
 def main() -> int:
     """Starve."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", action="store_true")
-    parser.add_argument("--lasting", action="store_true")
-    parser.add_argument("--numbers", type=int, nargs="*", default=())
-    parser.add_argument("arguments", nargs="*", default=["build", "granola", "--limit", "5"])
-    given = parser.parse_args()
+    given = read_options(
+        __doc__, every=False, lasting=False, numbers=[int], arguments=["build", "granola", "--limit", "5"]
+    )
     with tempfile.TemporaryDirectory() as folder:
         way = "lasting" if given.lasting else "once"
         return 1 if starve(Trial(Path(folder)), given.arguments, way, given.numbers, given.every) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

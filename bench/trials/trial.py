@@ -14,10 +14,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from support.commands.command import Ran
+from scripts import ROOT
+from support.commands.command import Ran, inherited
 from trials.observed import WEIGHTS, watch
 
-ROOT = Path(__file__).resolve().parents[2]
 _GONE_S = 10.0
 """What the children of a killed process never take to end."""
 
@@ -62,9 +62,8 @@ class Trial:
     def start_program(self, program: Sequence[str], arguments: Sequence[str]) -> "subprocess.Popen[str]":
         """Start a program of Python's that runs `factmill` with arguments."""
         command = [sys.executable, *program, *arguments]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment = {
-            **kept,
+            **inherited(),
             "FACTMILL_HOME": str(self.home),
             "PREFECT_API_URL": self.prefect_api,
             "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'bench'}{os.pathsep}{ROOT / 'tests'}",

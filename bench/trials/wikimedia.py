@@ -174,7 +174,9 @@ def write_world(folder: Path, name: str, url: str, rules: dict[str, float], toke
 
 TABLES: dict[str, Callable[[], None]] = {"replies": show_replies, "rates": show_rates}
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Print the tables that are named, all by default."""
     started = time.monotonic()
     for name in sys.argv[1:] or TABLES:
         TABLES[name]()

@@ -48,15 +48,15 @@ class BatchReceipt(BaseModel):
     merged: int
     digest: str
     """SHA-256 of the rows' Parquet bytes."""
-    calls_sent: int = 0
-    calls_replayed: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost_usd: float = 0.0
-    seconds: float = 0.0
-    drawn: Mapping[str, float] = {}
+    calls_sent: int
+    calls_replayed: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    seconds: float
+    drawn: Mapping[str, float]
     """In a pilot's drawing: drawn row → its size, as a multiple of the mean of all rows."""
-    unsettled: int = 0
+    unsettled: int
     """Rows lost to transient failures of a service; the next run repeats a batch with any."""
 
     def as_replayed(self) -> "BatchReceipt":

@@ -120,8 +120,7 @@ class BatchWork:
 
     def source_files(self, unit: str) -> list[SourceFile]:
         """Return the files of a source unit."""
-        found = self.run.origin["files"].get(unit, ())
-        return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
+        return self.run.source_files(unit)
 
     def rows(self, model: type[R]) -> list[R]:
         """Return the batch's rows."""

@@ -460,11 +460,11 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
 @cache
 def _with_run_names_and_cache_refresh(step: Task[..., BatchReceipt], refresh: bool) -> Task[..., BatchReceipt]:
     """Return a step whose runs are named after batches; cached, since Prefect reads the step's source for each copy."""
-    return step.with_options(refresh_cache=refresh, task_run_name=_get_batch_name)  # type: ignore[arg-type] # Prefect gives it the parameters
 
+    def get_batch_name(parameters: Mapping[str, Any]) -> str:
+        return _batch_names.get()[parameters["batch"].index]
 
-def _get_batch_name(parameters: Mapping[str, Any]) -> str:
-    return _batch_names.get()[parameters["batch"].index]
+    return step.with_options(refresh_cache=refresh, task_run_name=get_batch_name)  # type: ignore[arg-type] # Prefect gives it the parameters
 
 
 @contextmanager

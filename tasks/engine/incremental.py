@@ -18,7 +18,6 @@ from factmill.tasks.core.calls.freshness import (
     MAX_RESOURCES_PER_REQUEST,
     FreshnessVerdict,
     find_resources_response_depends_on,
-    get_oldest_usable_response_time,
     judge_embedded_world_freshness,
     judge_live_freshness,
     make_embedded_world_digests_call,
@@ -36,11 +35,12 @@ from factmill.tasks.storage.recording.call_records import (
     Revalidation,
     find_latest_success,
     find_revalidation,
+    is_expired,
     list_used_calls,
     load_records,
 )
 from factmill.tasks.storage.recording.journal import CallRecord
-from factmill.tasks.storage.warehouse import open_warehouse, parse_json_column
+from factmill.tasks.storage.warehouse import open_warehouse
 
 _UNFINISHED_RUN_SUFFIX = "-unfinished"
 _CONTENT_STATE_PATTERN = re.compile(r"(?:^|@)(embedded|graph)-[0-9a-f]+")
@@ -204,11 +204,7 @@ def _revalidate_expired(run: BuildRun, earlier: str, begun: str) -> Revalidation
     old = [
         record_id
         for record_id, service, operation, parts, asked_at in used
-        if service not in oldest
-        or asked_at
-        < get_oldest_usable_response_time(
-            operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), oldest[service]
-        )
+        if service not in oldest or is_expired(record_id, operation, parts, asked_at, oldest[service])
     ]
     contents = compare_world_contents(run, kept)
     things = {

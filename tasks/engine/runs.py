@@ -35,6 +35,7 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.recording.call_records import load_newest_record_id
 from factmill.tasks.storage.recording.work_folders import batch_jobs_folder, make_work_folder, work_folder
+from factmill.tasks.storage.source_files import SourceFile
 
 M = TypeVar("M", bound=BaseModel)
 ZERO_AGE = "0s"
@@ -69,6 +70,11 @@ class BuildRun:
         if not isinstance(self.inputs, model):
             self.inputs = model.model_validate(self.manifest["params"])
         return self.inputs
+
+    def source_files(self, unit: str) -> list[SourceFile]:
+        """Return the files of a source unit."""
+        found = self.origin["files"].get(unit, ())
+        return [SourceFile(Path(path), name, sha256, licence) for path, name, sha256, licence in found]
 
 
 RUN_FILE, _LOCK_FILE = "run.json", "held"

@@ -28,8 +28,7 @@ from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed_without_logs
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
-    get_perplexity_settings,
-    get_translator_settings,
+    get_model_settings,
     make_service_identity,
     perplexity_identity,
     service_urls,
@@ -55,9 +54,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
-
-EMBEDDED_WORLD_LANGUAGES = ("en", "de", "fr", "it", "es", "pt")
-"""Languages of the embedded world's labels."""
 
 
 @dataclass(slots=True)
@@ -119,7 +115,10 @@ class Services:
 
             opened["wikidata"] = stack.enter_context(open_graph(world.wikidata.graph, graphs_folder(home)))
         if world.is_local("wikipedia"):
-            opened["wikipedia"] = _open_wikipedia_file(world)
+            from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
+
+            archive = world.open_wikipedia_file()
+            opened["wikipedia"] = LazyBudgetedService(archive.identity, True, lambda: WikipediaFileClient(archive))
         return cls(
             world=world,
             home=home,
@@ -219,7 +218,7 @@ class Services:
         return self._open_once("translator", self._open_translator)
 
     def _open_translator(self) -> CallService:
-        settings, identity = get_translator_settings(self.world), translator_identity(self.world, self.home)
+        settings, identity = get_model_settings(self.world, "translator"), translator_identity(self.world, self.home)
         if self.cluster:
             return _make_lazy_cluster_model("translator", identity, self.cluster)
         from factmill.tasks.models.model_services import make_translator_service
@@ -236,7 +235,7 @@ class Services:
         return self._open_once("perplexity", self._open_perplexity)
 
     def _open_perplexity(self) -> CallService:
-        settings, identity = get_perplexity_settings(self.world), perplexity_identity(self.world, self.home)
+        settings, identity = get_model_settings(self.world, "perplexity"), perplexity_identity(self.world, self.home)
         if settings.kind == "openai":
             from factmill.tasks.clients.perplexity import TextPerplexityClient
 
@@ -282,7 +281,7 @@ def open_or_build_embedded_graph(home: Path) -> "WikidataGraph":
     """Return the embedded world's facts as a local graph, built on first use and stored under the world's digest."""
     from factmill.tasks.graph.folders import FORMAT_VERSION
     from factmill.tasks.graph.lookup import open_graph
-    from factmill.tasks.world.data import WORLD_FOLDER
+    from factmill.tasks.world.data import WORLD_FOLDER, WORLD_LABEL_LANGUAGES
     from factmill.tasks.world.serving import digest_world_store_inputs
 
     folder, name = home / "world-graphs", f"{digest_world_store_inputs(WORLD_FOLDER)}-{FORMAT_VERSION}"
@@ -298,7 +297,7 @@ def open_or_build_embedded_graph(home: Path) -> "WikidataGraph":
             triples = folder / "world.nt"
             with triples.open("w", encoding="utf-8") as file:
                 write_world_ntriples(load_world_data(WORLD_FOLDER), file)
-            load_graph([str(triples)], name, folder, EMBEDDED_WORLD_LANGUAGES)
+            load_graph([str(triples)], name, folder, WORLD_LABEL_LANGUAGES)
             triples.unlink()
     return open_graph(name, folder)
 
@@ -327,13 +326,6 @@ def _make_lazy_web_service(
 ) -> CallService:
     identity = make_service_identity(name, settings.url)
     return LazyBudgetedService(identity, True, lambda: _make_client(name, endpoints()[name], identity, settings, world))
-
-
-def _open_wikipedia_file(world: World) -> CallService:
-    from factmill.tasks.clients.wikipedia_file import WikipediaFileClient
-
-    archive = world.open_wikipedia_file()
-    return LazyBudgetedService(archive.identity, True, lambda: WikipediaFileClient(archive))
 
 
 def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEndpoint, world: World) -> CallService:

@@ -27,7 +27,7 @@ from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction,
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.core.finish_reasons import is_token_limit_reached
 from factmill.tasks.core.prompts import FilledPrompt
-from factmill.tasks.core.rows import Reject, arrow_schema, rows_from_arrow
+from factmill.tasks.core.rows import Reject, arrow_schema, make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.evaluation.definition import (
     ANSWERS_FILE_UNIT,
@@ -46,13 +46,18 @@ _UNSCORED_REASONS: dict[str, UnscoredReason] = {"refused": "refused", "cut_off":
 """Kind of unreadable completion → reason why it is unscored."""
 
 
-def make_offline_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
-    """Return rows of `prediction_model` to questions (rows of `question_model`), from a file or a built-in model; sends no requests."""
-    name = get_answerer_name(work)
+def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
+    """Return the answers (rows of `prediction_model`) to questions (rows of `question_model`): those of a file or a built-in
+    model, without any request, else of the model under test."""
+    name, model = get_answerer_name(work), get_evaluation_params(work)["model"]
     if files := work.source_files(ANSWERS_FILE_UNIT):
         return make_predictions_from_file(evaluation, questions, load_answers_file(files[0]), name)
-    return make_built_in_predictions(
-        evaluation, questions, load_measured_rows(work, evaluation), get_evaluation_params(work)["model"], name
+    if model in BUILT_IN_MODELS:
+        return make_built_in_predictions(evaluation, questions, load_measured_rows(work, evaluation), model, name)
+    answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
+    return make_arrow_table(
+        evaluation.prediction_model,
+        (given.make_prediction(row, evaluation.prediction_model, name) for row, given in answered),
     )
 
 
@@ -116,11 +121,6 @@ def _make_prediction_table(
     for column, values in columns.items():
         questions = questions.append_column(column, pa.array(values) if isinstance(values, list) else values)
     return questions.select(schema.names).cast(schema)
-
-
-def is_offline_evaluation(work: BatchWork) -> bool:
-    """Return whether the answers come from a file or a built-in model."""
-    return bool(work.source_files(ANSWERS_FILE_UNIT)) or get_evaluation_params(work)["model"] in BUILT_IN_MODELS
 
 
 def get_answerer_name(work: BatchWork) -> str:

@@ -12,16 +12,10 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction
 from factmill.tasks.core.finish_reasons import format_unknown_finish_reason_warning
 from factmill.tasks.core.measures.metrics import MeasuredMetric
-from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
+from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
 from factmill.tasks.engine.building import Build, open_build
-from factmill.tasks.evaluation.answering_and_judging import (
-    get_answerer_name,
-    is_offline_evaluation,
-    judge_predictions,
-    make_offline_predictions,
-    run_dialogues,
-)
+from factmill.tasks.evaluation.answering_and_judging import judge_predictions, make_predictions
 from factmill.tasks.evaluation.definition import (
     ANSWERS_FILE_UNIT,
     EVALUATION_METRICS_TABLE,
@@ -34,7 +28,6 @@ from factmill.tasks.evaluation.definition import (
 )
 from factmill.tasks.evaluation.measured_build import format_release_omissions, load_answers_file, load_measured_rows
 from factmill.tasks.options import BuildReport, RunOptions
-from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.storage.table_store import TableStore
 
 
@@ -76,10 +69,7 @@ def publish_evaluation(
             *format_unknown_finish_reason_warning(lock["author"], pc.unique(answers["finish"]).to_pylist()),
         ],
     }
-    files = [
-        SourceFile(Path(path), name, sha) for path, name, sha, _ in build.run.origin["files"].get(ANSWERS_FILE_UNIT, ())
-    ]
-    if files:
+    if files := build.run.source_files(ANSWERS_FILE_UNIT):
         # mismatches of a file of answers: missing, extra and repeated ids
         facts |= load_answers_file(files[0]).format_mismatches(list_question_keys(answers))
     return build.publish(tables, facts)
@@ -143,18 +133,6 @@ def make_prediction_step(evaluation: Evaluation) -> BatchTask:
         )
 
     return _make_batch_task(f"answer_{evaluation.benchmark.name}_questions", answer)
-
-
-def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
-    """Return the answers (rows of `prediction_model`) to questions (rows of `question_model`)."""
-    if is_offline_evaluation(work):
-        return make_offline_predictions(work, evaluation, questions)
-    answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
-    name = get_answerer_name(work)
-    return make_arrow_table(
-        evaluation.prediction_model,
-        (given.make_prediction(row, evaluation.prediction_model, name) for row, given in answered),
-    )
 
 
 def make_judging_step(evaluation: Evaluation) -> BatchTask:

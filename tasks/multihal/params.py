@@ -12,7 +12,6 @@ from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_so
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedder_name_and_digest,
-    has_translator,
     translator_identity,
 )
 from factmill.tasks.errors import UsageError
@@ -96,7 +95,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
             for foundation, each in found.files.items()
         }
     world = load_world(run.world, run.graph)
-    wanted = params.languages or (LANGUAGE_TAGS if has_translator(world) else ())
+    wanted = params.languages or (LANGUAGE_TAGS if "translator" in world.models else ())
     # the paper's order (§2.4); English always comes first
     languages = tuple(language for language in LANGUAGE_TAGS if language in wanted or language == "eng")
     if params.label_source == "wikidata":

@@ -188,12 +188,6 @@ def publish_build_tables(
     return record
 
 
-def delete_run_rows(db: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    """Delete the rows that a run wrote under its own id."""
-    for table in _RUN_TABLES:
-        db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
-
-
 def insert_published_table_rows(
     db: duckdb.DuckDBPyConnection,
     build_id: str,
@@ -399,7 +393,8 @@ def load_build_call_usage(warehouse: Path, build_id: str, begun: datetime) -> Bu
 def delete_pilot_rows(warehouse: Path, run_id: str) -> None:
     """Delete the rows that a pilot wrote under its own id; its recorded calls stay."""
     with open_warehouse(warehouse) as db:
-        delete_run_rows(db, run_id)
+        for table in _RUN_TABLES:
+            db.execute(f"DELETE FROM {table} WHERE build_id = ?", [run_id])
 
 
 def write_forecast(warehouse: Path, benchmark: str, lock_digest: str, forecast: Mapping[str, Any]) -> None:

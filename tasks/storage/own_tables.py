@@ -260,14 +260,11 @@ def iterate_own_table(source: SourceFile, own: OwnSource, form: TableForm) -> It
     suffix, columns = _get_suffix(source), list(own.columns.values())
     rows: Iterator[tuple[int, Any]]
     if suffix == ".parquet":
-        rows = iterate_parquet(source, sorted({_get_top_column(source, column) for column in columns}))
+        known = set(pq.read_schema(source.path).names)
+        rows = iterate_parquet(source, sorted({each if each in known else each.partition(".")[0] for each in columns}))
     elif suffix in (".csv", ".tsv"):
         rows = iterate_csv(source, columns)
     else:
         rows = iterate_json(source, f"rows with {', '.join(columns)}")
     for number, raw in rows:
         yield TableRow(number, raw, read_table_fields(raw, form, own))
-
-
-def _get_top_column(source: SourceFile, column: str) -> str:
-    return column if column in pq.read_schema(source.path).names else column.partition(".")[0]

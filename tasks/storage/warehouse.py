@@ -47,8 +47,6 @@ ROW_GROUP_OPTION = "ROW_GROUP_SIZE 32768"
 """Option for writing a file: adding rows rewrites the last row group. For 100,000 rows of GRANOLA-EQ, DuckDB's default of
 122,880 takes 70 MB more memory in a build and 6 % less disk; groups of 4,096 take two thirds more disk."""
 _INTERRUPTED = "Query interrupted"
-_DUCKDB_MAGIC = slice(8, 12), b"DUCK"
-"""Position and value of the magic bytes of a DuckDB file."""
 _DAMAGE_PATTERN = re.compile(
     r"Corrupt database|Malformed JSON|checksum|Could not read enough bytes|INTERNAL Error|Serialization Error|been invalidated"
 )
@@ -78,7 +76,10 @@ def open_warehouse(
                 _check_version_or_create_tables(connection, path, is_read_only)
             connection.execute("BEGIN")
             yield connection
-            _commit_and_checkpoint(connection, path)
+            connection.execute("COMMIT")
+            if _has_non_empty_write_ahead_log(path):  # without a log, nothing was written
+                # detaching would checkpoint too, but hide the error of a full disk
+                connection.execute(f"CHECKPOINT {_ATTACHED_NAME}")
         except duckdb.Error as error:
             _roll_back(connection)
             if message := _format_duckdb_error(path, error):
@@ -172,7 +173,7 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
                 start = file.read(16)
         except OSError as error:
             raise WarehouseError(f"cannot open the warehouse {path}: {error.strerror}") from error
-        if start[_DUCKDB_MAGIC[0]] != _DUCKDB_MAGIC[1]:
+        if start[8:12] != b"DUCK":
             what = "is not a DuckDB file" if start else "is empty"
             raise WarehouseError(
                 f"the warehouse {path} {what}; name another file with --warehouse, or move this one away"
@@ -298,13 +299,6 @@ def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
     except (duckdb.Error, RuntimeError) as error:
         _raise_pending_stop_if_interrupted(error)
         return  # a connection that failed fatally has no transaction left
-
-
-def _commit_and_checkpoint(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Commit, then checkpoint: detaching would checkpoint too, but hide the error of a full disk."""
-    connection.execute("COMMIT")
-    if _has_non_empty_write_ahead_log(path):  # without a log, nothing was written
-        connection.execute(f"CHECKPOINT {_ATTACHED_NAME}")
 
 
 def get_schema_version(connection: duckdb.DuckDBPyConnection) -> int:

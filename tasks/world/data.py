@@ -19,6 +19,7 @@ import yaml
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.digests import combine_digests, digest_bytes
 from factmill.tasks.errors import EmbeddedWorldError
+from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 PropertyDataType = Literal["item", "time", "quantity", "string", "external"]
 StatementRank = Literal["preferred", "normal", "deprecated"]
@@ -26,8 +27,6 @@ TimePrecision = Literal["day", "month", "year", "decade", "century"]
 PROPERTY_DATA_TYPES: tuple[PropertyDataType, ...] = ("item", "time", "quantity", "string", "external")
 
 _RANKS: dict[str, StatementRank] = {"preferred": "preferred", "deprecated": "deprecated"}
-_QID = re.compile(r"Q[1-9][0-9]*")
-_PID = re.compile(r"P[1-9][0-9]*")
 _TIME_PATTERN = re.compile(
     r"(?:(?P<year>\d{1,4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?"
     r"|(?P<decade>\d{0,3}0)s"
@@ -96,16 +95,6 @@ class StatementParts:
     rank: StatementRank
 
 
-def is_wikidata_item_id(text: str) -> bool:
-    """True for an item id like Q64."""
-    return _QID.fullmatch(text) is not None
-
-
-def is_wikidata_property_id(text: str) -> bool:
-    """True for a property id like P19."""
-    return _PID.fullmatch(text) is not None
-
-
 def split_statement(text: str) -> StatementParts:
     """Split `value | PID=value … | rank`; ValueError names the wrong part and what was expected."""
     value, *rest = text.split(" | ")
@@ -115,7 +104,7 @@ def split_statement(text: str) -> StatementParts:
         pid, equals, qualifier = part.partition("=")
         if part in _RANKS:
             ranks.append(_RANKS[part])
-        elif equals and is_wikidata_property_id(pid) and qualifier:
+        elif equals and is_pid(pid) and qualifier:
             qualifiers.append((pid, qualifier))
         else:
             raise ValueError(f"{part!r} is not a qualifier; expected PID=value, `preferred` or `deprecated`")
@@ -131,7 +120,7 @@ def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementVa
     if text == "?":
         return UnknownValue()
     if data_type == "item":
-        if not is_wikidata_item_id(text):
+        if not is_qid(text):
             raise ValueError(f"{text!r} is not an item; expected a QID like Q64")
         return ItemValue(text)
     if data_type == "time":
@@ -153,19 +142,22 @@ def parse_time_value(text: str) -> TimeValue:
     is_bce = match["bce"] is not None
     if match["century"]:
         century = int(match["century"])
-        _require_valid_time(century >= 1, text, "centuries count from 1")
+        if century < 1:
+            raise ValueError(f"{text!r} is not a time: centuries count from 1")
         return TimeValue(1 - 100 * century if is_bce else 100 * century - 99, 1, 1, "century")
     named = int(match["decade"] if match["decade"] else match["year"])
-    _require_valid_time(named >= 1 or bool(match["decade"]), text, "there is no year 0")
+    if named < 1 and not match["decade"]:
+        raise ValueError(f"{text!r} is not a time: there is no year 0")
     year = 1 - named if is_bce else named
     if match["decade"]:
         return TimeValue(year, 1, 1, "decade")
     month, day = int(match["month"] or 1), int(match["day"] or 1)
-    _require_valid_time(1 <= month <= 12, text, "months run from 01 to 12")
+    if not 1 <= month <= 12:
+        raise ValueError(f"{text!r} is not a time: months run from 01 to 12")
     time = TimeValue(year, month, day, "day" if match["day"] else "month" if match["month"] else "year")
-    _require_valid_time(
-        1 <= day <= _count_days_in_month(time), text, f"that month has {_count_days_in_month(time)} days"
-    )
+    days = _count_days_in_month(time)
+    if not 1 <= day <= days:
+        raise ValueError(f"{text!r} is not a time: that month has {days} days")
     return time
 
 
@@ -173,11 +165,6 @@ def _count_days_in_month(time: TimeValue) -> int:
     if time.month == 2 and time.is_julian:
         return 29 if time.year % 4 == 0 else 28
     return monthrange(max(time.year, 1), time.month)[1]
-
-
-def _require_valid_time(is_valid: bool, text: str, rule: str) -> None:
-    if not is_valid:
-        raise ValueError(f"{text!r} is not a time: {rule}")
 
 
 WORLD_FOLDER = ASSETS_ROOT / "data" / "world"

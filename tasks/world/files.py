@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from factmill.tasks.errors import EmbeddedWorldError
+from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 from factmill.tasks.world.data import (
     PROPERTY_DATA_TYPES,
     WORLD_FOLDER,
@@ -34,8 +35,6 @@ from factmill.tasks.world.data import (
     WorldData,
     WorldProperty,
     digest_world_files,
-    is_wikidata_item_id,
-    is_wikidata_property_id,
     parse_statement_value,
     split_statement,
 )
@@ -152,7 +151,7 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
     properties: dict[str, WorldProperty] = {}
     for pid, line in findings.load_mapping(folder / "properties.yaml", folder):
         kind, bar, names = line.partition(" | ") if isinstance(line, str) else ("", "", "")
-        if not is_wikidata_property_id(pid) or kind not in PROPERTY_DATA_TYPES or not bar:
+        if not is_pid(pid) or kind not in PROPERTY_DATA_TYPES or not bar:
             findings.add_violation(
                 pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}"
             )
@@ -165,7 +164,7 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
         findings.add_violation("*.yaml", "no file; expected at least one")
     for path in paths:
         for qid, entry in findings.load_mapping(path, folder):
-            if not is_wikidata_item_id(qid) or not isinstance(entry, dict):
+            if not is_qid(qid) or not isinstance(entry, dict):
                 findings.add_violation(qid, "expected a QID with label, is, aka, wiki and statements below it")
             elif findings.register_description(f"item {qid}"):
                 items[qid] = _parse_item(qid, entry, properties, findings)
@@ -191,14 +190,14 @@ def _parse_item(
 ) -> Item:
     texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
     for key in entry:
-        if key not in _ITEM_KEYS and not is_wikidata_property_id(key):
+        if key not in _ITEM_KEYS and not is_pid(key):
             findings.add_violation(f"{qid}.{key}", "unknown key; expected label, is, aka, wiki, modified or a PID")
     if "label" not in texts:
         findings.add_violation(qid, "no label; expected `label: name` or six names")
     modified = texts.get("modified")
     if modified is not None and not _UTC_MOMENT.fullmatch(modified):
         findings.add_violation(f"{qid}.modified", "expected a moment like 2026-01-31T10:15:00Z")
-    pids = [key for key in entry if is_wikidata_property_id(key)]
+    pids = [key for key in entry if is_pid(key)]
     statements = [s for pid in pids for s in _parse_statements(f"{qid}.{pid}", pid, entry[pid], properties, findings)]
     return Item(
         qid=qid,
@@ -294,7 +293,7 @@ def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle 
             expected = f"expected each of {', '.join(sorted(_ARTICLE_KEYS))} at most once, and no other key"
             findings.add_violation(f"{title}.{key}", expected)
     qid = head.get("qid")
-    if qid is not None and not is_wikidata_item_id(str(qid)):
+    if qid is not None and not is_qid(str(qid)):
         findings.add_violation(f"{title}.qid", f"{qid!r} is not a QID; expected one like Q64")
         qid = None
     revisions = _parse_revisions(title, head.get("revisions"), match[2].strip(), findings)

@@ -97,54 +97,50 @@ def format_xsd_datetime(time: TimeValue) -> str:
 
 
 def _iterate_property_triples(prop: WorldProperty) -> Iterator[str]:
-    subject = _format_iri(WD, prop.pid)
     kind = _PROPERTY_TYPES[prop.data_type]
     if prop.data_type == "external":
         kind = _EXTERNAL_PROPERTY_TYPES.get(prop.pid, kind)
-    yield _format_triple(subject, RDF_TYPE, _format_iri(WIKIBASE, "Property"))
-    yield _format_triple(subject, _format_iri(WIKIBASE, "propertyType"), _format_iri(WIKIBASE, kind))
-    yield from (
-        _format_triple(subject, RDFS_LABEL, _format_literal(label, language)) for language, label in prop.labels.items()
-    )
     roles = {"directClaim": WDT, "claim": P_CLAIM, "statementProperty": PS, "statementValue": PSV, "qualifier": PQ}
-    for role, prefix in (*roles.items(), ("qualifierValue", PQV)):
-        yield _format_triple(subject, _format_iri(WIKIBASE, role), _format_iri(prefix, prop.pid))
+    yield from _format_triples(
+        _format_iri(WD, prop.pid),
+        (RDF_TYPE, _format_iri(WIKIBASE, "Property")),
+        (_format_iri(WIKIBASE, "propertyType"), _format_iri(WIKIBASE, kind)),
+        *((RDFS_LABEL, _format_literal(label, language)) for language, label in prop.labels.items()),
+        *((_format_iri(WIKIBASE, role), _format_iri(prefix, prop.pid)) for role, prefix in roles.items()),
+        (_format_iri(WIKIBASE, "qualifierValue"), _format_iri(PQV, prop.pid)),
+    )
 
 
 def _iterate_item_triples(item: Item) -> Iterator[str]:
-    subject = _format_iri(WD, item.qid)
-    yield _format_triple(subject, RDF_TYPE, _format_iri(WIKIBASE, "Item"))
-    yield from (
-        _format_triple(subject, RDFS_LABEL, _format_literal(label, language)) for language, label in item.labels.items()
-    )
-    yield from (
-        _format_triple(subject, SKOS_ALT_LABEL, _format_literal(alias, "en")) for alias in dict.fromkeys(item.aliases)
-    )
-    if item.description:
-        yield _format_triple(subject, _format_iri(SCHEMA, "description"), _format_literal(item.description, "en"))
-    version = 2_000_000_000 + int(item.qid[1:]) % 100_000_000
-    yield _format_triple(subject, _format_iri(SCHEMA, "version"), _format_xsd_literal(str(version), "integer"))
+    number = int(item.qid[1:])
     # if unknown, made up: a time in 2025 that depends on the item's number
-    made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=int(item.qid[1:]) * 7919 % (360 * 24 * 60))
+    made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=number * 7919 % (360 * 24 * 60))
     modified = item.modified or made_up.strftime("%Y-%m-%dT%H:%M:%SZ")
-    yield _format_triple(subject, _format_iri(SCHEMA, "dateModified"), _format_xsd_literal(modified, "dateTime"))
-    yield _format_triple(
-        subject, _format_iri(WIKIBASE, "statements"), _format_xsd_literal(str(len(item.statements)), "integer")
-    )
-    yield _format_triple(
-        subject, _format_iri(WIKIBASE, "sitelinks"), _format_xsd_literal("1" if item.title else "0", "integer")
+    described = [item.description] if item.description else []
+    yield from _format_triples(
+        _format_iri(WD, item.qid),
+        (RDF_TYPE, _format_iri(WIKIBASE, "Item")),
+        *((RDFS_LABEL, _format_literal(label, language)) for language, label in item.labels.items()),
+        *((SKOS_ALT_LABEL, _format_literal(alias, "en")) for alias in dict.fromkeys(item.aliases)),
+        *((_format_iri(SCHEMA, "description"), _format_literal(text, "en")) for text in described),
+        (_format_iri(SCHEMA, "version"), _format_xsd_literal(2_000_000_000 + number % 100_000_000, "integer")),
+        (_format_iri(SCHEMA, "dateModified"), _format_xsd_literal(modified, "dateTime")),
+        (_format_iri(WIKIBASE, "statements"), _format_xsd_literal(len(item.statements), "integer")),
+        (_format_iri(WIKIBASE, "sitelinks"), _format_xsd_literal(1 if item.title else 0, "integer")),
     )
 
 
 def _iterate_sitelink_triples(item: Item) -> Iterator[str]:
     if not item.title:
         return
-    article = f"<{ENGLISH_WIKIPEDIA}wiki/{quote(item.title.replace(' ', '_'), safe=';@$!*(),/:~')}>"
-    yield _format_triple(article, RDF_TYPE, _format_iri(SCHEMA, "Article"))
-    yield _format_triple(article, _format_iri(SCHEMA, "about"), _format_iri(WD, item.qid))
-    yield _format_triple(article, _format_iri(SCHEMA, "inLanguage"), _format_literal("en"))
-    yield _format_triple(article, _format_iri(SCHEMA, "isPartOf"), f"<{ENGLISH_WIKIPEDIA}>")
-    yield _format_triple(article, _format_iri(SCHEMA, "name"), _format_literal(item.title, "en"))
+    yield from _format_triples(
+        f"<{ENGLISH_WIKIPEDIA}wiki/{quote(item.title.replace(' ', '_'), safe=';@$!*(),/:~')}>",
+        (RDF_TYPE, _format_iri(SCHEMA, "Article")),
+        (_format_iri(SCHEMA, "about"), _format_iri(WD, item.qid)),
+        (_format_iri(SCHEMA, "inLanguage"), _format_literal("en")),
+        (_format_iri(SCHEMA, "isPartOf"), f"<{ENGLISH_WIKIPEDIA}>"),
+        (_format_iri(SCHEMA, "name"), _format_literal(item.title, "en")),
+    )
     yield _format_triple(f"<{make_dbpedia_iri(item.title)}>", OWL_SAME_AS, _format_iri(WD, item.qid))
 
 
@@ -204,29 +200,28 @@ def _iterate_value_node_triples(
         return
     seen_values.add(full)
     if isinstance(value, TimeValue):
-        yield _format_triple(full, RDF_TYPE, _format_iri(WIKIBASE, "TimeValue"))
-        yield _format_triple(
-            full, _format_iri(WIKIBASE, "timeValue"), _format_xsd_literal(format_xsd_datetime(value), "dateTime")
-        )
-        yield _format_triple(
+        calendar = JULIAN_CALENDAR_QID if value.is_julian else GREGORIAN_CALENDAR_QID
+        yield from _format_triples(
             full,
-            _format_iri(WIKIBASE, "timePrecision"),
-            _format_xsd_literal(str(_PRECISION_NUMBERS[value.precision]), "integer"),
-        )
-        yield _format_triple(full, _format_iri(WIKIBASE, "timeTimezone"), _format_xsd_literal("0", "integer"))
-        yield _format_triple(
-            full,
-            _format_iri(WIKIBASE, "timeCalendarModel"),
-            _format_iri(WD, JULIAN_CALENDAR_QID if value.is_julian else GREGORIAN_CALENDAR_QID),
+            (RDF_TYPE, _format_iri(WIKIBASE, "TimeValue")),
+            (_format_iri(WIKIBASE, "timeValue"), _format_xsd_literal(format_xsd_datetime(value), "dateTime")),
+            (
+                _format_iri(WIKIBASE, "timePrecision"),
+                _format_xsd_literal(_PRECISION_NUMBERS[value.precision], "integer"),
+            ),
+            (_format_iri(WIKIBASE, "timeTimezone"), _format_xsd_literal(0, "integer")),
+            (_format_iri(WIKIBASE, "timeCalendarModel"), _format_iri(WD, calendar)),
         )
     else:
-        yield _format_triple(full, RDF_TYPE, _format_iri(WIKIBASE, "QuantityValue"))
-        yield _format_triple(
+        yield from _format_triples(
             full,
-            _format_iri(WIKIBASE, "quantityAmount"),
-            _format_xsd_literal(_format_signed_amount(value.amount), "decimal"),
+            (RDF_TYPE, _format_iri(WIKIBASE, "QuantityValue")),
+            (
+                _format_iri(WIKIBASE, "quantityAmount"),
+                _format_xsd_literal(_format_signed_amount(value.amount), "decimal"),
+            ),
+            (_format_iri(WIKIBASE, "quantityUnit"), _format_iri(WD, value.unit or UNITLESS_QID)),
         )
-        yield _format_triple(full, _format_iri(WIKIBASE, "quantityUnit"), _format_iri(WD, value.unit or UNITLESS_QID))
 
 
 def _format_signed_amount(amount: str) -> str:
@@ -241,8 +236,13 @@ def _format_literal(text: str, language: str = "") -> str:
     return f'"{text.translate(_LITERAL_ESCAPES)}"' + (f"@{language}" if language else "")
 
 
-def _format_xsd_literal(text: str, kind: str) -> str:
-    return f'"{text}"^^<{XSD}{kind}>'
+def _format_xsd_literal(value: str | int, kind: str) -> str:
+    return f'"{value}"^^<{XSD}{kind}>'
+
+
+def _format_triples(subject: str, *rows: tuple[str, str]) -> Iterator[str]:
+    """Yield the triples of a subject with these predicates and objects."""
+    return (_format_triple(subject, *row) for row in rows)
 
 
 def _format_triple(subject: str, predicate: str, obj: str) -> str:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cache as remember
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from factmill.tasks.core.digests import combine_digests, digest_bytes
 from factmill.tasks.errors import EmbeddedWorldError
@@ -35,10 +34,6 @@ from factmill.tasks.processes import (
 from factmill.tasks.world.data import WORLD_FOLDER, WorldData, digest_world_files
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.rdf import write_world_ntriples
-
-if TYPE_CHECKING:
-    pass
-
 
 _LOAD_TIMEOUT_S = 120.0
 _LOCK_TIMEOUT_S = 120.0
@@ -176,11 +171,14 @@ def running_world(home: Path, folder: Path = WORLD_FOLDER, port: int = 0) -> Ite
         _running_oxigraph(store, port + 1 if port else 0) as sparql_port,
         _running_app(read_data(), f"http://{LOOPBACK_HOST}:{sparql_port}/query", port) as app_port,
     ):
-        yield _make_running_world(
-            digest_world_files(folder),
-            f"http://{LOOPBACK_HOST}:{sparql_port}/query",
-            f"http://{LOOPBACK_HOST}:{app_port}",
-        )
+        app_url = f"http://{LOOPBACK_HOST}:{app_port}"
+        endpoints = {
+            "wikidata": f"http://{LOOPBACK_HOST}:{sparql_port}/query",
+            "wikipedia": app_url,
+            "pageviews": f"{app_url}/api/rest_v1",
+            "falcon": f"{app_url}/falcon2",
+        }
+        yield RunningWorld(digest_world_files(folder), endpoints, app_url)
 
 
 def serve_world_until_interrupted(home: Path, port: int, folder: Path = WORLD_FOLDER) -> None:
@@ -207,27 +205,15 @@ def format_world_endpoints(world: RunningWorld) -> list[str]:
     ]
 
 
-def _make_running_world(digest: str, sparql_url: str, app_url: str) -> RunningWorld:
-    own = {"wikipedia": app_url, "pageviews": f"{app_url}/api/rest_v1", "falcon": f"{app_url}/falcon2"}
-    return RunningWorld(digest, {"wikidata": sparql_url, **own}, app_url)
-
-
 @contextmanager
 def _running_oxigraph(store: Path, port: int) -> Iterator[int]:
     """Run the SPARQL server and yield its port once it listens; retry if another process took a free port."""
     for _ in range(1 if port else _PORT_TRIES):
         chosen = port or find_free_port()
         log = store.parent / f"{store.name}-{chosen}.log"
-        command = [
-            str(get_oxigraph_binary()),
-            "serve-read-only",
-            "--location",
-            str(store),
-            "--bind",
-            f"{LOOPBACK_HOST}:{chosen}",
-        ]
+        place = ["--location", str(store), "--bind", f"{LOOPBACK_HOST}:{chosen}"]
         try:
-            process = start_child_process(command, log)
+            process = start_child_process([str(get_oxigraph_binary()), "serve-read-only", *place], log)
         except OSError as error:
             raise EmbeddedWorldError(f"oxigraph does not start: {error}") from error
         deadline = time.monotonic() + _START_TIMEOUT_S

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.models.scripted_author import REFUSAL, Asked, Manners, Said, ScriptedAuthor, always, extend, once_corrected
+from support.models.scripted_author import Asked, Manners, ScriptedAuthor, always, extend, once_corrected
+from support.models.scripted_chat import REFUSAL, Said
 from support.rows.biographies import counted_pair, evolving_pair, make_piece
 from support.steps.author_steps import (
     ADA,

@@ -1,6 +1,5 @@
 """The Prefect server of docker-compose.yml on a real PostgreSQL: its command and its environment, on loopback."""
 
-import os
 import shlex
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 import yaml
-from support.commands.command import ROOT, Factmill
+from support.commands.command import ROOT, Factmill, inherited
 from support.processes.postgres import running_postgres
 
 from factmill.tasks.processes import (
@@ -43,12 +42,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             "PREFECT_UI_STATIC_DIRECTORY": str(folder / "ui"),
             "PREFECT_UI_API_URL": f"http://{LOOPBACK_HOST}:{port}/api",
         }
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         command = shlex.split(service["command"].replace("0.0.0.0", LOOPBACK_HOST))
         command = [sys.executable, "-m", *command, "--port", str(port)]
         # a variable without a value is passed on where it is set, which it is not here
         given = {name: value for name, value in service["environment"].items() if value is not None}
-        server = start_child_process(command, folder / "log", inherited | given | ours)
+        server = start_child_process(command, folder / "log", inherited() | given | ours)
         try:
             deadline = time.monotonic() + _PATIENCE_S
             while not is_ready(f"http://{LOOPBACK_HOST}:{port}/api"):

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.steps.receipts import make_receipt
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
+from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.completions import PLAIN_TEXT_FORMAT, UnreadableCompletion
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
@@ -285,12 +286,7 @@ def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -
 
 
 def dataset(*rows: int) -> StageDataset:
-    return StageDataset(
-        tuple(
-            BatchReceipt(stage="s", index=i, key="k", shard=f"s{i}", rows_in=n, rows=n, rejects=0, merged=0, digest="d")
-            for i, n in enumerate(rows)
-        )
-    )
+    return StageDataset(tuple(make_receipt(f"s{i}", index=i, rows_in=n, rows=n) for i, n in enumerate(rows)))
 
 
 @pytest.mark.parametrize(

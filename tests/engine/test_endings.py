@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from support.steps.receipts import make_receipt
 
-from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.engine.failures import (
     all_rows_failed,
     count_rejects_by_reason,
@@ -84,6 +84,5 @@ def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
 def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:
     rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
     write_shard(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
-    told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
-    receipt = BatchReceipt(shard=str(tmp_path / "0"), rows_in=4, rows=0, rejects=4, merged=0, **told)
+    receipt = make_receipt(tmp_path / "0", rows_in=4, rows=0, rejects=4)
     assert list(count_rejects_by_reason([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

@@ -7,7 +7,12 @@ from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
 from factmill.tasks.core.calls.call import CallResponse
-from factmill.tasks.evaluation.answering_and_judging import parse_model_response
+from factmill.tasks.core.evaluation.answers import AnswersFile
+from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.evaluation.answering_and_judging import make_predictions_from_file, parse_model_response
+from factmill.tasks.fanoutqa.core.evaluation.grades import make_judgeable_fanoutqa_answer
+from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion
+from factmill.tasks.fanoutqa.evaluation.definition import FANOUTQA_EVALUATION
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
@@ -21,6 +26,15 @@ def test_tokens_and_seconds_are_those_that_were_recorded() -> None:
     body = {"texts": ["254 km"], "finish": ["stop"], "fingerprint": ""}
     given = parse_model_response(CallResponse(body, tokens_in=30, tokens_out=4, latency_s=1.25), "key")
     assert (given.texts, given.tokens_in, given.tokens_out, given.seconds) == (("254 km",), 30, 4, 1.25)
+
+
+def test_an_answer_of_a_file_comes_without_searches_and_tokens() -> None:
+    prediction = make_judgeable_fanoutqa_answer("q", "How long?", "254 km", "254 km")
+    question = make_arrow_table(FanOutEvaluationQuestion, [prediction])
+    answers = AnswersFile({("", "q"): "254 km"}, ())
+    (row,) = make_predictions_from_file(FANOUTQA_EVALUATION, question, answers, "mine").to_pylist()
+    searched = {"searches": [], "context": [], "rounds": 0, "stopped": "", "tokens_in": 0, "tokens_out": 0}
+    assert row == prediction.model_dump() | searched | {"model": "mine"}
 
 
 OPEN = ("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json
+from support.steps.receipts import make_receipt
 from support.steps.warehouses import empty_warehouse
 
 from factmill.flows.commands.provenance import trace_row_by_id_prefix
@@ -37,17 +38,11 @@ LINES = b"".join(map(encode_line, RECORDS))
 RUN_FILE_BYTES = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "record"}}).encode()
 
 
-def make_receipt(shard: Path, digest: str) -> BatchReceipt:
-    return BatchReceipt(
-        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest
-    )
-
-
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStrategy[bytes]]:
     """A shard, and what may become of its receipt."""
     path = tmp_path_factory.mktemp("shard") / "0"
-    write_receipt(make_receipt(path, write_shard(path, {"rows": pa.table({"id": ["a"]})})))
+    write_receipt(make_receipt(path, digest=write_shard(path, {"rows": pa.table({"id": ["a"]})})))
     whole = path.with_name("0.receipt.json").read_bytes()
     odd = odd_json(*BatchReceipt.model_fields).map(lambda value: json.dumps(value).encode())
     return path, mutilate(whole) | odd
@@ -59,7 +54,7 @@ def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy
     path, receipts = shard
     path.with_name("0.receipt.json").write_bytes(data.draw(receipts))
     receipt = find_reusable_receipt(path)
-    assert receipt is None or receipt == make_receipt(path, receipt.digest)
+    assert receipt is None or receipt == make_receipt(path, digest=receipt.digest)
 
 
 @patient

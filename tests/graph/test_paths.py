@@ -1,5 +1,6 @@
 """Path finding over the arrays, held to a search through all edges and literals."""
 
+import importlib
 import os
 import random
 import subprocess
@@ -27,6 +28,7 @@ from factmill.tasks.core.wikidata_paths import (
 from factmill.tasks.graph import arrays as arrays_module
 from factmill.tasks.graph import paths as graph_paths
 from factmill.tasks.graph.arrays import open_mapped_graph_arrays
+from factmill.tasks.graph.loading import compiling
 from factmill.tasks.graph.loading.compiling import compile_kernel
 from factmill.tasks.graph.lookup import WikidataGraph
 from factmill.tasks.graph.paths import find_item_paths
@@ -362,6 +364,27 @@ def test_kernels_work_where_nothing_compiled_can_be_kept(monkeypatch: pytest.Mon
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(double)
     assert compile_kernel(double)(21) == 42
+
+
+def test_a_cache_of_earlier_code_with_other_class_names_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = (
+        "from typing import NamedTuple\n"
+        "from factmill.tasks.graph.loading.compiling import compile_kernel\n"
+        "class OldName(NamedTuple):\n    number: int\n"
+        "@compile_kernel\ndef double(given):\n    return 2 * given.number\n"
+        "result = double(OldName(21))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("OldName", "NewName"):
+        (tmp_path / "renamed_kernel.py").write_text(source.replace("OldName", name))
+        monkeypatch.setattr(compiling, "digest_graph_code", lambda name=name: name)
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, "renamed_kernel", raising=False)
+        assert importlib.import_module("renamed_kernel").result == 42
+    monkeypatch.delitem(sys.modules, "renamed_kernel")
+    assert len(list(tmp_path.glob("__pycache__/renamed_kernel.*.nbi"))) == 2
 
 
 @pytest.mark.slow

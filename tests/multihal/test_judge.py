@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.models.scripted_chat import make_chat_services
-from support.models.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
+from support.models.scripted_chat import REFUSAL, Said, make_chat_services
+from support.models.scripted_judge import Manners, ScriptedJudge, always, pick, pick_first_ten
 from support.rows.questions import mined_question, path_of
 from support.steps.inputs import multihal_inputs
 from support.steps.steps import Left, run_step

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.steps.receipts import make_receipt
 from support.steps.warehouses import empty_warehouse
 
 from factmill.tasks import progress
-from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.errors import UnknownBuild, WarehouseError
@@ -48,11 +48,6 @@ EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedi
 REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
 
 
-def receipt(shard: Path) -> BatchReceipt:
-    told = {"stage": "s", "index": 0, "key": "k", "digest": "d"}
-    return BatchReceipt(shard=str(shard), rows_in=2, rows=1, rejects=1, merged=0, **told)
-
-
 def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | None = None, **more: Any) -> BuildRecord:
     """Merge one stage and publish one table, as a run does; `flow`: its parameters; `more`: what else the lock has."""
     shard = warehouse.parent / f"shard-{lock}"
@@ -64,7 +59,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
     }
     write_shard(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
-        write_stage_results(db, "run", 1, [receipt(shard)], SUMMARY)
+        write_stage_results(db, "run", 1, [make_receipt(shard, rows_in=2, rejects=1)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
         report = {"rows": len(names), "author": "scripted replies", "world": "w", "rejects": 1}
         return publish_build_tables(
@@ -85,7 +80,7 @@ def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path
     record = make(tmp_path / "w.duckdb", "a")
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for _ in range(2):
-            write_stage_results(db, "stopped", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
+            write_stage_results(db, "stopped", 1, [make_receipt(tmp_path / "shard-a", rows_in=2, rejects=1)], SUMMARY)
     assert counts(tmp_path / "w.duckdb") == {
         (table, build): 1
         for table in ("build_stages", "rejects", "build_calls")
@@ -213,7 +208,9 @@ def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     with open_warehouse(path) as db:
-        write_stage_results(db, f"{record.build_id}-unfinished", 1, [receipt(tmp_path / "shard-a")], SUMMARY)
+        write_stage_results(
+            db, f"{record.build_id}-unfinished", 1, [make_receipt(tmp_path / "shard-a", rows_in=2, rejects=1)], SUMMARY
+        )
     assert resolve_build_id_and_reject_count(path, f"{record.build_id}-unfinished") == (
         f"{record.build_id}-unfinished",
         1,

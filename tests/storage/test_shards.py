@@ -1,12 +1,15 @@
 """Shards: whole or not there, and the same bytes for the same rows."""
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 from support.damage import damage
+from support.steps.receipts import make_receipt
 
 from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.digests import digest_bytes
@@ -28,12 +31,6 @@ def numbers(first: int, count: int) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
 
 
-def receipt(shard: Path, digest: str, **more: int) -> BatchReceipt:
-    return BatchReceipt(
-        stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=digest, **more
-    )
-
-
 def test_a_range_spans_shards(tmp_path: Path) -> None:
     files = []
     for index, (first, count) in enumerate([(0, 3), (3, 0), (3, 4), (7, 2)]):
@@ -43,51 +40,36 @@ def test_a_range_spans_shards(tmp_path: Path) -> None:
         assert load_shard_row_range(files, start, stop)["n"].to_pylist() == list(range(start, stop))
 
 
-def test_a_shard_without_receipt_is_not_done(tmp_path: Path) -> None:
-    shard = tmp_path / "0"
-    digest = write_shard(shard, {"rows": numbers(0, 1)})
+def write_finished(shard: Path, kinds: Iterable[str] = ("rows",), **receipt: Any) -> BatchReceipt:
+    digest = write_shard(shard, {kind: numbers(0, 100) for kind in kinds})
     assert find_reusable_receipt(shard) is None
-    write_receipt(receipt(shard, digest))
-    assert find_reusable_receipt(shard) == receipt(shard, digest)
+    made = make_receipt(shard, digest=digest, **receipt)
+    write_receipt(made)
+    return made
 
 
-@pytest.mark.parametrize("file", ["0.receipt.json", "0.rows.parquet"])
-@pytest.mark.parametrize("left", [0, 20, None])
-def test_a_shard_with_a_torn_file_or_without_it_is_not_done(tmp_path: Path, file: str, left: int | None) -> None:
-    shard = tmp_path / "0"
-    write_receipt(receipt(shard, write_shard(shard, {"rows": numbers(0, 1)})))
-    if left is None:
-        (tmp_path / file).unlink()
-    else:
-        (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
-    assert find_reusable_receipt(shard) is None
+def test_a_shard_is_done_with_its_receipt_unless_it_lost_rows_to_a_passing_failure(tmp_path: Path) -> None:
+    made = write_finished(tmp_path / "0")
+    assert find_reusable_receipt(tmp_path / "0") == made
+    write_finished(tmp_path / "1", unsettled=1)
+    assert find_reusable_receipt(tmp_path / "1") is None
+    # a receipt of another place is none
+    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    assert find_reusable_receipt(moved / "0") is None
 
 
 @pytest.mark.parametrize("how", ["bit", "cut", "zeros", "more", "twice", "nothing"])
 @pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in SHARD_KINDS)])
-def test_a_shard_with_a_damaged_file_is_not_done(tmp_path: Path, file: str, how: str) -> None:
-    shard, draw = tmp_path / "0", random.Random(f"{file} {how}")
-    write_receipt(receipt(shard, write_shard(shard, {kind: numbers(0, 100) for kind in SHARD_KINDS})))
-    path = tmp_path / f"0.{file}"
+def test_a_shard_with_a_damaged_file_or_without_it_is_not_done(tmp_path: Path, file: str, how: str) -> None:
+    shard, draw, path = tmp_path / "0", random.Random(f"{file} {how}"), tmp_path / f"0.{file}"
+    made = write_finished(shard, SHARD_KINDS)
     whole = path.read_bytes()
     for _ in range(20):
         path.write_bytes(damage(whole, how, draw))
         assert find_reusable_receipt(shard) is None
     path.write_bytes(whole)
-    assert find_reusable_receipt(shard) is not None
-
-
-def test_a_receipt_of_another_place_is_none(tmp_path: Path) -> None:
-    digest = write_shard(tmp_path / "0", {"rows": numbers(0, 1)})
-    write_receipt(receipt(tmp_path / "0", digest))
-    moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
-    assert find_reusable_receipt(moved / "0") is None
-
-
-def test_a_shard_that_lost_rows_to_a_passing_failure_is_done_again(tmp_path: Path) -> None:
-    shard = tmp_path / "0"
-    digest = write_shard(shard, {"rows": numbers(0, 1)})
-    write_receipt(receipt(shard, digest, unsettled=1))
+    assert find_reusable_receipt(shard) == made
+    path.unlink()
     assert find_reusable_receipt(shard) is None
 
 

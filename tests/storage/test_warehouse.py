@@ -185,10 +185,15 @@ def test_a_warehouse_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(*_: object) -> None:
-        raise duckdb.TransactionException("Failed to commit: No space left on device")
+    errors = [duckdb.TransactionException("Failed to commit: No space left on device")]
 
-    monkeypatch.setattr("factmill.tasks.storage.warehouse._commit_and_checkpoint", fill)
+    def fill(_: object) -> bool:
+        if errors:
+            raise errors.pop()
+        return True
+
+    # asked between the commit and the checkpoint first, and once the warehouse is let go
+    monkeypatch.setattr("factmill.tasks.storage.warehouse._has_non_empty_write_ahead_log", fill)
     check_refused(tmp_path / "a.duckdb", r"cannot write the warehouse .*No space left.*run the same command again")
 
 

@@ -9,13 +9,13 @@ to record the calls, once with --force from the recorded calls alone. Exits 1 wh
 other bytes.
 """
 
-import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from speed.builds.whole_builds import run
 
 from factmill.tasks.core.digests import derive_seed
@@ -54,10 +54,9 @@ def print_stages(report: dict[str, Any]) -> None:
 
 def main() -> int:
     """Load the dump, make the questions, build twice."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graph-from", type=Path, required=True, help="N-Triples to load as a graph")
-    parser.add_argument("--questions", type=int, default=5_000)
-    options = parser.parse_args()
+    options = read_options(
+        __doc__, graph_from={"type": Path, "required": True, "help": "N-Triples to load as a graph"}, questions=5_000
+    )
     with tempfile.TemporaryDirectory() as scratch:
         home, questions = Path(scratch) / "home", Path(scratch) / "qa_data.json"
         run("graph load", ["graph", "load", str(options.graph_from.resolve()), "--name", "real"], home)
@@ -70,7 +69,3 @@ def main() -> int:
         same = first["tables"] == again["tables"]
         print(f"bytes {'identical' if same else 'DIFFER'}; calls of the second build: {again['calls_sent']}")
         return 0 if same and again["calls_sent"] == 0 else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

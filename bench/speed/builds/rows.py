@@ -14,7 +14,6 @@ once; it looks nothing up, checks and records nothing. Its CPU, memory and rows 
 environment needs requests too, which distilabel 1.5.3 imports and does not ask for.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -29,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts import ROOT, read_options
 from speed.builds.fact_maker import make_lines
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMAND = """
 from factmill.tasks.memory import configure_allocators_and_gc
 configure_allocators_and_gc()  # before what follows imports Arrow
@@ -201,17 +200,16 @@ def _megabytes(path: Path) -> float:
 
 def main() -> int:
     """Print two lines a checkout and one a peer."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--before", type=Path, help="another checkout of the project", metavar="FOLDER")
-    parser.add_argument(
-        "--peer", help="Python of an environment that has distilabel, datatrove and requests", metavar="PYTHON"
+    options = read_options(
+        __doc__,
+        rows=100_000,
+        seed=7,
+        before=(Path, "another checkout of the project"),
+        peer=(str, "Python of an environment that has distilabel, datatrove and requests"),
+        peer_rows=(int, "rows that peers are asked; default: as many as --rows"),
     )
-    parser.add_argument("--peer-rows", type=int, help="rows that peers are asked; default: as many as --rows")
-    options = parser.parse_args()
     if (options.peer_rows or options.rows) <= FEW or options.rows <= FEW:
-        parser.error(f"--rows, --peer-rows: more than {FEW} are needed, since what a row costs is told by a difference")
+        sys.exit(f"--rows, --peer-rows: more than {FEW} are needed, since what a row costs is told by a difference")
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         dump = home / "facts.nt"
@@ -230,7 +228,3 @@ def main() -> int:
         else:
             print("distilabel, datatrove: not measured, no --peer")
     return 0 if published[0] == published[-1] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ Every command is a process of its own; memory is the largest resident set of tha
 a process of its own too, is not in it). Exits 1 when a build that should have the same bytes has others.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -17,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scripts import ROOT, read_options
 from support.worlds.replies import COMMAND as REPLYING
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-c", REPLYING]
 
 
@@ -78,10 +77,9 @@ def measure(label: str, arguments: list[str], folder: Path) -> bool:
 
 def main() -> int:
     """Run the builds that the arguments name."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graph-from", type=Path, help="N-Triples to load as a graph")
-    parser.add_argument("--source", type=Path, help="folder of EntityQuestions files")
-    options = parser.parse_args()
+    options = read_options(
+        __doc__, graph_from=(Path, "N-Triples to load as a graph"), source=(Path, "folder of EntityQuestions files")
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         good = measure("embedded", [], folder)
@@ -93,7 +91,3 @@ def main() -> int:
                     "EntityQuestions", ["--graph", "real", "--source", str(options.source.resolve())], folder
                 )
     return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from scripts import read_options
 from support.processes.cluster import ROOT, LoopbackCluster
 from translator_corpus import draw_taught, read_corpus
 
@@ -188,14 +189,14 @@ def cpu_s(processes: list[psutil.Process]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help="builds, translate, killed")
-    parser.add_argument("--sentences", type=int, default=20_000)
-    parser.add_argument("--benchmark", choices=BENCHMARKS, action="append", help="of builds; both unless named")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--home", type=Path, help="where builds are made; a new folder unless named")
-    options = parser.parse_args()
-    options.sections = options.sections or ["builds", "translate", "killed"]
+    options = read_options(
+        __doc__,
+        sections=["builds", "translate", "killed"],
+        sentences=20_000,
+        benchmark={"choices": BENCHMARKS, "action": "append", "help": "of builds; both unless named"},
+        seed=7,
+        home=(Path, "where builds are made; a new folder unless named"),
+    )
     right = True
     with tempfile.TemporaryDirectory() as scratch:
         home = options.home or Path(scratch)
@@ -205,7 +206,3 @@ def main() -> int:
             if "builds" in options.sections:
                 right &= compare_builds(cluster, home, options.benchmark or BENCHMARKS)
     return 0 if right else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,6 @@ of the graph in memory: pages fetched one by one, as where a graph is larger tha
 sorted by place, as batches are, or one by one as they are drawn. Read ahead is asked few pairs: each takes long.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from scripts import read_options
 from speed.mining.mining_room import Room
 from speed.mining.mining_tasks import MIB, drop_pages, run_task
 
@@ -73,13 +73,14 @@ def make_group(memory_mib: int) -> Path:
 
 def main() -> int:
     """Print a line for each way."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--edges", type=float, default=2, help="in millions")
-    parser.add_argument("--pairs", type=int, default=5000)
-    parser.add_argument("--memory", type=int, default=16, help="in MiB")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="work here and use the graph loaded here before")
-    options = parser.parse_args()
+    options = read_options(
+        __doc__,
+        edges=(2.0, "in millions"),
+        pairs=5000,
+        memory=(16, "in MiB"),
+        seed=7,
+        folder=(Path, "work here and use the graph loaded here before"),
+    )
     folder = options.folder or Path(tempfile.mkdtemp(prefix="cold-"))
     room, edges = Room(folder.resolve(), options.seed), round(options.edges * 1_000_000)
     graph = room.home / f"edges-{edges}"

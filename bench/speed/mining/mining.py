@@ -16,25 +16,26 @@ Every contender runs in processes of its own, one after the other. Everything fo
 files go to a temporary folder; some 12 GB are in use at 50 million edges. Exits 1 when any paths differ.
 """
 
-import argparse
 import json
 import os
 import shutil
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pyarrow as pa
+from scripts import read_options
 from speed.mining.graph_maker import Ints
 from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
-from speed.mining.mining_literals import measure_literals
 from speed.mining.mining_room import Room, rate_of
 from speed.mining.mining_tasks import MIB, Result, measure_command, run_task
 from speed.mining.triple_maker import EDGE_SHARE
 
 MILLION = 1_000_000
+LITERAL_KINDS = ("dates", "years", "numbers")
 SECTIONS = ("speed", "literals", "loading", "growth")
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
 COLD_PAIRS = 1_000
@@ -142,6 +143,55 @@ def _compare(work: Path, peer: str, number: int) -> bool:
     return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
 
 
+def measure_literals(
+    room: Room, edges: int, literals: int, an_item: int, pairs: int, runs: int, before: Path | None
+) -> None:
+    """Print how many pairs with dates, years and numbers are answered a second in a graph with so many literals.
+
+    They are spread over items, or lie `an_item` together. What was made and loaded in the folder earlier is used again.
+    """
+    name = f"literals-{literals}-{an_item}-edges-{edges}"
+    work = room.folder / name
+    asked = {"count": literals, "an_item": an_item, "pairs": pairs, "sets": runs + 1, "seed": room.seed, "work": work}
+    print(f"\n## {literals:,} dates and numbers beside {edges:,} edges", end="")
+    print(f", {an_item} an item" if an_item else "", flush=True)
+    if not (room.home / name).exists():
+        _load_literals(room, edges, name, asked)
+    elif not (work / f"pairs-{pairs}-{runs}").exists():
+        run_task("save_pairs_of_literals", folder=room.make_graph(edges)[0], **asked)
+    (work / f"pairs-{pairs}-{runs}").touch()
+    checkouts = {"before": before} if before else {}
+    for kind in LITERAL_KINDS:
+        told: list[Result] = []
+        for which, code in {**checkouts, "now": None}.items():
+            found = run_task("find_literals", code, name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
+            cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
+            memory = found["memory"]["own_mib"]
+            print(
+                f"{kind:8}{which:8}{rate_of(found, pairs):11,.0f} pairs/s, {cpu:5.1f} µs of CPU a pair, {paths:,.0f} paths,"
+                f" {memory:,.0f} MiB of its own",
+                flush=True,
+            )
+            told.append(found)
+            room.report.setdefault("literals", {}).setdefault(name, {}).setdefault(kind, {})[which] = found
+        room.check(told[0]["sha256"] == told[-1]["sha256"], f"{name}, {kind}: other paths than before")
+
+
+def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:
+    folder, path = room.make_graph(edges)[0], room.folder / f"{name}.nt"
+    if not path.exists():
+        partly = path.with_suffix(".partly")
+        run_task("write_literal_file", folder=folder, out=partly, **asked)
+        partly.rename(path)
+    loaded = run_task("load_ours", path=path, name=name, home=room.home)
+    path.unlink()
+    print(
+        f"loaded in {loaded['seconds']:.1f} s, {loaded['cpu_s']:.1f} of CPU: {loaded['arrays_bytes'] / MIB:,.0f} MiB of"
+        f" arrays, {loaded['tables_bytes'] / MIB:,.0f} MiB of tables",
+        flush=True,
+    )
+
+
 def measure_loading(room: Room, lines: int) -> None:
     """Print a table of loading the same files by ours and by Oxigraph; seconds are those of whole processes."""
     heads = f"{'seconds':>9}{'triples/s':>12}{'ours is':>9}{'CPU s':>8}{'peak MiB':>10}{'MiB on disk':>13}"
@@ -236,7 +286,7 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
     print(format_growth(measured), flush=True)
     mixture = _load_mixture(room, sizes[-2] if len(sizes) > 1 else sizes[-1])
     print(format_estimate(measured, mixture, dump), flush=True)
-    room.report["growth"] = {"measured": [each.as_dict() for each in measured], "dump": dump.as_dict()}
+    room.report["growth"] = {"measured": [asdict(each) for each in measured], "dump": asdict(dump)}
 
 
 def _load_mixture(room: Room, lines: int) -> Mixture:
@@ -253,44 +303,34 @@ def _load_mixture(room: Room, lines: int) -> Mixture:
     return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["cpu_seconds"], loaded["tables_bytes"])
 
 
-def read_options() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="section", help=f"{', '.join(SECTIONS)}; all when none is given")
-    parser.add_argument("--edges", type=float, nargs="+", default=[10, 50], help="graphs of speed, in millions")
-    parser.add_argument(
-        "--growth-edges", type=float, nargs="+", default=[1, 10, 50], help="those of growth, in millions"
-    )
-    parser.add_argument("--sparql-edges", type=float, default=10, help="ask Oxigraph on graphs up to so many millions")
-    parser.add_argument("--literals", type=float, nargs="*", default=[2.5, 12.5], help="dates and numbers, in millions")
-    parser.add_argument("--crowded", type=float, nargs="*", default=[2.5], help="those that lie together, in millions")
-    parser.add_argument("--an-item", type=int, default=75, help="dates and numbers of an item where they lie together")
-    parser.add_argument("--before", type=Path, help="another checkout, for literals", metavar="FOLDER")
-    parser.add_argument("--lines", type=float, default=10, help="lines of loading, in millions")
-    parser.add_argument("--pairs", type=int, default=10_000, help="pairs in a batch of speed")
-    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="batches of growth")
-    parser.add_argument("--runs", type=int, default=9, help="warm runs, each on pairs of its own")
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument(
-        "--folder", type=Path, help="work here and use the graphs made here before (their edges, not loads)"
-    )
-    parser.add_argument("--keep", action="store_true", help="leave the temporary folder")
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
-    for name, (default, meaning) in Dump.describe().items():
-        parser.add_argument(f"--dump-{name.replace('_', '-')}", type=float, default=default, help=meaning)
-    options = parser.parse_args()
-    if unknown := set(options.sections) - set(SECTIONS):
-        parser.error(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
-    return options
-
-
 def main() -> int:
     """Run the sections asked for."""
-    options = read_options()
+    options = read_options(
+        __doc__,
+        sections=(list(SECTIONS), f"{', '.join(SECTIONS)}; all when none is given"),
+        edges=([10.0, 50.0], "graphs of speed, in millions"),
+        growth_edges=([1.0, 10.0, 50.0], "those of growth, in millions"),
+        sparql_edges=(10.0, "ask Oxigraph on graphs up to so many millions"),
+        literals=([2.5, 12.5], "dates and numbers, in millions"),
+        crowded=([2.5], "those that lie together, in millions"),
+        an_item=(75, "dates and numbers of an item where they lie together"),
+        before=(Path, "another checkout, for literals"),
+        lines=(10.0, "lines of loading, in millions"),
+        pairs=(10_000, "pairs in a batch of speed"),
+        batches=(list(BATCHES), "batches of growth"),
+        runs=(9, "warm runs, each on pairs of its own"),
+        seed=7,
+        folder=(Path, "work here and use the graphs made here before (their edges, not loads)"),
+        keep=(False, "leave the temporary folder"),
+        json=(Path, "write all figures to this file"),
+        **{f"dump_{name}": (float(default), meaning) for name, (default, meaning) in Dump.describe().items()},
+    )
+    if unknown := set(options.sections) - set(SECTIONS):
+        sys.exit(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="mining-"))
     folder.mkdir(parents=True, exist_ok=True)
     room = Room(folder.resolve(), options.seed)
-    wanted = options.sections or SECTIONS
+    wanted = options.sections
     print(f"seed {room.seed}, {os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}, in {room.folder}")
     try:
         if "speed" in wanted:
@@ -318,7 +358,3 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps({"seed": room.seed, "failed": room.bad, **room.report}, indent=1))
     return 1 if room.bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,9 +5,8 @@ command line can replace; that MultiHal asked for 624 hours about some 31 thousa
 Appendix J).
 """
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from math import log
-from typing import Any
 
 GIB, MIB, BILLION = 1 << 30, 1 << 20, 1e9
 BYTES_AN_EDGE = 12
@@ -30,10 +29,6 @@ class Dump:
         """Return default and meaning of each."""
         return {each.name: (each.default, each.metadata["meaning"]) for each in fields(cls)}  # type: ignore[misc]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -55,10 +50,6 @@ class Measured:
     cold_s: float
     """Of a batch of so many pairs when no page was in memory."""
     cold_mapped_mib: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,25 +23,8 @@ _DATA, _SCHEMA, _XSD = (
 )
 _LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
 _LANGUAGES = [
-    "en",
-    "nl",
-    "de",
-    "fr",
-    "es",
-    "ar",
-    "it",
-    "sv",
-    "ru",
-    "pt",
-    "zh",
-    "ja",
-    "pl",
-    "uk",
-    "ca",
-    "sq",
-    "bn",
-    "he",
-]
+    "en", "nl", "de", "fr", "es", "ar", "it", "sv", "ru", "pt", "zh", "ja", "pl", "uk", "ca", "sq", "bn", "he",
+]  # fmt: skip
 
 _REST: list[tuple[float, str, str, str]] = [
     (0.055, _ENTITY, _LABEL, "text"),

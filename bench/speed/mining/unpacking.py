@@ -5,7 +5,6 @@
 The text is N-Triples in the mixture of a truthy dump (triple_maker.py), packed by Python. The quickest of some runs counts.
 """
 
-import argparse
 import bz2
 import io
 import os
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
+from scripts import read_options
 from speed.mining.graph_maker import make_edges
 from speed.mining.triple_maker import EDGE_SHARE, write_dump
 
@@ -49,11 +49,7 @@ def measure(name: str, unpack: Callable[[], int], size: int, runs: int) -> None:
 
 def main() -> None:
     """Print a line a reader."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=float, default=0.4, help="in millions")
-    parser.add_argument("--cores", type=int, nargs="+", default=[1, os.cpu_count() or 1])
-    parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args()
+    options = read_options(__doc__, lines=(0.4, "in millions"), cores=[1, os.cpu_count() or 1], runs=3)
     lines, text = round(options.lines * 1_000_000), io.BytesIO()
     write_dump(make_edges(round(lines * EDGE_SHARE), 7), lines, text, 7)
     size, packed = len(text.getvalue()), bz2.compress(text.getvalue())
@@ -61,7 +57,3 @@ def main() -> None:
     measure("Arrow", lambda: read(pa.CompressedInputStream(pa.BufferReader(packed), "bz2")), size, options.runs)
     for cores in options.cores:
         measure(f"ours, {cores} cores", lambda cores=cores: read_on_cores(packed, cores), size, options.runs)  # type: ignore[misc]
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,8 @@ import platform
 import sys
 from pathlib import Path
 
+from scripts import ROOT
+
 AVX2 = {
     "CT2_FORCE_CPU_ISA": "AVX2",
     "CT2_USE_MKL": "0",
@@ -22,7 +24,7 @@ AVX2 = {
 def hold_to_avx2() -> None:
     """Start this program anew with all libraries held to AVX2, unless it is so already."""
     if any(os.environ.get(name) != value for name, value in AVX2.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | AVX2)
+        os.execve(sys.executable, [sys.executable, str(ROOT / "bench"), *sys.argv], os.environ | AVX2)
 
 
 if "--avx2" in sys.argv:

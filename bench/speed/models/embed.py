@@ -18,7 +18,6 @@ is what any program could gain in float32. On a GPU (--device cuda, with torch f
 float32 as builds do and, for the peer only, in float16.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ import ctranslate2
 import numpy as np
 import torch
 import transformers
+from scripts import read_options
 from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 
@@ -121,14 +121,15 @@ def measure_peak(runs: int, size: int = 2048) -> float:
 
 def main() -> None:
     """Print a table for each number of texts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--texts", type=int, nargs="+", default=[500, 4000])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        checkpoint={"type": Path},
+        texts=[500, 4000],
+        threads=1,
+        runs=3,
+        device=("cpu", None, ["cpu", "cuda"]),
+        avx2=(False, "hold all libraries to AVX2 without VNNI"),
+    )
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
     print(
@@ -178,7 +179,3 @@ def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: 
         print(f"{name:34}{took:8.2f}{len(texts) / took:9.0f}{ratio:7.2f}{lowest:10.6f}{share:>9}", flush=True)
     if peak:
         print(f"peak: {peak / 1e9:.0f} GFLOP/s")
-
-
-if __name__ == "__main__":
-    main()

@@ -24,6 +24,7 @@ from pathlib import Path
 import ctranslate2
 import torch
 import transformers
+from scripts import read_options
 from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 from support.models.random_decoder import write_tokenizer
@@ -92,13 +93,14 @@ def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batchin
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--texts", type=int, default=200)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        layers=4,
+        texts=200,
+        threads=1,
+        device=("cpu", None, ["cpu", "cuda"]),
+        avx2=(False, "hold all libraries to AVX2 without VNNI"),
+    )
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
     print(f"GPT-2's shape with {given.layers} layers, random weights; {given.texts} texts; {given.threads} thread(s)")
@@ -139,7 +141,3 @@ def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
         shown = str(turned) if "factmill," in name else "-"
         ratio = took["transformers"] / took[name]
         print(f"{name:20}{len(texts) / took[name]:9.1f}{ratio:7.2f}{shown:>8}{apart:10.1e}")
-
-
-if __name__ == "__main__":
-    main()

@@ -34,7 +34,6 @@ there in float16 too (by wall time, with joules where nvidia-smi tells them). On
 seconds, so that what else runs on the machine does not count; those of translating alone, after one text to warm up.
 """
 
-import argparse
 import contextlib
 import gc
 import json
@@ -53,6 +52,7 @@ from typing import Literal
 import ctranslate2
 import torch
 import transformers
+from scripts import read_options
 from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 from translator_corpus import list_held_out, read_corpus
@@ -326,19 +326,20 @@ def examine_numbers(count: int, models: Path) -> None:
 
 def main() -> None:
     """Print a table of all peers for each device."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--vocabulary", type=int, default=TOKENS)
-    parser.add_argument("--texts", type=int, default=64)
-    parser.add_argument("--lengths", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=12)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--no-repeat", type=int, default=0)
-    parser.add_argument("--alone", type=int, default=8)
-    parser.add_argument("--held-out", type=int, default=0, help="sentences, each in five languages")
-    parser.add_argument("--keep", type=Path, help="where the models are kept for the next run of the same shape")
-    parser.add_argument("--avx2", action="store_true", help="hold all libraries to AVX2 without VNNI")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__,
+        layers=4,
+        vocabulary=TOKENS,
+        texts=64,
+        lengths=2,
+        tokens=12,
+        threads=1,
+        no_repeat=0,
+        alone=8,
+        held_out=(0, "sentences, each in five languages"),
+        keep=(Path, "where the models are kept for the next run of the same shape"),
+        avx2=(False, "hold all libraries to AVX2 without VNNI"),
+    )
     torch.set_num_threads(given.threads)
     transformers.utils.logging.set_verbosity_error()
     has_gpu = ctranslate2.get_cuda_device_count() > 0
@@ -350,8 +351,8 @@ def main() -> None:
     )
     with contextlib.nullcontext(given.keep) if given.keep else tempfile.TemporaryDirectory() as folder:
         checkpoint, models = Path(folder) / "random", Path(folder) / "models"
-        if given.held_out_tables:
-            examine_numbers(given.held_out_tables, models)
+        if given.held_out:
+            examine_numbers(given.held_out, models)
         if not (models / "random-int8").is_dir():
             write_checkpoint(checkpoint, given.layers, given.vocabulary)
             make_translator_folder(checkpoint, models, quantization="float32", if_there="replace")
@@ -361,7 +362,3 @@ def main() -> None:
             folders = checkpoint, models / "random", models / "random-int8"
             asked = draw_of_lengths(Translator(folders[2], "cpu", threads=1), given.texts, given.lengths)
             compare(Bench(*folders, device, given.threads, given.tokens, given.no_repeat, asked, given.alone))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ else; a rebuild at the end that asks all anew has to leave what a build in a new
 exits 1 when anything is wrong.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from trials.months.month_asked import count_asked
 from trials.months.month_chat import MonthChat
 from trials.months.month_world import MODEL, SOURCE, ChangingWorld, day_of, describe_world
@@ -99,16 +99,8 @@ def live_a_month(trial: Trial, days: int, seed: int, limit: int, max_age: str) -
 
 def main() -> int:
     """Live a month."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("days", 30), ("seed", 1), ("limit", 60)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--max-age", default="7d")
-    given = parser.parse_args()
+    given = read_options(__doc__, days=30, seed=1, limit=60, max_age="7d")
     with tempfile.TemporaryDirectory() as folder:
         wrong = live_a_month(Trial(Path(folder)), given.days, given.seed, given.limit, given.max_age)
     print("\n".join(wrong) or "all as it has to be")
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

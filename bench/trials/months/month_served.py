@@ -11,8 +11,6 @@ and nothing else; published rows have to follow. Prints a line a day; exits 1 wh
 `factmill gc` runs behind each rebuild, so that both ways the disk grows are seen.
 """
 
-import argparse
-import sys
 import tempfile
 import time
 import tomllib
@@ -21,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts import read_options
 from support.commands.command import Factmill
 from support.processes.standing import ENDED, Standing, standing_server
 from trials.months.month_asked import Asked, count_asked
@@ -223,11 +222,9 @@ class ServedMonth:
 
 def main() -> int:
     """Live the month."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("days", 24), ("seed", 1), ("every", 30), ("gc-from", 16), ("keep", 3)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--folder", help="A new folder, which stays.")
-    given = parser.parse_args()
+    given = read_options(
+        __doc__, days=24, seed=1, every=30, gc_from=16, keep=3, folder=(str, "A new folder, which stays.")
+    )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(given.folder or temporary)
         folder.mkdir(exist_ok=True)
@@ -235,7 +232,3 @@ def main() -> int:
         month.live(given.gc_from, given.keep)
     print("\n".join(month.wrong) or "all as it has to be")
     return 1 if month.wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

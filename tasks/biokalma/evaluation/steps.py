@@ -48,9 +48,10 @@ from factmill.tasks.evaluation.answering_and_judging import (
     JudgingSpec,
     get_answerer_name,
     judge_predictions,
+    make_predictions,
 )
 from factmill.tasks.evaluation.definition import get_evaluation_params
-from factmill.tasks.evaluation.steps import make_predictions, make_question_step, make_scoring_step
+from factmill.tasks.evaluation.steps import make_question_step, make_scoring_step
 from factmill.tasks.lookups.classes import look_up_class_membership
 from factmill.tasks.lookups.facts import look_up_item_facts
 from factmill.tasks.lookups.labels import look_up_items_by_name

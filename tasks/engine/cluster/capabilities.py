@@ -1,25 +1,24 @@
-"""Models and graphs that a worker serves, verified by digest and opened on first use."""
+"""Worker side of the cluster: models and graphs, verified by digest and opened on first use, answer groups of requests.
 
+Requests go only to workers with exactly the required model or graph and code; both are checked here again.
+"""
+
+import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.service_settings import ComputeType
+from factmill.tasks.core.wikidata_paths import FoundPaths
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
-    decode_array,
-    decode_calls,
-    decode_literals,
-    decode_path_options,
-    encode_array,
-    encode_found_paths,
-    encode_reply,
+    ResourceKind,
+    format_worker_code_version,
 )
+from factmill.tasks.errors import FactmillError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.graph.folders import get_graph_folder, load_manifest_and_check_files
 from factmill.tasks.graph.lookup import WikidataGraph
@@ -29,9 +28,10 @@ from factmill.tasks.models.devices import Device, choose_compute_type, resolve_i
 from factmill.tasks.models.embedders import SentenceEncoder
 from factmill.tasks.models.model_folder import ModelManifest, load_manifest_and_check_sizes, load_verified_manifest
 from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
+from factmill.tasks.progress import print_and_log
 
 GroupHandler = Callable[[str, Any], Any]
-"""(Operation, arguments) → answer, both encoded by wire.py."""
+"""(Operation, arguments) → answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +66,25 @@ class ServedResources:
 def load_servable_model_variants(model_folder: Path, device: Device, threads: int | None) -> list[ServableModelOrGraph]:
     """Return a model folder's offers, one for each compute type; UsageError if the folder is damaged."""
     manifest = load_verified_manifest(model_folder, load_manifest_and_check_sizes(model_folder).kind)
-    match manifest.kind:
-        case "embedder":
-            return [
-                ServableModelOrGraph(
-                    RequiredResource("embedder", manifest.digest),
-                    manifest.name,
-                    lambda: _make_vector_handler(SentenceEncoder(model_folder, device, threads)),
-                )
-            ]
-        case "cross-encoder":
-            return [
-                ServableModelOrGraph(
-                    RequiredResource("cross-encoder", manifest.digest),
-                    manifest.name,
-                    lambda: _make_score_handler(CrossEncoder(model_folder, device, threads)),
-                )
-            ]
-    return list(_iterate_compute_type_variants(model_folder, manifest, device, threads))
+    if manifest.kind in ("embedder", "cross-encoder"):
+        is_embedder = manifest.kind == "embedder"
+
+        def open_encoder() -> GroupHandler:
+            compute: Callable[[Any], Any] = (
+                SentenceEncoder(model_folder, device, threads).encode
+                if is_embedder
+                else CrossEncoder(model_folder, device, threads).score
+            )
+            return lambda _operation, asked: compute(asked)
+
+        wanted = RequiredResource("embedder" if is_embedder else "cross-encoder", manifest.digest)
+        return [ServableModelOrGraph(wanted, manifest.name, open_encoder)]
+    # a translator or language model once for each compute type, since that is part of its identity
+    kinds: tuple[ComputeType | None, ...] = (None, "float32")
+    if resolve_identity_device(device) == "cuda":
+        kinds += ("float16",)
+    variants = dict.fromkeys(choose_compute_type(model_folder, kind) for kind in kinds)
+    return [_make_servable_model(model_folder, manifest, device, variant, threads) for variant in variants]
 
 
 def load_servable_graph(name: str, folder: Path) -> ServableModelOrGraph:
@@ -96,51 +97,34 @@ def load_servable_graph(name: str, folder: Path) -> ServableModelOrGraph:
     )
 
 
-def _iterate_compute_type_variants(
-    path: Path, manifest: ModelManifest, device: Device, threads: int | None
-) -> Iterator[ServableModelOrGraph]:
-    """Yield a translator or language model once for each compute type, since that is part of its identity."""
-    kinds: list[ComputeType | None] = [None, "float32"]
-    if resolve_identity_device(device) == "cuda":
-        kinds.append("float16")
-    yielded: set[str] = set()
-    for kind in kinds:
-        numbers = choose_compute_type(path, kind)
-        if numbers not in yielded:
-            yielded.add(numbers)
-            yield _make_servable_model(path, manifest, device, numbers, threads)
-
-
 def _make_servable_model(
     path: Path, manifest: ModelManifest, device: Device, compute_type: ComputeType, threads: int | None
 ) -> ServableModelOrGraph:
     # use the absolute path; a name would be resolved in a home
     folder, home = resolve_absolute_path(path), path
+    service: CallService
     if manifest.kind == "translator":
         identity = translator.get_translator_identity(folder, home, device, compute_type)
-        service: CallService = make_translator_service(
+        service = make_translator_service(
             identity, lambda: translator.Translator(folder, device, compute_type, threads)
         )
-        return ServableModelOrGraph(
-            RequiredResource("translator", identity), manifest.name, lambda: _make_call_handler(service)
+    else:
+        identity = perplexity.get_language_model_identity(folder, home, device, compute_type)
+        service = make_language_model_service(
+            identity, lambda: perplexity.LanguageModel(folder, device, compute_type, threads)
         )
-    identity = perplexity.get_language_model_identity(folder, home, device, compute_type)
-    weigher: CallService = make_language_model_service(
-        identity, lambda: perplexity.LanguageModel(folder, device, compute_type, threads)
-    )
-    return ServableModelOrGraph(
-        RequiredResource("perplexity", identity), manifest.name, lambda: _make_call_handler(weigher)
-    )
+    requirement = RequiredResource("translator" if manifest.kind == "translator" else "perplexity", identity)
+    return ServableModelOrGraph(requirement, manifest.name, lambda: _make_call_handler(service))
 
 
 def _make_call_handler(service: CallService) -> GroupHandler:
     def answer(_operation: str, asked: Any) -> Any:
-        calls = decode_calls(service.identity, asked)
+        calls = [Call(service.identity, operation, parts) for operation, parts in asked]
         places = {id(call): place for place, call in enumerate(calls)}
         replies: list[Any] = [None] * len(calls)
 
         def take(call: Call, reply: CallResponse) -> None:
-            replies[places[id(call)]] = encode_reply(reply)
+            replies[places[id(call)]] = reply
 
         service.send(calls, take)
         return replies
@@ -148,23 +132,52 @@ def _make_call_handler(service: CallService) -> GroupHandler:
     return answer
 
 
-def _make_vector_handler(encoder: SentenceEncoder) -> GroupHandler:
-    return lambda _operation, texts: encode_array(encoder.encode(texts))
-
-
-def _make_score_handler(encoder: CrossEncoder) -> GroupHandler:
-    return lambda _operation, pairs: encode_array(encoder.score([(first, second) for first, second in pairs]))
-
-
 def _make_path_handler(graph: WikidataGraph) -> GroupHandler:
-    def answer(operation: str, asked: Any) -> Any:
-        subjects, objects, properties, options = asked
-        start = decode_array(subjects).astype(np.int64)
-        if operation == "item_paths":
-            return encode_found_paths(graph.find_item_paths(start, decode_array(objects), decode_path_options(options)))
-        wanted = decode_literals(objects)
-        return encode_found_paths(
-            graph.find_literal_paths(start, wanted, frozenset(properties), decode_path_options(options))
-        )
+    finders: dict[str, Callable[..., FoundPaths]] = {
+        "item_paths": graph.find_item_paths,
+        "literal_paths": graph.find_literal_paths,
+    }
+    return lambda operation, asked: finders[operation](*asked)
 
-    return answer
+
+_served_resources: list[ServedResources] = []
+"""What this worker process serves; empty if the process is not a worker."""
+
+
+def set_served_resources(resources: ServedResources) -> None:
+    """Serve requests with this from now on."""
+    _served_resources[:] = [resources]
+
+
+class RequestUnpicklingToAnswer:
+    """A group of requests that unpickles to its answer.
+
+    The submitted task is `pickle.loads` of the pickled group, so the scheduler, which unpickles tasks too, does not need
+    factmill, and Dask does not search the group for tasks.
+    """
+
+    def __init__(self, kind: ResourceKind, identity: str, code: str, operation: str, asked: Any) -> None:
+        # arguments are unpickled by a worker whose code was checked, not before
+        self._arguments = kind, identity, code, operation, pickle.dumps(asked)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return answer_or_refuse_cluster_request, self._arguments
+
+
+def answer_or_refuse_cluster_request(
+    kind: ResourceKind, identity: str, code: str, operation: str, asked: bytes
+) -> list[Any]:
+    """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
+    wanted = RequiredResource(kind, identity)
+    if code != format_worker_code_version():
+        return ["refused", f"this worker runs {format_worker_code_version()}; the request needs {code}"]
+    if not _served_resources or wanted not in _served_resources[0]:
+        return ["refused", f"this worker does not hold the {wanted}"]
+    try:
+        return ["answered", _served_resources[0].answer(wanted, operation, pickle.loads(asked))]
+    except FactmillError as error:
+        print_and_log(f"note: the {wanted} refused {operation}: {error}")
+        return ["refused", str(error)]
+    except Exception as error:  # re-raise: Dask retries on another worker, and its own log is off
+        print_and_log(f"note: the {wanted} failed at {operation}: {type(error).__name__}: {error}")
+        raise

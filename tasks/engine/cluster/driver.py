@@ -42,7 +42,7 @@ _FAULT_RETRIES = 2
 """Retries of a group after a transient error such as MemoryError; dead workers count apart (Dask's allowed-failures)."""
 
 ClusterRequestGroup = tuple[str, Any]
-"""(Operation, arguments as encoded by wire.py)."""
+"""(Operation, arguments)."""
 
 
 class MalformedWorkerAnswer(Exception):
@@ -85,11 +85,11 @@ class DaskClusterClient:
         If `on_answer` raises MalformedWorkerAnswer, raise ServiceUnreachable that names the worker.
         """
         client = self._connect()
-        question = _import_request_class()
-        code, resource = (
-            format_worker_code_version(),
-            {format_dask_resource_name(WorkerCapability(requirement, format_worker_code_version())): 1},
-        )
+        # the worker's module imports all models; the driver needs it only when it sends a request
+        from factmill.tasks.engine.cluster.capabilities import RequestUnpicklingToAnswer
+
+        code = format_worker_code_version()
+        resource = {format_dask_resource_name(WorkerCapability(requirement, code)): 1}
         waiting = deque(enumerate(groups))
         under_way: dict[str, tuple[int, Any]] = {}
         again: Counter[int] = Counter()
@@ -102,7 +102,9 @@ class DaskClusterClient:
                     number, (operation, asked) = waiting.popleft()
                     future = client.submit(
                         pickle.loads,
-                        pickle.dumps(question(requirement.kind, requirement.identity, code, operation, asked)),
+                        pickle.dumps(
+                            RequestUnpicklingToAnswer(requirement.kind, requirement.identity, code, operation, asked)
+                        ),
                         key=f"factmill-{requirement.kind}-{uuid.uuid4()}",
                         resources=resource,
                         retries=_FAULT_RETRIES,
@@ -205,15 +207,8 @@ class DaskClusterClient:
 
         def open_it() -> None:
             try:
-                opened.put(
-                    library.Client(
-                        self.compute.address,
-                        timeout=_CONNECT_S,
-                        set_as_default=False,
-                        security=security,
-                        name="factmill",
-                    )
-                )
+                options = {"timeout": _CONNECT_S, "set_as_default": False, "security": security, "name": "factmill"}
+                opened.put(library.Client(self.compute.address, **options))
             except Exception as error:  # noqa: BLE001 (raised in the thread that waits)
                 opened.put(error)
 
@@ -338,14 +333,8 @@ def format_missing_capability(wanted: RequiredResource, workers: Sequence[Worker
                     f"{worker.address} holds the {wanted}, but runs other code ({held.code}; here: {format_worker_code_version()}): "
                     "install the same versions of factmill and libraries on both machines"
                 )
-    others = sorted(
-        {
-            held.requirement.identity
-            for each in workers
-            for held in each.capabilities
-            if held.requirement.kind == wanted.kind
-        }
-    )
+    held_by_all = {held.requirement for each in workers for held in each.capabilities}
+    others = sorted(each.identity for each in held_by_all if each.kind == wanted.kind)
     available = f"they hold: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
     if _strip_compute_type(wanted.identity) in map(_strip_compute_type, others):
         advice = (
@@ -359,13 +348,6 @@ def _strip_compute_type(identity: str) -> str:
     """Return name and digest of a model's identity (name@digest-numbers-device); a bare digest is returned unchanged."""
     name, at, known_by = identity.rpartition("@")
     return f"{name}{at}{known_by.partition('-')[0]}"
-
-
-def _import_request_class() -> Callable[..., object]:
-    # the worker's module imports all models; the driver needs it only when it sends a request
-    from factmill.tasks.engine.cluster.worker_tasks import RequestUnpicklingToAnswer
-
-    return RequestUnpicklingToAnswer
 
 
 def _format_first_error_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Wire format between driver and workers: encoded requests, requirements on workers, grouping, and set-up of Dask.
+"""What driver and workers agree on: requirements on workers, grouping, and set-up of Dask.
 
 Exact batches hold texts of one length (models/exact_batches.py), so a group takes texts of similar lengths: its batches
 then fill up nearly as well as with all texts. The longest texts are sent first, so that at the end workers wait only for
@@ -10,105 +10,16 @@ import importlib.metadata
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from factmill.tasks.compute_settings import ComputeSettings, require_existing_tls_files
-from factmill.tasks.core.calls.call import Call, CallResponse
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
 from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest, perplexity_identity, translator_identity
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import World, graphs_folder
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
-
-
-def encode_calls(calls: Sequence[Call]) -> list[Any]:
-    """Encode calls to one service, each as [operation, parts]."""
-    return [[call.operation, dict(call.parts)] for call in calls]
-
-
-def decode_calls(service: str, written: Sequence[Any]) -> list[Call]:
-    """Decode calls to a service."""
-    return [Call(service, operation, parts) for operation, parts in written]
-
-
-def encode_reply(reply: CallResponse) -> list[Any]:
-    """Encode a reply as a list of its fields in order."""
-    return list(astuple(reply))
-
-
-def decode_reply(written: Sequence[Any]) -> CallResponse:
-    """Decode a reply."""
-    return CallResponse(*written)
-
-
-def encode_array(array: npt.NDArray[Any]) -> list[Any]:
-    """Encode an array as [type, shape, bytes]."""
-    return [array.dtype.str, list(array.shape), array.tobytes()]
-
-
-def decode_array(written: Sequence[Any]) -> npt.NDArray[Any]:
-    """Decode an array."""
-    kind, shape, content = written
-    return np.frombuffer(content, np.dtype(kind)).reshape(shape)
-
-
-def encode_path_options(options: PathSearchOptions) -> list[Any]:
-    """Encode the options of a path search."""
-    return [options.always_two_hops, sorted(options.ignored_properties), options.max_paths]
-
-
-def decode_path_options(written: Sequence[Any]) -> PathSearchOptions:
-    """Decode the options of a path search."""
-    all_hops, ignored, most_paths = written
-    return PathSearchOptions(all_hops, frozenset(ignored), most_paths)
-
-
-def encode_literals(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> list[Any]:
-    """Encode dates or numbers, all of one kind, as [kind, values]."""
-    is_date = bool(objects) and isinstance(objects[0], PartialDate)
-    return ["date" if is_date else "number", [list(astuple(each)) for each in objects]]
-
-
-def decode_literals(written: Sequence[Any]) -> list[PartialDate] | list[NumberWithUnit]:
-    """Decode dates or numbers."""
-    kind, values = written
-    return [PartialDate(*each) for each in values] if kind == "date" else [NumberWithUnit(*each) for each in values]
-
-
-def encode_found_paths(found: FoundPaths) -> list[Any]:
-    """Encode found paths as the bytes of two Arrow tables and a list of [pair, problem]."""
-    return [
-        _encode_table(found.paths),
-        _encode_table(found.pairs),
-        [[pair, why] for pair, why in found.failures.items()],
-    ]
-
-
-def decode_found_paths(written: Sequence[Any]) -> FoundPaths:
-    """Decode found paths."""
-    paths, pairs, problems = written
-    return FoundPaths(_decode_table(paths), _decode_table(pairs), dict(problems))
-
-
-def _encode_table(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def _decode_table(packed: bytes) -> pa.Table:
-    with pa.ipc.open_stream(pa.py_buffer(packed)) as reader:
-        return reader.read_all()
 
 
 def import_distributed_without_logs() -> Any:
@@ -144,7 +55,7 @@ def make_driver_security(compute: ComputeSettings) -> Any:
 
 ResourceKind = Literal["translator", "perplexity", "embedder", "cross-encoder", "graph"]
 
-WORKER_MODULE = "factmill.tasks.engine.cluster.worker_tasks"
+WORKER_MODULE = "factmill.tasks.engine.cluster.capabilities"
 """Module that workers run."""
 _VERSIONED_LIBRARIES = ("ctranslate2", "numpy", "sentencepiece", "tokenizers")
 """Libraries whose version may change bits of a model's output."""

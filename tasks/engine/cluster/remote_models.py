@@ -26,13 +26,6 @@ from factmill.tasks.engine.cluster.driver import (
 )
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
-    decode_array,
-    decode_found_paths,
-    decode_reply,
-    encode_array,
-    encode_calls,
-    encode_literals,
-    encode_path_options,
     group_by_weight,
     split_into_ranges,
 )
@@ -64,14 +57,14 @@ class RemoteModelService:
         def take(places: Sequence[int], replies: Any) -> None:
             check_answer_count(len(replies), len(places))
             for place, reply in zip(places, replies, strict=True):
-                deliver(calls[place], decode_reply(reply))
+                deliver(calls[place], reply)
 
         weights = [len(canonical_json(dict(call.parts))) for call in calls]
         _run_weighted_groups(
             self._cluster,
             self._wanted,
             weights,
-            lambda places: ("calls", encode_calls([calls[place] for place in places])),
+            lambda places: ("calls", [(calls[place].operation, dict(calls[place].parts)) for place in places]),
             take,
         )
 
@@ -94,7 +87,7 @@ class RemoteEmbedder:
             RequiredResource("embedder", self.digest),
             [len(text) for text in different],
             lambda places: ("vectors", [different[place] for place in places]),
-            lambda places, found: _copy_decoded_rows_into_table(vectors, places, found),
+            lambda places, found: _copy_rows_into_table(vectors, places, found),
         )
         rows = {text: row for row, text in enumerate(different)}
         return vectors[[rows[text] for text in texts]] if len(texts) else vectors
@@ -120,8 +113,8 @@ class RemoteCrossEncoder:
             self._cluster,
             RequiredResource("cross-encoder", self.digest),
             [len(first) + len(second) for first, second in different],
-            lambda places: ("scores", [list(different[place]) for place in places]),
-            lambda places, found: _copy_decoded_rows_into_table(scores, places, found),
+            lambda places: ("scores", [different[place] for place in places]),
+            lambda places, found: _copy_rows_into_table(scores, places, found),
         )
         rows = {pair: row for row, pair in enumerate(different)}
         return scores[[rows[pair] for pair in pairs]][:, columns]
@@ -139,12 +132,8 @@ class RemotePathFinder:
         """Find the paths between items."""
 
         def write(places: range) -> ClusterRequestGroup:
-            return "item_paths", [
-                encode_array(subjects[places.start : places.stop]),
-                encode_array(objects[places.start : places.stop]),
-                [],
-                encode_path_options(options),
-            ]
+            some = slice(places.start, places.stop)
+            return "item_paths", (subjects[some], objects[some], options)
 
         return self._find(len(subjects), write, ITEM_PATHS_SCHEMA)
 
@@ -158,12 +147,8 @@ class RemotePathFinder:
         """Find the paths from items to dates or numbers."""
 
         def write(places: range) -> ClusterRequestGroup:
-            return "literal_paths", [
-                encode_array(subjects[places.start : places.stop]),
-                encode_literals(objects[places.start : places.stop]),
-                sorted(properties),
-                encode_path_options(options),
-            ]
+            some = slice(places.start, places.stop)
+            return "literal_paths", (subjects[some], objects[some], properties, options)
 
         return self._find(len(subjects), write, LITERAL_PATHS_SCHEMA)
 
@@ -176,8 +161,8 @@ class RemotePathFinder:
         )
         found: dict[int, FoundPaths] = {}
 
-        def take(number: int, answer: Any) -> None:
-            found[number] = decode_found_paths(answer)
+        def take(number: int, answer: FoundPaths) -> None:
+            found[number] = answer
             check_answer_count(found[number].pairs.num_rows, len(ranges[number]))
 
         self._cluster.run_groups(wanted, [write(places) for places in ranges], take)
@@ -220,9 +205,8 @@ def _run_weighted_groups(
     )
 
 
-def _copy_decoded_rows_into_table(table: npt.NDArray[Any], places: Sequence[int], written: Any) -> None:
-    """Copy the rows of a worker's encoded array into the table at these places; MalformedWorkerAnswer if the shape differs."""
-    rows = decode_array(written)
+def _copy_rows_into_table(table: npt.NDArray[Any], places: Sequence[int], rows: npt.NDArray[Any]) -> None:
+    """Copy the rows of a worker's array into the table at these places; MalformedWorkerAnswer if the shape differs."""
     check_answer_count(len(rows), len(places))
     if rows.shape[1:] != table.shape[1:]:
         raise MalformedWorkerAnswer(f"rows have the shape {rows.shape[1:]}; expected {table.shape[1:]}")

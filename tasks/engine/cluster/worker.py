@@ -18,6 +18,7 @@ from factmill.tasks.engine.cluster.capabilities import (
     ServedResources,
     load_servable_graph,
     load_servable_model_variants,
+    set_served_resources,
 )
 from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
@@ -26,7 +27,6 @@ from factmill.tasks.engine.cluster.protocol import (
     import_distributed_without_logs,
     make_tls_security,
 )
-from factmill.tasks.engine.cluster.worker_tasks import set_served_resources
 from factmill.tasks.errors import FactmillError, ServiceUnreachable, UsageError
 from factmill.tasks.graph.folders import list_graph_and_half_load_names
 from factmill.tasks.models import perplexity, translator
@@ -57,7 +57,8 @@ def load_servable_resources(
         offers = [
             offer for name in models for offer in load_servable_model_variants(_find_model(name, home), device, threads)
         ]
-        return offers + [_load_named_graph(name, home) for name in graphs]
+        places = {name: Path(name).parent if "/" in name else graphs_folder(home) for name in graphs}
+        return offers + [load_servable_graph(Path(name).name, folder) for name, folder in places.items()]
     offers = []
     for path in _list_all_models(home):
         offers += _load_or_skip_damaged(lambda path=path: load_servable_model_variants(path, device, threads), tell)  # type: ignore[misc]
@@ -184,13 +185,6 @@ def _find_model(name: str, home: Path) -> Path:
         return get_model_path(name, folder)
     there = ", ".join([*known, *list_model_names(folder)])
     raise UsageError(f"no model {name} in {folder} (available: {there}); copy its folder there, or name its path")
-
-
-def _load_named_graph(name: str, home: Path) -> ServableModelOrGraph:
-    path = Path(name)
-    return (
-        load_servable_graph(path.name, path.parent) if "/" in name else load_servable_graph(name, graphs_folder(home))
-    )
 
 
 def _load_or_skip_damaged(

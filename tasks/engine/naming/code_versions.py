@@ -122,28 +122,11 @@ _COUNTED_BY_DEFINITION = frozenset({"assets", "core", "evaluation", "lookups", "
 """Packages shared by several benchmarks, which count by the digest of each definition."""
 _TRAVERSED_PACKAGES = frozenset({"engine"})
 """Packages with a version that lie between steps and definitions that count by digest."""
-_UNCOUNTED_MODULES = frozenset(
-    [
-        "compute",
-        "core.calls.freshness",
-        "core.publishing",
-        "core.service_settings",
-        "core.spending",
-        "diff",
-        "errors",
-        "files",
-        "memory",
-        "options",
-        "own_prompts",
-        "processes",
-        "progress",
-        "release",
-        "reports",
-        "settings",
-        "text.durations",
-        "zim_archive",
-    ]
-)
+_UNCOUNTED_MODULES = frozenset((
+    "compute", "core.calls.freshness", "core.publishing", "core.service_settings", "core.spending", "diff",
+    "errors", "files", "memory", "options", "own_prompts", "processes", "progress", "release", "reports",
+    "settings", "text.durations", "zim_archive",
+))  # fmt: skip
 """Modules that check, show and run: rows depend on them only through other entries of the manifest."""
 _PRESENTATION_MODULES = frozenset({"release", "report"})
 """Modules of a benchmark's package that define how it is released and shown."""

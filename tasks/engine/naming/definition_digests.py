@@ -17,41 +17,13 @@ from factmill.tasks.errors import BuildError
 
 MODULE_STATEMENTS = "(statements)"
 """Name for a module's statements that bind no names: loops, calls, checks."""
-_ROW_DECIDING_FIELDS = frozenset(
-    [
-        "benchmark",
-        "cluster_column",
-        "combine_tables",
-        "completion_format",
-        "compute_metrics",
-        "fetch_from_wiki",
-        "group_columns",
-        "inputs_model",
-        "judging_spec",
-        "label_scheme",
-        "list_gold_answers",
-        "load_from_graph",
-        "look_up",
-        "make_dialogue",
-        "make_guesser",
-        "make_oracle",
-        "make_prompt",
-        "make_questions",
-        "metric_name",
-        "parse_body",
-        "prediction_model",
-        "prompt",
-        "question_column",
-        "question_model",
-        "read_answer",
-        "resolve_inputs",
-        "score",
-        "score_predictions",
-        "sparql",
-        "tables",
-        "unit",
-    ]
-)
+_ROW_DECIDING_FIELDS = frozenset((
+    "benchmark", "cluster_column", "combine_tables", "completion_format", "compute_metrics", "fetch_from_wiki",
+    "group_columns", "inputs_model", "judging_spec", "label_scheme", "list_gold_answers", "load_from_graph",
+    "look_up", "make_dialogue", "make_guesser", "make_oracle", "make_prompt", "make_questions", "metric_name",
+    "parse_body", "prediction_model", "prompt", "question_column", "question_model", "read_answer",
+    "resolve_inputs", "score", "score_predictions", "sparql", "tables", "unit",
+))  # fmt: skip
 """Fields of a record (benchmark, evaluation and its parts, operation) that affect rows; others affect only their display."""
 _COMPOUND = (ast.For, ast.While, ast.With, ast.If, ast.Try, ast.Match)
 _RECORD_CLASSES = frozenset({"Benchmark", "Evaluation", "Operation", "make_closed_book_evaluation"})

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from factmill.tasks.core.calls.translation_and_perplexity import make_model_service_identity
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE, ModelSettings
@@ -64,45 +65,35 @@ def embedder_name_and_digest(world: World, home: Path) -> dict[str, str]:
     return {"name": name, "digest": get_embedder_digest(name, home)}
 
 
-def has_translator(world: World) -> bool:
-    """True if a world names a translator."""
-    return "translator" in world.models
+_MISSING_MODELS = {
+    "translator": 'translator; add [models.translator] with kind = "local" and the name of a model from `factmill models`, or '
+    "build in English only with --languages eng",
+    "perplexity": 'language model that computes perplexity; add [models.perplexity] to its file: kind = "local" and the name of a '
+    'model from `factmill models`, or kind = "openai" with a server that returns log-probabilities of prompts',
+}
+"""Role → what a world without such a model has not, and what to do."""
 
 
-def get_translator_settings(world: World) -> ModelSettings:
-    """Return the settings of a world's translator; SettingsError if it has none."""
-    if settings := world.models.get("translator"):
+def get_model_settings(world: World, role: Literal["translator", "perplexity"]) -> ModelSettings:
+    """Return the settings of a world's translator or perplexity model; SettingsError if it names none."""
+    if settings := world.models.get(role):
         return settings
-    raise SettingsError(
-        f'the world {world.name} has no translator; add [models.translator] with kind = "local" and the name of a model '
-        "from `factmill models`, or build in English only with --languages eng"
-    )
+    raise SettingsError(f"the world {world.name} has no {_MISSING_MODELS[role]}")
 
 
 def translator_identity(world: World, home: Path) -> str:
     """Return the identity of a world's translator."""
     from factmill.tasks.models.translator import get_translator_identity
 
-    settings = get_translator_settings(world)
+    settings = get_model_settings(world, "translator")
     return get_translator_identity(settings.name, home, world.compute.device, settings.compute_type)
-
-
-def get_perplexity_settings(world: World) -> ModelSettings:
-    """Return the settings of a world's perplexity model; SettingsError if it names none."""
-    if settings := world.models.get("perplexity"):
-        return settings
-    raise SettingsError(
-        f"the world {world.name} has no language model that computes perplexity; add [models.perplexity] to its file: kind = "
-        '"local" and the name of a model from `factmill models`, or kind = "openai" with a server that returns '
-        "log-probabilities of prompts"
-    )
 
 
 def perplexity_identity(world: World, home: Path) -> str:
     """Return the identity of a world's perplexity model."""
     from factmill.tasks.models.perplexity import get_language_model_identity
 
-    settings = get_perplexity_settings(world)
+    settings = get_model_settings(world, "perplexity")
     if settings.kind == "openai":
         return make_model_service_identity(settings.url, settings.name)
     return get_language_model_identity(settings.name, home, world.compute.device, settings.compute_type)

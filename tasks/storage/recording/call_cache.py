@@ -7,7 +7,6 @@ it.
 """
 
 import math
-import os
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -214,8 +213,8 @@ class CallCache:
         self._fresh: dict[str, CallRecord] = {}
         self._fresh_length = 0
         """Approximate number of characters in them."""
-        self._moved: list[set[str]] = []
-        """For each batch in progress, keys of records moved into the warehouse since it began."""
+        self._moves = 0
+        """How often fresh records were moved into the warehouse."""
         self._moving = threading.Lock()
         """Held while fresh records are moved into the warehouse: two threads at once would move the same ones."""
         self._claimed: dict[str, Future[None]] = {}
@@ -240,8 +239,7 @@ class CallCache:
 
     def get_or_send(self, calls: Sequence[Call], service: CallService) -> CallResults:
         """Return a reply for every call: from this run, from the warehouse, or from the service."""
-        with self._tracking_moved_keys() as moved:
-            answers = self._get_or_send({call.key: call for call in calls}, service, moved)
+        answers = self._get_or_send({call.key: call for call in calls}, service)
         if self._fresh_length > _MAX_UNMERGED_CHARS and self._moving.acquire(blocking=False):
             # if another batch is moving records, this one continues
             try:
@@ -251,24 +249,11 @@ class CallCache:
                 self._moving.release()
         return answers
 
-    @contextmanager
-    def _tracking_moved_keys(self) -> Iterator[set[str]]:
-        """Yield a set that collects the keys of records moved into the warehouse from now on."""
-        moved: set[str] = set()
-        with self._lock:
-            self._moved.append(moved)
-        try:
-            yield moved
-        finally:
-            with self._lock:
-                self._moved = [each for each in self._moved if each is not moved]
-
-    def _get_or_send(self, wanted: Mapping[str, Call], service: CallService, moved: Collection[str]) -> CallResults:
-        """Return a reply for every call; `moved`: keys of records moved into the warehouse since this began."""
+    def _get_or_send(self, wanted: Mapping[str, Call], service: CallService) -> CallResults:
         answers = CallResults()
         with self._lock:
             answers.records.update({key: self._fresh[key] for key in wanted if key in self._fresh})
-        state = _get_warehouse_file_state(self._warehouse)
+        state = self._get_warehouse_state()
         answers.records.update(
             self._serving.find_records([call for key, call in wanted.items() if key not in answers.records])
         )
@@ -283,21 +268,22 @@ class CallCache:
         if missing and self.mode == "replay":
             raise ReplayMiss(format_replay_miss(self._warehouse, missing))
         if missing:
-            self._send_missing(missing, service, answers, state, moved)
+            self._send_missing(missing, service, answers, state)
         if self._stale_if_error:
             answers.records.update(self._serving.find_stale_replies(wanted, answers.records))
         return answers
 
-    def _send_missing(
-        self, missing: Sequence[Call], service: CallService, answers: CallResults, state: object, moved: Collection[str]
-    ) -> None:
+    def _get_warehouse_state(self) -> object:
+        """Return what differs once records have come into the warehouse: from this process, even in no time, or another."""
+        return self._moves, _get_warehouse_file_state(self._warehouse)
+
+    def _send_missing(self, missing: Sequence[Call], service: CallService, answers: CallResults, state: object) -> None:
         """Send the calls that no other batch is sending, then wait for the others' replies.
 
-        `state`: the warehouse file's when it was read; `moved`: keys of records moved into it since.
+        `state`: the warehouse's when it was read.
         """
         with self._lock:
-            known = (self._claimed, self._fresh, moved)
-            unclaimed = [call for call in missing if not any(call.key in each for each in known)]
+            unclaimed = [call for call in missing if call.key not in self._claimed and call.key not in self._fresh]
             theirs = dict.fromkeys(self._claimed[call.key] for call in missing if call.key in self._claimed)
             done = Future[None]()
             self._claimed.update({call.key: done for call in unclaimed})
@@ -342,7 +328,7 @@ class CallCache:
             assert self._claims is not None
             with self._claims.claim(left) as free:
                 found = self._adopt_journalled_records(list(left.values()))
-                if state != (state := _get_warehouse_file_state(self._warehouse)):
+                if state != (state := self._get_warehouse_state()):
                     found |= self._serving.find_records([call for key, call in left.items() if key not in found]).keys()
                 claimed = [call for key, call in left.items() if key in free and key not in found]
                 if claimed:
@@ -350,33 +336,29 @@ class CallCache:
                     service.send(claimed, self._record_reply)
             sent += len(claimed)
             left = {key: call for key, call in left.items() if key not in free and key not in found}
-            if left:
-                if time.monotonic() >= say_at:
-                    say_at = math.inf
-                    self._report_waiting(left)
-                time.sleep(pause_s)
-                pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+            if not left:
+                break
+            if time.monotonic() >= say_at:
+                say_at = math.inf
+                if holders := self._claims.find_claiming_processes(left):
+                    progress.print_and_log(
+                        f"note: process {', '.join(map(str, holders))} is requesting {len(left)} of the replies that this run needs; "
+                        "this run waits for them. If that process hangs, stop it: this run then sends the requests itself"
+                    )
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
         return sent
-
-    def _report_waiting(self, keys: Collection[str]) -> None:
-        assert self._claims is not None
-        if holders := self._claims.find_claiming_processes(keys):
-            progress.print_and_log(
-                f"note: process {', '.join(map(str, holders))} is requesting {len(keys)} of the replies that this run needs; this run "
-                "waits for them. If that process hangs, stop it: this run then sends the requests itself"
-            )
 
     def _adopt_journalled_records(self, calls: Sequence[Call]) -> set[str]:
         """Copy valid records of these calls from other processes' journals into this one's; return their keys."""
         assert self._journal is not None
-        records = self._others.find([call.key for call in calls], self._journal.path)
-        pairs = [(call, records[call.key]) for call in calls if call.key in records]
-        served = [
-            each for call, each in pairs if self._serving.admits(call, each.record_id, each.transient, each.asked_at)
-        ]
-        for record in served:
-            self._append_record(record)
-        return {record.key for record in served}
+        adopted = set()
+        by_key = {call.key: call for call in calls}
+        for key, record in self._others.find(by_key, self._journal.path).items():
+            if self._serving.admits(by_key[key], record.record_id, record.transient, record.asked_at):
+                self._append_record(record)
+                adopted.add(key)
+        return adopted
 
     def _record_reply(self, call: Call, reply: CallResponse) -> None:
         self._append_record(make_record(call, reply, self._newest))
@@ -387,8 +369,6 @@ class CallCache:
         self._journal.append(record)
         with self._lock:
             self._fresh_length += _estimate_record_characters(record)
-            if before := self._fresh.get(record.key):
-                self._fresh_length -= _estimate_record_characters(before)
             self._fresh[record.key] = record
 
     def merge_journal(self) -> None:
@@ -416,10 +396,8 @@ class CallCache:
             for record in records:
                 if self._fresh[record.key] is record:
                     del self._fresh[record.key]
-                    self._fresh_length -= _estimate_record_characters(record)
-            keys = {record.key for record in records}
-            for moved in self._moved:
-                moved.update(keys)
+            self._fresh_length = sum(map(_estimate_record_characters, self._fresh.values()))
+            self._moves += 1
             if records and self._journal is not None and not self._fresh:
                 self._journal.clear()
 
@@ -439,23 +417,20 @@ class CallCache:
             self._journal.close()
 
     def _merge_orphan_journals(self) -> None:
-        for path, fd in lock_orphan_journals(self._journal_folder):
-            try:
-                records = list(read_journal(path))
-                if records:
-                    with open_warehouse(self._warehouse) as db:
-                        insert_new_call_records(db, records)
-                if damaged := find_damaged_lines(path):
-                    aside = path.replace(path.with_suffix(".damaged"))
-                    progress.print_and_log(
-                        f"note: {len(damaged)} {'line of a journal is' if len(damaged) == 1 else 'lines of a journal are'} damaged, "
-                        f"the first is line {damaged[0]}; its {len(records)} complete "
-                        f"{'reply is' if len(records) == 1 else 'replies are'} kept, lost ones are requested again, "
-                        f"and the journal is renamed to {aside}"
-                    )
-                path.unlink(missing_ok=True)
-            finally:
-                os.close(fd)
+        for path in lock_orphan_journals(self._journal_folder):
+            records = list(read_journal(path))
+            if records:
+                with open_warehouse(self._warehouse) as db:
+                    insert_new_call_records(db, records)
+            if damaged := find_damaged_lines(path):
+                aside = path.replace(path.with_suffix(".damaged"))
+                progress.print_and_log(
+                    f"note: {len(damaged)} {'line of a journal is' if len(damaged) == 1 else 'lines of a journal are'} damaged, "
+                    f"the first is line {damaged[0]}; its {len(records)} complete "
+                    f"{'reply is' if len(records) == 1 else 'replies are'} kept, lost ones are requested again, "
+                    f"and the journal is renamed to {aside}"
+                )
+            path.unlink(missing_ok=True)
 
 
 def _estimate_record_characters(record: CallRecord) -> int:

@@ -19,25 +19,14 @@ import duckdb
 import pyarrow as pa
 
 from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
+from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.storage.recording.journal import CallRecord
+from factmill.tasks.storage.schema import CallRow
 from factmill.tasks.storage.shards import make_table
 from factmill.tasks.storage.warehouse import open_warehouse, parse_json_column, warehouse_exists
 
-_COLUMNS = ", ".join(f"c.{name}" for name in CallRecord.__slots__)
-UTC_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("record_id", "key", "service", "operation", "parts", "status", "error")),
-        ("transient", pa.bool_()),
-        ("body", pa.string()),
-        ("tokens_in", pa.int64()),
-        ("tokens_out", pa.int64()),
-        ("cost_usd", pa.float64()),
-        ("latency_s", pa.float64()),
-        ("asked_at", UTC_TIMESTAMP),
-    ]
-)
+_COLUMNS = ", ".join(CallRecord.__slots__)
 _RECORD_VALUES = attrgetter(*CallRecord.__slots__)
 _READ_CHUNK_SIZE = 1000
 """Records read at a time, to limit memory."""
@@ -45,17 +34,11 @@ _READ_CHUNK_SIZE = 1000
 
 def insert_new_call_records(db: duckdb.DuckDBPyConnection, records: Sequence[CallRecord]) -> None:
     """Insert the records that are not in the warehouse yet."""
-    rows = [
-        _RECORD_VALUES(
-            record if len(record.body) < MIN_PACKED_CHARS else replace(record, body=compress_long_body(record.body))
-        )
-        for record in records
-    ]
-    db.register("new_records", make_table(_SCHEMA, rows))
-    names = ", ".join(CallRecord.__slots__)
+    rows = [_RECORD_VALUES(replace(record, body=compress_long_body(record.body))) for record in records]
+    db.register("new_records", make_table(arrow_schema(CallRow), rows))
     # ids sort by time: records older than all new ones need no comparison
     db.execute(
-        f"INSERT INTO calls ({names}) SELECT {names} FROM new_records "
+        f"INSERT INTO calls ({_COLUMNS}) SELECT {_COLUMNS} FROM new_records "
         "ANTI JOIN (SELECT record_id FROM calls WHERE record_id >= ?) USING (record_id)",
         [min(record.record_id for record in records)],
     )
@@ -87,13 +70,11 @@ def count_scripted_replies_and_faults(db: duckdb.DuckDBPyConnection, build_id: s
 def load_records(db: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[CallRecord]:
     """Return the records of these ids."""
     records = []
-    query = f"SELECT {_COLUMNS} FROM calls c WHERE c.record_id IN (SELECT unnest(?))"
+    query = f"SELECT {_COLUMNS} FROM calls WHERE record_id IN (SELECT unnest(?))"
     for start in range(0, len(ids), _READ_CHUNK_SIZE):
-        for record in (
-            CallRecord(*row) for row in db.execute(query, [list(ids[start : start + _READ_CHUNK_SIZE])]).fetchall()
-        ):
-            body = decompress_body(record.body)
-            records.append(record if body is record.body else replace(record, body=body))
+        for row in db.execute(query, [list(ids[start : start + _READ_CHUNK_SIZE])]).fetchall():
+            record = CallRecord(*row)
+            records.append(replace(record, body=decompress_body(record.body)))
     return records
 
 
@@ -106,20 +87,25 @@ def load_newest_record_id(warehouse: Path) -> str:
     return (row[0] if row else None) or ""
 
 
+def is_expired(record_id: str, operation: str, parts: str, asked_at: datetime, oldest: datetime) -> bool:
+    """True if a recorded reply is earlier than `oldest` and not immutable; `parts`: of the call, as stored."""
+    if asked_at >= oldest:
+        return False
+    asked = parse_json_column(parts, f"calls.parts of {record_id}", dict)
+    return asked_at < get_oldest_usable_response_time(operation, asked, oldest)
+
+
 def uses_expired_replies(warehouse: Path, build_id: str, oldest: Mapping[str, datetime]) -> bool:
-    """True if a build used a reply that has expired now (`oldest`: as for Recorder)."""
+    """True if a build used a reply that has expired now (`oldest`: as for CallCache)."""
+    query = (
+        "SELECT DISTINCT c.record_id, c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
+        "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?"
+    )
     with open_warehouse(warehouse) as db:
         return any(
-            asked_at
-            < get_oldest_usable_response_time(
-                operation, parse_json_column(parts, f"calls.parts of {record_id}", dict), moment
-            )
+            is_expired(record_id, operation, parts, asked_at, moment)
             for service, moment in oldest.items()
-            for record_id, operation, parts, asked_at in db.execute(
-                "SELECT DISTINCT c.record_id, c.operation, c.parts, c.asked_at FROM build_calls JOIN calls c USING (record_id) "
-                "WHERE build_id = ? AND c.service = ? AND c.asked_at < ?",
-                [build_id, service, moment],
-            ).fetchall()
+            for record_id, operation, parts, asked_at in db.execute(query, [build_id, service, moment]).fetchall()
         )
 
 
@@ -127,7 +113,7 @@ def summarize_reply_ages(
     db: duckdb.DuckDBPyConnection, run_id: str, begun: datetime, oldest: Mapping[str, datetime]
 ) -> dict[str, dict[str, Any]]:
     """Return live service → number of the run's calls, times of the oldest and newest reply, how many came since the run
-    began, and how many are expired by `oldest` (as for Recorder) and not revalidated."""
+    began, and how many are expired by `oldest` (as for CallCache) and not revalidated."""
     found = db.execute(
         "SELECT record_id, service, operation, parts, asked_at, record_id IN (SELECT record_id FROM kept_calls WHERE build_id = $1) "
         "FROM calls WHERE starts_with(service, 'http') AND record_id IN "
@@ -140,9 +126,8 @@ def summarize_reply_ages(
         each["newest"] = asked_at.isoformat()
         each["calls"] += 1
         each["asked"] += asked_at >= begun
-        if service in oldest and asked_at < oldest[service] and not is_kept:
-            asked = parse_json_column(parts, f"calls.parts of {record_id}", dict)
-            each["too_old"] += asked_at < get_oldest_usable_response_time(operation, asked, oldest[service])
+        if service in oldest and not is_kept:
+            each["too_old"] += is_expired(record_id, operation, parts, asked_at, oldest[service])
     return summed
 
 
@@ -266,22 +251,13 @@ def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalida
     """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
     db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
     db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, REVALIDATION_STAGE])
-    checks = pa.table({"key": list(revalidation.checks), "record_id": list(revalidation.checks.values())})
-    calls = pa.Table.from_pylist(
-        [
-            {"record_id": each.record_id, "why": each.why, "checks": list(each.checks)}
-            for each in revalidation.calls.values()
-        ],
-        pa.schema([("record_id", pa.string()), ("why", pa.string()), ("checks", pa.list_(pa.string()))]),
+    db.execute(
+        "INSERT INTO build_calls (build_id, stage, id, key, record_id) SELECT ?, ?, '', unnest(?), unnest(?)",
+        [run_id, REVALIDATION_STAGE, list(revalidation.checks), list(revalidation.checks.values())],
     )
-    if revalidation.checks:
-        db.register("made_checks", checks)
-        db.execute(
-            "INSERT INTO build_calls (build_id, stage, id, key, record_id) SELECT ?, ?, '', key, record_id FROM made_checks",
-            [run_id, REVALIDATION_STAGE],
-        )
-        db.unregister("made_checks")
-    db.register("found_kept", calls)
+    schema = pa.schema([("record_id", pa.string()), ("why", pa.string()), ("checks", pa.list_(pa.string()))])
+    rows = [(each.record_id, each.why, each.checks) for each in revalidation.calls.values()]
+    db.register("found_kept", make_table(schema, rows))
     # a rekeyed reply has the id of the original and a suffix after a full stop
     db.execute(
         "INSERT INTO kept_calls SELECT DISTINCT ?, u.record_id, f.why, f.checks FROM build_calls u JOIN found_kept f "

@@ -247,15 +247,17 @@ def _read_journal_record_at(path: Path, place: int) -> CallRecord | None:
         return None  # merged meanwhile
 
 
-def lock_orphan_journals(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield (path, descriptor) of dead processes' journals; each stays locked until the caller closes the descriptor."""
-    for path in sorted(folder.glob(f"*{_DRAFT}")):
+def lock_orphan_journals(folder: Path) -> Iterator[Path]:
+    """Yield the journals of dead processes, each locked until the next is taken; remove those that were just being created."""
+    for path in (*sorted(folder.glob(f"*{_DRAFT}")), *sorted(folder.glob("*.journal"))):
         if (fd := _lock_file_of_dead_process(path)) is not None:
-            path.unlink(missing_ok=True)
-            os.close(fd)
-    for path in sorted(folder.glob("*.journal")):
-        if (fd := _lock_file_of_dead_process(path)) is not None:
-            yield path, fd
+            try:
+                if path.suffix == _DRAFT:
+                    path.unlink(missing_ok=True)
+                else:
+                    yield path
+            finally:
+                os.close(fd)
 
 
 def _lock_file_of_dead_process(path: Path) -> int | None:

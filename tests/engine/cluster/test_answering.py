@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from factmill.tasks.engine.cluster.capabilities import ServableModelOrGraph, ServedResources
+from factmill.tasks.engine.cluster.capabilities import (
+    RequestUnpicklingToAnswer,
+    ServableModelOrGraph,
+    ServedResources,
+    answer_or_refuse_cluster_request,
+    set_served_resources,
+)
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
@@ -16,16 +22,12 @@ from factmill.tasks.engine.cluster.protocol import (
     import_distributed_without_logs,
     parse_dask_resource_name,
 )
-from factmill.tasks.engine.cluster.worker_tasks import (
-    RequestUnpicklingToAnswer,
-    answer_or_refuse_cluster_request,
-    set_served_resources,
-)
 from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.errors import SettingsError, UsageError
 from factmill.tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
+NOTHING = pickle.dumps([])
 NLLB = RequiredResource("translator", "nllb@1234-float32-cpu")
 
 
@@ -53,15 +55,15 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
     )
     assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
     assert opened == [1]
-    assert answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", []) == [
+    assert answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING) == [
         "refused",
         "the folder is damaged",
     ]
-    assert answer_or_refuse_cluster_request("graph", "2", format_worker_code_version(), "item_paths", []) == [
+    assert answer_or_refuse_cluster_request("graph", "2", format_worker_code_version(), "item_paths", NOTHING) == [
         "refused",
         "this worker does not hold the graph 2",
     ]
-    refused = answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", [])
+    refused = answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", NOTHING)
     assert refused == ["refused", f"this worker runs {format_worker_code_version()}; the request needs factmill 0"]
     set_served_resources(ServedResources([]))
 
@@ -71,7 +73,7 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         raise MemoryError("no room for 8 GB")
 
     said: list[str] = []
-    monkeypatch.setattr("factmill.tasks.engine.cluster.worker_tasks.print_and_log", said.append)
+    monkeypatch.setattr("factmill.tasks.engine.cluster.capabilities.print_and_log", said.append)
     set_served_resources(
         ServedResources(
             [
@@ -81,8 +83,8 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
         )
     )
     with pytest.raises(MemoryError):  # which Dask has another worker try
-        answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", [])
-    answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", [])
+        answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", NOTHING)
+    answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING)
     assert said == [
         f"note: the {NLLB} failed at calls: MemoryError: no room for 8 GB",
         "note: the graph 1 refused item_paths: the folder is damaged",

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
     make_translate_text_call,
 )
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
-from factmill.tasks.engine.cluster import driver, remote_models
+from factmill.tasks.engine.cluster import capabilities, driver, remote_models
+from factmill.tasks.engine.cluster.capabilities import RequestUnpicklingToAnswer
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredResource
 from factmill.tasks.engine.cluster.remote_models import (
@@ -166,10 +168,16 @@ def test_an_answer_that_does_not_fit_names_its_worker(
             ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{told};"
         )
 
-    write_calls, write_array = remote_models.encode_calls, remote_models.encode_array
+    def ask_of_fewer(kind: Any, identity: str, code: str, operation: str, asked: Any) -> RequestUnpicklingToAnswer:
+        fewer = (
+            asked[:-1]
+            if operation == "calls"
+            else tuple(each[:-1] if isinstance(each, np.ndarray) else each for each in asked)
+        )
+        return RequestUnpicklingToAnswer(kind, identity, code, operation, fewer)
+
     # the worker is not told of the last one
-    monkeypatch.setattr(remote_models, "encode_calls", lambda calls: write_calls(calls)[:-1])
-    monkeypatch.setattr(remote_models, "encode_array", lambda array: write_array(array[:-1]))
+    monkeypatch.setattr(capabilities, "RequestUnpicklingToAnswer", ask_of_fewer)
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
@@ -181,6 +189,7 @@ def test_an_answer_that_does_not_fit_names_its_worker(
     with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
         ends = np.array([1, 2])
         RemotePathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
+    monkeypatch.undo()
     there = open_remote_embedder(resolve_or_convert_embedder_folder("tiny", home), cluster)
     there.dimensions += 1
     with refused(r"rows .*\(\d+,\); expected \(\d+,\)"):

@@ -17,7 +17,7 @@ from factmill.tasks.core.service_settings import (
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedded_world_identity,
-    has_translator,
+    get_model_settings,
     make_service_identity,
     service_identities,
     service_urls,
@@ -91,10 +91,16 @@ def test_a_graph_without_labels_in_a_language_is_told_before_the_build(own_home:
         check_graph_languages(GRAPH, own_home, ["en", "de"])
 
 
-def test_a_world_has_a_translator_when_it_names_one() -> None:
+def test_a_world_without_a_translator_says_what_to_do() -> None:
     translator = ModelSettings(kind="local", name="small")
-    assert not has_translator(WEB)
-    assert has_translator(WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}}))
+    world = WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}})
+    assert get_model_settings(world, "translator") is translator
+    with pytest.raises(SettingsError, match=r"has no translator; add \[models\.translator\] .* --languages eng"):
+        get_model_settings(WEB, "translator")
+    with pytest.raises(
+        SettingsError, match=r"has no language model that computes perplexity; add \[models\.perplexity\]"
+    ):
+        get_model_settings(WEB, "perplexity")
 
 
 def test_a_wikipedia_in_a_file_has_the_file_s_identity_and_day(tmp_path: Path) -> None:

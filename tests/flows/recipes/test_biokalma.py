@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from support.builds.build_rows import Rows, check_balance, read_table
 from support.commands.command import Factmill
-from support.models.scripted_author import REFUSAL, ScriptedAuthor, always, ask_by, cite_first, extend
-from support.models.scripted_chat import write_chat_world
+from support.models.scripted_author import ScriptedAuthor, always, ask_by, cite_first, extend
+from support.models.scripted_chat import REFUSAL, write_chat_world
 from support.worlds.replies import replying
 
 from factmill.tasks.assets import ASSETS_ROOT

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from support.builds.build_rows import check_balance, read_table
 from support.commands.command import Factmill, Ran
-from support.models.scripted_chat import write_chat_world
-from support.models.scripted_judge import REFUSAL, Manners, Said, ScriptedJudge, always, pick, pick_first_ten
+from support.models.scripted_chat import REFUSAL, Said, write_chat_world
+from support.models.scripted_judge import Manners, ScriptedJudge, always, pick, pick_first_ten
 from support.rows.foundation_rows import HALUEVAL, write
 
 from factmill.flows.benchmarks import BENCHMARKS

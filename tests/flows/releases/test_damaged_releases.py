@@ -13,13 +13,13 @@ from support.builds.damaged_releases import (
     DEV,
     INDEX,
     REPLACED,
+    alter_questions,
     copy_damaged,
     edit,
     fill_column,
     make_released,
     resum,
     rewrite,
-    rewrite_questions,
     run_commands,
 )
 from support.commands.command import Factmill
@@ -89,7 +89,7 @@ def test_rows_that_were_altered_with_all_digests_are_never_the_build(
     released: Path, factmill: Factmill, tmp_path: Path
 ) -> None:
     folder = copy(released, tmp_path)
-    rewrite_questions(content=True)(folder)
+    rewrite(alter_questions, content=True)(folder)
     found = load_verified_release(folder)
     build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
     assert found.record.build_id == build.build_id
@@ -105,7 +105,7 @@ def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_so
     released: Path, tmp_path: Path
 ) -> None:
     folder = copy(released, tmp_path)
-    rewrite_questions(tables=True)(folder)
+    rewrite(alter_questions, tables=True)(folder)
     left_out = [{"what": "nothing", "why": "", "rows": 0}]
 
     def change(index: dict[str, object]) -> dict[str, object]:

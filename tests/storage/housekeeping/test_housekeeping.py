@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.steps.receipts import make_receipt
 from support.steps.warehouses import empty_warehouse
 
-from factmill.tasks.core.batch_receipts import SUMMED_COUNTS, BatchReceipt
+from factmill.tasks.core.batch_receipts import SUMMED_COUNTS
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.measures.audits import AuditVerdict
 from factmill.tasks.engine.runs import acquire_run_lock
@@ -114,12 +115,8 @@ class House:
         shard = self.path.parent / f"shard-{run}"
         tables = {"rejects": REJECTS_SCHEMA.empty_table(), "merged": MERGED_SCHEMA.empty_table()}
         write_shard(shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
-        receipt = BatchReceipt(
-            stage="s", index=0, key="k", shard=str(shard), rows_in=1, rows=1, rejects=0, merged=0, digest=""
-        )
-        write_stage_results(
-            db, run, 1, [receipt], {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}
-        )
+        summary = {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}
+        write_stage_results(db, run, 1, [make_receipt(shard)], summary)
 
 
 def use(record_id: str) -> dict[str, str]:

@@ -140,17 +140,7 @@ def put(name: str, data: bytes, sums: bool = False) -> Callable[[Path], None]:
     return apply
 
 
-def replace_path(path: str) -> Callable[[Path], None]:
-    """Return what has the index name another file for the table of questions, with its true size and digest."""
-
-    def change(index: Any) -> Any:
-        index["configs"][0]["splits"][0]["files"][0]["path"] = path
-        return index
-
-    return edit(INDEX, change)
-
-
-def _alter(table: pa.Table) -> pa.Table:
+def alter_questions(table: pa.Table) -> pa.Table:
     asked = pa.array([f"{each} Truly?" for each in table["question"].to_pylist()], pa.string())
     return table.set_column(table.column_names.index("question"), "question", asked)
 
@@ -231,11 +221,6 @@ def _bomb(table: pa.Table) -> pa.Table:
     return pa.table({**columns, "question": text})
 
 
-def rewrite_questions(**resumming: bool) -> Callable[[Path], None]:
-    """Return what alters all questions, with sums that agree."""
-    return rewrite(_alter, **resumming)
-
-
 def _count_bomb(folder: Path) -> None:
     rewrite(_bomb)(folder)
     _split(rows=400_000)(folder)
@@ -251,9 +236,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "table cut off, sums updated": lambda folder: (os.truncate(folder / DEV, 200), resum(folder)),  # type: ignore[dict-item]
     "table empty, sums updated": lambda folder: (os.truncate(folder / DEV, 0), resum(folder)),  # type: ignore[dict-item]
     "table is text, sums updated": lambda folder: (put(DEV, b"id,question\n")(folder), resum(folder)),  # type: ignore[dict-item]
-    "rows altered": lambda folder: pq.write_table(_alter(pq.read_table(folder / DEV)), folder / DEV),
-    "rows altered, sums updated": rewrite_questions(),
-    "rows altered, sums and digests of tables updated": rewrite_questions(tables=True),
+    "rows altered": lambda folder: pq.write_table(alter_questions(pq.read_table(folder / DEV)), folder / DEV),
+    "rows altered, sums updated": rewrite(alter_questions),
+    "rows altered, sums and digests of tables updated": rewrite(alter_questions, tables=True),
     "last row gone, sums updated": rewrite(lambda table: table.slice(0, table.num_rows - 1), tables=True),
     "no rows, sums updated": rewrite(lambda table: table.slice(0, 0), tables=True),
     "columns swapped, sums updated": rewrite(_swap),
@@ -272,14 +257,14 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     ),
     "bomb of repeated text, sums updated": rewrite(_bomb),
     "bomb of repeated text, rows counted": _count_bomb,
-    "path absolute": lambda folder: _replace(lambda _, moved: replace_path(str(moved))(folder))(folder),
-    "path with ..": lambda folder: _replace(lambda _, moved: replace_path(f"../{moved.name}")(folder))(folder),
-    "path with backslashes": replace_path("data\\fanoutqa\\dev.parquet"),
-    "path with NUL": replace_path("data/fanoutqa/dev\0.parquet"),
-    "path empty": replace_path(""),
-    "path of 100,000 characters": replace_path("x" * 100_000),
-    "path not normal": replace_path("data/./fanoutqa//dev.parquet"),
-    "path of another split's file": replace_path("data/articles/full.parquet"),
+    "path absolute": lambda folder: _replace(lambda _, moved: _file(path=str(moved))(folder))(folder),
+    "path with ..": lambda folder: _replace(lambda _, moved: _file(path=f"../{moved.name}")(folder))(folder),
+    "path with backslashes": _file(path="data\\fanoutqa\\dev.parquet"),
+    "path with NUL": _file(path="data/fanoutqa/dev\0.parquet"),
+    "path empty": _file(path=""),
+    "path of 100,000 characters": _file(path="x" * 100_000),
+    "path not normal": _file(path="data/./fanoutqa//dev.parquet"),
+    "path of another split's file": _file(path="data/articles/full.parquet"),
     "path a number": _file(path=7),
     "table a link to /etc/passwd": _replace(lambda path, _: path.symlink_to("/etc/passwd")),
     "table a link to itself": _replace(lambda path, _: path.symlink_to(path.name)),

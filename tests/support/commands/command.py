@@ -105,7 +105,7 @@ class Factmill:
         It is a new Python where Prefect has to read its settings anew, as with a server of its own, and where it serves,
         since it then starts others by way of its own beginning.
         """
-        told = {**_inherited(), **self._environment(), **environment}
+        told = {**inherited(), **self._environment(), **environment}
         is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in {*environment} - {_ADDRESS})
         if told[_ADDRESS] and not is_new:
             return start_ready(self.program, [*map(str, arguments)], told, ROOT)
@@ -138,6 +138,6 @@ def _prefect_settings(api: str) -> Settings:
     return get_settings_context().settings.copy_with_update({PREFECT_API_URL: api} if api else {})
 
 
-def _inherited() -> dict[str, str]:
+def inherited() -> dict[str, str]:
     """Return this process's environment without the Prefect settings of the tests: a command makes its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}

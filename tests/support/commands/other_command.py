@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.commands.command import ROOT, Ran
+from support.commands.command import ROOT, Ran, inherited
 
 from factmill.flows.prefect_server import make_prefect_environment
 
@@ -36,9 +36,10 @@ class OtherCommand:
             python = str(program.parent / "python")
             find = "import factmill.flows.cli, pathlib; print(pathlib.Path(factmill.flows.cli.__file__).parents[2])"
             self.root = Path(subprocess.check_output([python, "-c", find], text=True, cwd="/").strip())
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
         environment = (
-            kept | make_prefect_environment(home) | {"PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'tests'}"}
+            inherited()
+            | make_prefect_environment(home)
+            | {"PYTHONPATH": f"{self.root}{os.pathsep}{self.root / 'tests'}"}
         )
         (home / "prefect").mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(

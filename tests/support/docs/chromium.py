@@ -9,12 +9,19 @@ from pathlib import Path
 
 import pytest
 
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
+
+
+def find_chromium() -> str:
+    """Return the path of Chromium; skip the test if it is not installed."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium is installed: apt-get install chromium")
+
 
 def open_page(page: Path) -> tuple[str, list[str]]:
     """Return the document that Chromium made of a page, and the addresses that it asked a proxy for."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        pytest.skip("no Chromium is installed: apt-get install chromium")
     asked: list[str] = []
 
     class Proxy(BaseHTTPRequestHandler):
@@ -29,12 +36,15 @@ def open_page(page: Path) -> tuple[str, list[str]]:
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-        flags += [
-            f"--user-data-dir={page.parent / 'profile'}",
-            f"--proxy-server=127.0.0.1:{server.server_address[1]}",
+        own = [f"--user-data-dir={page.parent / 'profile'}", f"--proxy-server=127.0.0.1:{server.server_address[1]}"]
+        command = [
+            find_chromium(),
+            *FLAGS,
+            *own,
+            "--proxy-bypass-list=<-loopback>",
+            "--virtual-time-budget=2000",
+            "--dump-dom",
         ]
-        command = [chromium, *flags, "--proxy-bypass-list=<-loopback>", "--virtual-time-budget=2000", "--dump-dom"]
         dumped = subprocess.run(
             [*command, f"file://{page}"], capture_output=True, text=True, check=True, timeout=120
         ).stdout

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import pytest
+from support.docs.chromium import FLAGS, find_chromium
 from websockets.sync.client import connect
 
 _START_S = 60.0
@@ -21,13 +20,16 @@ class DrivenChromium:
     """A running browser with one page."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-        if not chromium:
-            pytest.skip("no Chromium is installed: apt-get install chromium")
         profile = folder / "profile"
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
         self._process = subprocess.Popen(
-            [chromium, *flags, *options, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"],
+            [
+                find_chromium(),
+                *FLAGS,
+                *options,
+                f"--user-data-dir={profile}",
+                "--remote-debugging-port=0",
+                "about:blank",
+            ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -5,24 +5,9 @@ from random import Random
 from support.habits.contents import LOOKED_UP, Asked, Contents
 
 _WORDS = [
-    "the",
-    "a",
-    "river",
-    "town",
-    "first",
-    "song",
-    "written",
-    "by",
-    "born",
-    "in",
-    "year",
-    "north",
-    "its",
-    "oldest",
-    "name",
-    "of",
-    "two",
-]
+    "the", "a", "river", "town", "first", "song", "written", "by", "born", "in", "year", "north", "its", "oldest",
+    "name", "of", "two",
+]  # fmt: skip
 _MOST_WORDS = {"slaq/answer_long": 120, "biokalma/answer": 90}
 _FEW_WORDS = 12
 _LOOKS_UP = 0.8

@@ -4,7 +4,6 @@ What it answers follows from its seed, the habit and the request's messages, nev
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ from support.habits.contents import LOOKED_UP, Contents, recognise
 from support.habits.dresses import say_plainly
 from support.habits.table import HABITS, Habit
 from support.webs.loopback import Loopback, Seen
+from support.worlds.with_models import write_world_with_model
 
-from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.digests import digest_json
 
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
@@ -112,15 +111,9 @@ def write_model_world(
     folder: Path, url: str, habit: str, roles: Sequence[str] = ("author", "judge"), settings: str = ""
 ) -> Path:
     """Write the embedded world with the model of this habit at an address in some roles; `settings`: lines about it."""
-    text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
-    told = "\n".join(f"{key} = {str(value).lower()}" for key, value in HABITS[habit].model.items())
-    for role in roles:
-        text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
-            f'\n[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{url}"\n{told}\n{settings}\nlimits = {_LIMITS}\n'
-        )
-    path = folder / f"{habit.replace(' ', '-')}.toml"
-    path.write_text(text.replace('name = "embedded"', f'name = "{habit}"', 1), "utf-8")
-    return path
+    told = "".join(f"{key} = {str(value).lower()}\n" for key, value in HABITS[habit].model.items())
+    settings = f'kind = "openai"\nname = "habits"\nurl = "{url}"\n{told}{settings}\nlimits = {_LIMITS}'
+    return write_world_with_model(folder / f"{habit.replace(' ', '-')}.toml", roles, settings, habit)
 
 
 def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:

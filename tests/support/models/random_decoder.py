@@ -17,8 +17,8 @@ SENTENCES = [
 ]
 
 
-def write_tokenizer(path: Path, special: Iterable[str] = (START,)) -> list[str]:
-    """Write a small tokenizer.json of GPT-2's manner; return its tokens in the order of their numbers."""
+def train_tokenizer(texts: Iterable[str], vocabulary: int, special: Iterable[str] = (START,)) -> Any:
+    """Return a tokenizer of GPT-2's manner that knows pieces of the texts' words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -26,9 +26,15 @@ def write_tokenizer(path: Path, special: Iterable[str] = (START,)) -> list[str]:
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
-        vocab_size=340, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
+        vocab_size=vocabulary, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator(SENTENCES * 3, trainer)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def write_tokenizer(path: Path, special: Iterable[str] = (START,)) -> list[str]:
+    """Write a small tokenizer.json; return its tokens in the order of their numbers."""
+    tokenizer = train_tokenizer(SENTENCES * 3, 340, special)
     tokenizer.save(str(path))
     numbers = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(numbers, key=numbers.__getitem__)

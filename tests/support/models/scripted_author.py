@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from support.models.scripted_chat import Message, ScriptedChat
+from support.models.scripted_chat import Message, Said, ScriptedChat
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.evolve import (
@@ -14,10 +14,6 @@ from factmill.tasks.biokalma.evolve import (
     GENERAL_QUESTION_PROMPT,
     SPECIFIC_QUESTION_PROMPT,
 )
-
-Said = str | int
-"""What the author says, or the HTTP status it fails with."""
-REFUSAL = "I cannot help with that."
 
 _PARAGRAPH = re.compile(r"<paragraph>(.*?)</paragraph>", re.DOTALL)
 _KNOWLEDGE = re.compile(r"<knowledge>\n(.*)\n</knowledge>", re.DOTALL)
@@ -40,7 +36,7 @@ class Asked:
 Manners = Callable[[Asked], Said]
 
 
-class ScriptedAuthor:
+class ScriptedAuthor(ScriptedChat):
     """The author; `manners`: first word of a paragraph, with a prompt's id before it or without → how it answers."""
 
     def __init__(self, manners: Mapping[str, Manners]) -> None:
@@ -48,14 +44,9 @@ class ScriptedAuthor:
         self.asked: Counter[tuple[str, str]] = Counter()
         """Prompt, first word of the paragraph → how often it was asked."""
         self.corrections: list[str] = []
-        self._chat = ScriptedChat(self._answer)
-        self.url = self._chat.url
+        super().__init__(self._write)
 
-    def close(self) -> None:
-        """Stop the server."""
-        self._chat.close()
-
-    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+    def _write(self, messages: Sequence[Message]) -> Said:
         prompt_id = next(
             each
             for each in (ANNOTATE_PROMPT, EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT)
@@ -71,8 +62,7 @@ class ScriptedAuthor:
         self.asked[prompt_id, name] += 1
         self.corrections += [correction] if correction else []
         manners = self.manners.get(f"{prompt_id} {name}") or self.manners[name]
-        said = manners(Asked(paragraph, knowledge[1] if knowledge else "", value, correction))
-        return (200, said) if isinstance(said, str) else (said, "overloaded")
+        return manners(Asked(paragraph, knowledge[1] if knowledge else "", value, correction))
 
 
 def always(said: Said) -> Manners:

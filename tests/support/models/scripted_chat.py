@@ -1,6 +1,5 @@
 """A chat model behind a real HTTP server that answers as a test says, and a world whose models it plays."""
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -8,14 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.webs.loopback import Loopback, Seen
+from support.worlds.with_models import write_world_with_model
 
-from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 Message = dict[str, Any]
-Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]]]
-"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error."""
+Said = str | int
+"""What a model says, or the HTTP status that it fails with, overloaded."""
+REFUSAL = "I cannot help with that."
+Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | Said]
+"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error; or `Said`."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
@@ -53,7 +55,10 @@ class ScriptedChat:
             self.with_tools += 1
             if not self.takes_tools:
                 return {"status": 400, "json": {"error": {"message": f"{asked['model']} does not support tools"}}}
-        status, said = self._answer(asked["messages"])
+        told = self._answer(asked["messages"])
+        status, said = (
+            told if isinstance(told, tuple) else (200, told) if isinstance(told, str) else (told, "overloaded")
+        )
         if status != 200:
             return {"status": status, "json": {"error": {"message": said}}, "until": self.free}
         message = {"content": said} if isinstance(said, str) else said
@@ -69,21 +74,15 @@ def write_chat_world(
 ) -> Path:
     """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY.
 
-    `world`: its name; builds of a world of another name are not those that an evaluation takes unasked.
+    `world`: its name; an evaluation takes builds of a world of another name only by --build.
     """
-    text = (
-        (ASSETS_ROOT / "data" / "worlds" / "embedded.toml")
-        .read_text("utf-8")
-        .replace('"embedded"\nuser', f'"{world}"\nuser')
-    )
-    for role in roles:
-        text = re.sub(rf"\[models\.{role}\][^\[]*", "", text) + (
-            f'\n[models.{role}]\nkind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\n'
-            f"usd_per_million_in = 1.0\nlimits = {_LIMITS}\n"
-        )
-    path = folder / "chatty.toml"
-    path.write_text(text, "utf-8")
-    return path
+    settings = f'kind = "openai"
+name = "{name}"
+url = "{url}"
+key_env = "TEST_KEY"
+usd_per_million_in = 1.0
+limits = {_LIMITS}'
+    return write_world_with_model(folder / "chatty.toml", roles, settings, world)
 
 
 def make_chat_services(url: str) -> Any:

@@ -5,11 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from support.models.scripted_chat import Message, ScriptedChat
-
-Said = str | int
-"""What the judge says, or the HTTP status it fails with."""
-REFUSAL = "I cannot help with that."
+from support.models.scripted_chat import Message, Said, ScriptedChat
 
 _QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 _PATHS = re.compile(r"<paths>\n(.*)\n</paths>", re.DOTALL)
@@ -26,7 +22,7 @@ class Manners:
     """Given one path."""
 
 
-class ScriptedJudge:
+class ScriptedJudge(ScriptedChat):
     """The judge; `manners`: question → how it answers."""
 
     def __init__(self, manners: Mapping[str, Manners]) -> None:
@@ -37,19 +33,14 @@ class ScriptedJudge:
         """Question → how often it was asked to choose."""
         self.scored: dict[tuple[str, str], list[Said]] = defaultdict(list)
         """Question, path → what it said of the path, the last word last."""
-        self._chat = ScriptedChat(self._answer)
-        self.url = self._chat.url
-
-    def close(self) -> None:
-        """Stop the server."""
-        self._chat.close()
+        super().__init__(self._judge)
 
     @property
     def asked(self) -> int:
         """How often it was asked anything."""
         return self.selections.total() + sum(map(len, self.scored.values()))
 
-    def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
+    def _judge(self, messages: Sequence[Message]) -> Said:
         is_again = "<question>" not in messages[-1]["content"]
         text = messages[-3 if is_again else -1]["content"]
         (question,) = _QUESTION.findall(text)
@@ -62,7 +53,7 @@ class ScriptedJudge:
             (path,) = _PATH.findall(text)
             said = self.manners[question].score(path, is_again)
             self.scored[question, path].append(said)
-        return (200, said) if isinstance(said, str) else (said, "overloaded")
+        return said
 
 
 def pick(*paths: str) -> str:

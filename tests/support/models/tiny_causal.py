@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from support.models.random_decoder import SENTENCES, START
+from support.models.random_decoder import SENTENCES, START, train_tokenizer
 
 Family = Literal["llama", "gpt2", "qwen3"]
 POSITIONS = 512
@@ -71,16 +71,8 @@ def write_model(
 def make_tokenizer(texts: Sequence[str]) -> Any:
     """Return a tokenizer of GPT-2's manner that knows pieces of the texts' words."""
     import transformers
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(
-        vocab_size=2000, special_tokens=[START], initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer = train_tokenizer(texts, 2000)
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=START, eos_token=START)
 
 

@@ -1,6 +1,5 @@
 """A standing Prefect server with its scheduler, as users start one, and what tests ask of its API."""
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from support.commands.command import inherited
 from support.processes.standing_prefect import QUIET, wait_ready
 
 from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
@@ -105,7 +105,6 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
         "DO_NOT_TRACK": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     command = [
         "-m",
         "uvicorn",
@@ -119,7 +118,7 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
     log = folder / "server.log"
 
     def launch() -> "subprocess.Popen[bytes]":
-        process = start_child_process([sys.executable, *command, "--log-level", "error"], log, {**inherited, **told})
+        process = start_child_process([sys.executable, *command, "--log-level", "error"], log, {**inherited(), **told})
         wait_ready(url)
         return process
 

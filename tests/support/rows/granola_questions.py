@@ -43,12 +43,7 @@ Said = str | int
 @contextmanager
 def serve_model(say: Callable[[Sequence[Message]], Said]) -> Iterator[Any]:
     """Serve a chat model that says this to the messages of a request; yield services in which it plays every role."""
-
-    def answer(messages: Sequence[Message]) -> tuple[int, str]:
-        said = say(messages)
-        return (200, said) if isinstance(said, str) else (said, "overloaded")
-
-    chat = ScriptedChat(answer)
+    chat = ScriptedChat(say)
     model = ModelSettings(kind="openai", name="tester", url=chat.url, limits=LIMITS)
     yield SimpleNamespace(model=lambda _role: (ChatClient(chat.url, model, lambda: "key", "factmill tests"), model))
     chat.close()

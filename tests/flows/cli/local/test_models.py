@@ -4,11 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-from support.commands.models_command import run_models
+from factmill.flows.commands.models import models_app
 from support.models.random_decoder import write_random_decoder
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
+from typer.testing import CliRunner
 
 from factmill.tasks.errors import UsageError
+
+
+def run_models(*arguments: str) -> str:
+    """Run a command; return what it prints, or raise its error."""
+    result = CliRunner().invoke(models_app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 @pytest.fixture
