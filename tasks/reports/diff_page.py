@@ -1,7 +1,7 @@
 """Renders the diff of two builds as a self-contained HTML page, Markdown, JSON or JSON Lines."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,10 +16,18 @@ from factmill.tasks.diff.core.changes import (
     RowChange,
     count_unexplained_rows,
     excerpt_change_keeping_line_breaks,
+    format_change_in_lines,
     format_value_in_line,
 )
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
-from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, format_bibtex
+from factmill.tasks.reports.page_frame import (
+    MAX_INDEXED_ROWS,
+    AllRows,
+    CitationAndCommands,
+    KeyFigure,
+    format_bibtex,
+    pack_rows,
+)
 from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
@@ -27,6 +35,8 @@ _MAX_DIFF_ROWS = 2000
 """Maximum number of rows on a page."""
 _MAX_DIFF_VALUE_CHARACTERS = 2000
 """Maximum characters of a value on a page."""
+_MAX_SEARCHED_CHARACTERS = 80
+"""Maximum characters of a changed value in a page's search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,33 @@ def render_changes_html(diff: BuildDiff) -> str:
         "filters": _list_change_filters(diff),
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
-    return render_html_template("changes.html", **load_filter_script_variables(), page=page)
+    all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
+    return render_html_template("changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows)
+
+
+def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
+    """Return changed rows for the page's search, with the values before and after of all their columns in a line each."""
+    names = list(dict.fromkeys(name for row in rows for name in row.shown if name != "id"))
+
+    def list_values(row: RowChange) -> list[str | Sequence[str]]:
+        changed = [
+            (each.name, *format_change_in_lines(each.before, each.after, _MAX_SEARCHED_CHARACTERS))
+            for each in row.columns
+            if not each.withheld
+        ]
+        return [
+            row.id,
+            row.kind,
+            "; ".join(_format_cause_label(each) for each in row.causes),
+            *(format_value_in_line(row.shown.get(name, ""), MAX_NAME_CHARACTERS) for name in names),
+            "; ".join(f"{name}: {before}" for name, before, _ in changed),
+            "; ".join(f"{name}: {after}" for name, _, after in changed),
+            f"{row.fate.stage}: {row.fate.reason} {row.fate.detail}" if row.fate else "",
+            *_list_change_filter_values(row).values(),
+        ]
+
+    headings = ["row", "change", "cause", *names, "before", "after", "rejected"]
+    return pack_rows(headings, list(_list_change_filter_values(rows[0])), map(list_values, rows))
 
 
 def render_changes_markdown(diff: BuildDiff) -> str:
@@ -189,7 +225,7 @@ def _list_change_filter_values(row: RowChange) -> dict[str, list[str]]:
 
 def _list_change_filters(diff: BuildDiff) -> list[dict[str, Any]]:
     found: dict[str, dict[str, None]] = {}
-    for row in diff.rows[:_MAX_DIFF_ROWS]:
+    for row in diff.rows[:MAX_INDEXED_ROWS]:
         for by, values in _list_change_filter_values(row).items():
             found.setdefault(by, {}).update(dict.fromkeys(values))
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
