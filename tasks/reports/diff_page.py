@@ -47,8 +47,11 @@ class _ChangedColumn:
     withheld: bool
 
 
-def render_changes_html(diff: BuildDiff) -> str:
-    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened."""
+def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) -> str:
+    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened.
+
+    `trail`: address and name of the pages of a site that lead to it, the outermost first.
+    """
     counts, unexplained = diff.count_rows_by_kind(), count_unexplained_rows(diff)
     facts = {
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
@@ -111,7 +114,7 @@ def render_changes_html(diff: BuildDiff) -> str:
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
     all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
-    return render_html_template("changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows)
+    return render_html_template("changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail)
 
 
 def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:

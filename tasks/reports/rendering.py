@@ -46,8 +46,11 @@ _TEMPLATE_FILTERS = {
 }
 
 
-def render_report_html(report: EvaluationReport) -> str:
-    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
+def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]] = ()) -> str:
+    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used.
+
+    `trail`: address and name of the pages of a site that lead to it, the outermost first.
+    """
     drawn = [draw_figure_with_legend(figure) for figure in report.figures]
     return render_html_template(
         "page.html",
@@ -58,6 +61,7 @@ def render_report_html(report: EvaluationReport) -> str:
         key_figures=report.key_figures or [make_metric_key_figure(each) for each in report.headline[:3]],
         reference=report.reference,
         all_rows=report.all_rows,
+        trail=trail,
     )
 
 
@@ -118,6 +122,7 @@ def render_html_template(template: str, **variables: Any) -> str:
         "summary": "",
         "canary": "",
         "all_rows": None,
+        "trail": (),
     }
     return html_environment().get_template(template).render(**common | variables)
 
