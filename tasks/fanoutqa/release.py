@@ -135,7 +135,7 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
         "flags",
         "Flags of the checks",
         "questions",
-        dict(sorted(flags.items(), key=lambda each: (-each[1], each[0]))),
+        {flag.replace("_", " "): flags[flag] for flag in sorted(flags, key=lambda flag: (-flags[flag], flag))},
         "flag",
         "Over all checked questions, including those that were dropped later.",
     )
