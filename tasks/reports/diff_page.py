@@ -19,7 +19,12 @@ from factmill.tasks.diff.core.changes import (
     format_change_in_lines,
     format_value_in_line,
 )
-from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
+from factmill.tasks.reports.formatting import (
+    MAX_NAME_CHARACTERS,
+    format_column_value,
+    format_parameter_value,
+    shorten_line,
+)
 from factmill.tasks.reports.page_frame import (
     MAX_INDEXED_ROWS,
     AllRows,
@@ -56,9 +61,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
     facts = {
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
         "after": f"{diff.after.build_id}, {diff.after.published}, {diff.after.rows:,} rows",
-        "the same": f"{diff.same:,}" + (f", {diff.remade:,} of them with other provenance" if diff.remade else ""),
-        **{kind: f"{counts[kind]:,}" for kind in ROW_CHANGE_KINDS},
-        **({"unexplained": f"{unexplained:,}"} if unexplained else {}),
+        **({"the same, with other provenance": f"{diff.remade:,} rows"} if diff.remade else {}),
         **{f"table {name}": _format_change_counts(found) for name, found in diff.tables.items()},
         **({"columns in one build only": ", ".join(diff.new_columns)} if diff.new_columns else {}),
     }
@@ -79,7 +82,9 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
             KeyFigure(
                 "rows without a known cause",
                 f"{unexplained:,}",
-                f"most by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}" if main else "no row differs",
+                f"most differ by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}"
+                if main
+                else "no row differs",
             ),
         ),
         "reference": CitationAndCommands(
@@ -114,7 +119,9 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
     all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
-    return render_html_template("changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail)
+    return render_html_template(
+        "changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail
+    )
 
 
 def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
@@ -131,7 +138,7 @@ def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
             row.id,
             row.kind,
             "; ".join(_format_cause_label(each) for each in row.causes),
-            *(format_value_in_line(row.shown.get(name, ""), MAX_NAME_CHARACTERS) for name in names),
+            *(format_column_value(row.shown.get(name)) for name in names),
             "; ".join(f"{name}: {before}" for name, before, _ in changed),
             "; ".join(f"{name}: {after}" for name, _, after in changed),
             f"{row.fate.stage}: {row.fate.reason} {row.fate.detail}" if row.fate else "",
@@ -207,7 +214,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
             "detail": format_value_in_line(row.fate.detail, _MAX_DIFF_VALUE_CHARACTERS),
         },
         "shown": {
-            name: format_value_in_line(value, _MAX_DIFF_VALUE_CHARACTERS)
+            name: format_value_in_line(format_column_value(value), _MAX_DIFF_VALUE_CHARACTERS)
             for name, value in row.shown.items()
             if name != "id" and name not in changed
         },

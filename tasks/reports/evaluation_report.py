@@ -253,7 +253,12 @@ def make_report_outline(
         benchmark=evaluation.benchmark.name,
         warnings=tuple(
             dict.fromkeys(
-                [*_warn_of_model_coverage(overall), *_list_report_warnings(named), *_warn_of_input_differences(named)]
+                [
+                    *_warn_of_model_coverage(overall),
+                    *_list_report_warnings(named),
+                    *_list_notes(named),
+                    *_warn_of_input_differences(named),
+                ]
             )
         ),
         subjects=tuple(_make_reported_model(evaluation, label, each) for label, each in named.items()),
@@ -415,6 +420,10 @@ def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
             card = escape_control_characters(_format_judge_card(each))
             yield f"{card[0].upper()}{card[1:]}."
+
+
+def _list_notes(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+    """Yield each note of the evaluations once, with the models that it is about."""
     noted: dict[str, list[str]] = {}
     for label, each in named.items():
         for note in dict.fromkeys((*each.record.report["facts"].get("notes", ()), *each.record.report["notes"])):

@@ -128,12 +128,15 @@ def render_html_template(template: str, **variables: Any) -> str:
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
-    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series,
-    which is shown if there are several."""
+    """Return a figure for a template: the figure, its SVG (empty if all bars are 0), and a legend of (colour, sign, label)
+    for each series, which is shown if there are several."""
+    is_seen = figure.kind in ("lines", "scatter") or any(
+        each for series in figure.series for each in (*series.y, *series.low, *series.high)
+    )
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
-        "svg": Markup(draw_inline_svg(figure)),
+        "svg": Markup(draw_inline_svg(figure)) if is_seen else "",
         "legend": [
             (get_series_colour(figure, at), signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
             for at, each in enumerate(figure.series)

@@ -23,6 +23,7 @@ from factmill.tasks.reports.builds.tracing import (
     get_call_settings_variables_reply,
     load_row_traces,
 )
+from factmill.tasks.reports.formatting import format_column_value
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
@@ -147,17 +148,6 @@ def load_page_rejects(
         where: tuple(_make_page_reject(benchmark, traces[each["id"]], shown) for each in group)
         for where, group in groupby(first, key=lambda each: (each["stage"], each["reason"]))
     }
-
-
-def format_column_value(value: Any) -> str:
-    """Format the value of a column as one line."""
-    if value is None:
-        return ""
-    if isinstance(value, Mapping):
-        return ", ".join(format_column_value(each) for each in value.values() if each is not None)
-    if isinstance(value, list | tuple):
-        return " · ".join(format_column_value(each) for each in value)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def format_utc_minute(moment: datetime) -> str:

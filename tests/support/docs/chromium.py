@@ -50,9 +50,7 @@ def open_filtered(html: str, folder: Path, **wanted: str) -> str:
         f"form.querySelector({json.dumps('input' if name == 'search' else f'select[name={name}]')}).value = {json.dumps(value)};"
         for name, value in wanted.items()
     )
-    script = (
-        f"<script>const form = document.querySelector('.browse'); {fields} form.dispatchEvent(new Event('input'));</script>"
-    )
+    script = f"<script>const form = document.querySelector('.browse'); {fields} form.dispatchEvent(new Event('input'));</script>"
     page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html)
     (folder / "page.html").write_text(page.replace("</body>", f"{script}</body>"), "utf-8")
     return open_page(folder / "page.html")[0]
