@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
-from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.dataset_card import format_release_bibtex
 from factmill.tasks.release.responsible_ai import RAI_CONFORMS_TO, make_responsible_ai_fields
 
@@ -74,7 +73,10 @@ def render_croissant(release: Release) -> str:
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _PROJECT_URL,
         "citeAs": format_release_bibtex(release),
-        "creator": [_make_creator(author) for author in release.options.authors]
+        "creator": [
+            {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
+            for author in release.options.authors
+        ]
         or {"@type": "sc:Organization", "name": "factmill"},
         **({"sameAs": f"https://doi.org/{release.options.doi}"} if release.options.doi else {}),
         "inLanguage": list(release.languages),
@@ -87,10 +89,6 @@ def render_croissant(release: Release) -> str:
         "recordSet": [_make_record_set(*each) for each in _iterate_parquet_files(release)],
     }
     return json.dumps(metadata, ensure_ascii=False, indent=1) + "\n"
-
-
-def _make_creator(author: Author) -> dict[str, str]:
-    return {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
 
 
 def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseDatasetConfig, ReleaseSplit, ReleaseDataFile]]:

@@ -62,7 +62,10 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
         "after": f"{diff.after.build_id}, {diff.after.published}, {diff.after.rows:,} rows",
         **({"the same, with other provenance": f"{diff.remade:,} rows"} if diff.remade else {}),
-        **{f"table {name}": _format_change_counts(found) for name, found in diff.tables.items()},
+        **{
+            f"table {name}": ", ".join(f"{count:,} {kind}" for kind, count in found.items() if count)
+            for name, found in diff.tables.items()
+        },
         **({"columns in one build only": ", ".join(diff.new_columns)} if diff.new_columns else {}),
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
@@ -247,7 +250,3 @@ def _format_cause_label(cause: ChangeCause) -> str:
 
 def _shorten_diff_name(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)
-
-
-def _format_change_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)

@@ -1,7 +1,7 @@
 """Rows of a build for its page: sampled if there are many, each with its provenance, shortened to fit the page."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
@@ -95,7 +95,11 @@ def load_page_rows_and_errors(
             if room < 0 and entries:
                 return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
             entries.append(entry)
-            values[entry.id] = _shorten_text_columns(trace["row"])
+            values[entry.id] = {
+                name: (value or "")[:100]
+                for name, value in trace["row"].items()
+                if name != "id" and (value is None or isinstance(value, str))
+            }
     return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
@@ -272,7 +276,14 @@ def _sort_and_add_filter_groups(
     kept = [
         name
         for name, each in found.items()
-        if len(each) > 1 and (name == part or _has_few_short_values(each, most=min(_MAX_FILTER_VALUES, len(rows) // 2)))
+        if len(each) > 1
+        and (
+            name == part
+            or (
+                len(each) <= min(_MAX_FILTER_VALUES, len(rows) // 2)
+                and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in each)
+            )
+        )
     ]
     return [
         replace(
@@ -282,16 +293,3 @@ def _sort_and_add_filter_groups(
         )
         for row in sorted(rows, key=lambda each: each.id)
     ]
-
-
-def _has_few_short_values(values: Collection[str], most: int) -> bool:
-    return len(values) <= most and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in values)
-
-
-def _shorten_text_columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return column → text for the text columns of a row, null as an empty text, cut to 100 characters."""
-    return {
-        name: (value or "")[:100]
-        for name, value in row.items()
-        if name != "id" and (value is None or isinstance(value, str))
-    }
