@@ -143,7 +143,7 @@ def test_axe_finds_nothing_and_no_page_is_wider_than_its_window(
         browser.open(f"file://{tmp_path}/{name}.html")
         browser.read("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         assert browser.list_axe_findings() == [], name
-        assert browser.read("document.documentElement.scrollWidth") == width, name
+        assert browser.read("document.documentElement.scrollWidth") <= width, name
 
 
 def _list_site_pages() -> dict[str, str]:
