@@ -33,7 +33,7 @@ from factmill.tasks.reports.page_frame import (
     format_bibtex,
     pack_rows,
 )
-from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
+from factmill.tasks.reports.rendering import list_filters, load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _MAX_DIFF_ROWS = 2000
@@ -118,7 +118,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         ],
         "rows": len(diff.rows),
         "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",
-        "filters": _list_change_filters(diff),
+        "filters": list_filters(map(_list_change_filter_values, diff.rows[:MAX_INDEXED_ROWS])),
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
     all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
@@ -222,7 +222,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
             if name != "id" and name not in changed
         },
         "columns": columns,
-        "groups": json.dumps(_list_change_filter_values(row), ensure_ascii=False),
+        "groups": _list_change_filter_values(row),
     }
 
 
@@ -234,14 +234,6 @@ def _list_change_filter_values(row: RowChange) -> dict[str, list[str]]:
         "column": [each.name for each in row.columns],
         "rejected": [_shorten_diff_name(row.fate.reason)] if row.fate else [],
     }
-
-
-def _list_change_filters(diff: BuildDiff) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, None]] = {}
-    for row in diff.rows[:MAX_INDEXED_ROWS]:
-        for by, values in _list_change_filter_values(row).items():
-            found.setdefault(by, {}).update(dict.fromkeys(values))
-    return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 
 
 def _format_cause_label(cause: ChangeCause) -> str:

@@ -41,6 +41,12 @@ class ItemBrowserEntry:
     """Command that shows the provenance of the row."""
     groups: Mapping[str, str]
 
+    @property
+    def filter_values(self) -> dict[str, str | list[str]]:
+        """Filter of the page → the entry's values."""
+        verdicts = sorted({each.verdict for each in self.given})
+        return {"setting": self.setting, "verdict": verdicts, **self.groups}
+
 
 def list_item_entries(
     items: Mapping[str, Sequence[ReportedAnswer]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
