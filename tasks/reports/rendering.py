@@ -134,7 +134,7 @@ def render_html_template(template: str, **variables: Any) -> str:
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
     """Return a figure for a template: the figure, its SVG (empty if all bars are 0), and a legend of (colour, sign, label)
-    for each series, which is shown if there are several."""
+    for each series with a value, which is shown if there are several."""
     is_seen = figure.kind in ("lines", "scatter") or any(
         each for series in figure.series for each in (*series.y, *series.low, *series.high)
     )
@@ -145,6 +145,7 @@ def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
         "legend": [
             (get_series_colour(figure, at), signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
             for at, each in enumerate(figure.series)
+            if any(value is not None for value in each.y)
         ],
         "has_ends": any(each.low for each in figure.series),
     }
