@@ -156,7 +156,7 @@ def take_screenshots() -> None:
                     (
                         f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
                         "prefect-figures",
-                        "Rows of each stage",
+                        "Time of each stage",
                     ),
                 ):
                     save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
