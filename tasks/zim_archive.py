@@ -132,7 +132,8 @@ class ZimArchive:
 
     def find_article(self, title: str) -> FoundArticle:
         """Return the article that a title in MediaWiki's spelling leads to, over redirects."""
-        path, known = self._find_path(title), set[str]()
+        spellings = [f"{self._folder}{title.replace(' ', '_')}", f"{self._folder}{title}"]
+        path, known = next(filter(self._archive.has_entry_by_path, spellings), None), set[str]()
         redirected_from = None
         while path and path not in known:
             known.add(path)
@@ -157,10 +158,6 @@ class ZimArchive:
         search = import_module("libzim.search")
         results = search.Searcher(self._archive).search(search.Query().set_query(words)).getResults(0, limit)
         return [self._make_title(path) for path in results]
-
-    def _find_path(self, title: str) -> str | None:
-        spellings = [f"{self._folder}{title.replace(' ', '_')}", f"{self._folder}{title}"]
-        return next(filter(self._archive.has_entry_by_path, spellings), None)
 
     def _make_title(self, path: str) -> str:
         return canonical_title(path.removeprefix(self._folder))

@@ -26,18 +26,20 @@ def test_an_article_has_its_title_its_path_and_the_revision_that_it_states(tmp_p
     assert found.redirected_from is None
 
 
-def test_the_link_to_the_revision_is_no_part_of_the_text(tmp_path: Path) -> None:
-    found = open_pages(tmp_path, ALGEBRA).find_article("Algebra").article
+@pytest.mark.parametrize(
+    "page",
+    [
+        ALGEBRA,
+        ZimPage("Algebra", f"<div>{ALGEBRA.body}{FOOTER.format(day='2025-01-01', title='Algebra', revid=77)}</div>"),
+    ],
+    ids=["behind the text", "within the text's own block"],
+)
+def test_the_link_to_the_revision_is_no_part_of_the_text_and_takes_nothing_with_it(
+    tmp_path: Path, page: ZimPage
+) -> None:
+    found = open_pages(tmp_path, page).find_article("Algebra").article
     assert found
-    assert "issued from" not in found.text
-    assert "<p>Algebra studies <b>structure</b> &amp; rules.</p>" in found.text
-
-
-def test_a_footer_within_the_text_s_own_block_takes_nothing_else_with_it(tmp_path: Path) -> None:
-    footer = FOOTER.format(day="2025-01-01", title="Algebra", revid=5)
-    found = open_pages(tmp_path, ZimPage("Algebra", f"<div><p>Text.</p>{footer}</div>")).find_article("Algebra").article
-    assert found
-    assert (found.revid, "Text." in found.text, "issued" in found.text) == (5, True, False)
+    assert (found.revid, ALGEBRA.body in found.text, "issued" in found.text) == (77, True, False)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,13 @@ def test_a_revision_is_read_from_a_link_to_this_page_alone(tmp_path: Path, link:
     assert found.revid == revid
 
 
-def test_redirects_of_redirects_lead_to_the_article(tmp_path: Path) -> None:
-    archive = open_pages(tmp_path, ALGEBRA, redirects={"Algebras": "Algebra", "The algebras": "Algebras"})
-    found = archive.find_article("The algebras")
-    assert found.article
-    assert (found.article.title, found.redirected_from) == ("Algebra", "The algebras")
+def test_redirects_of_redirects_and_pages_that_only_refresh_lead_to_the_article(tmp_path: Path) -> None:
+    moved = ZimPage("Al/Gebra", '<meta http-equiv="refresh" content="0;URL=\'../Algebra#History\'" />')
+    archive = open_pages(tmp_path, ALGEBRA, moved, redirects={"Algebras": "Algebra", "The algebras": "Algebras"})
+    for title in ("The algebras", "Al/Gebra"):
+        found = archive.find_article(title)
+        assert found.article
+        assert (found.article.title, found.redirected_from) == ("Algebra", title)
 
 
 def test_articles_lie_below_a_folder_where_the_main_page_does(tmp_path: Path) -> None:
@@ -85,13 +89,6 @@ def test_a_title_with_a_stroke_is_no_folder(tmp_path: Path) -> None:
     )
     assert archive.find_article("A/B testing").article
     assert archive.find_article("B testing").article is None
-
-
-def test_a_page_that_only_refreshes_to_another_is_a_redirect(tmp_path: Path) -> None:
-    moved = ZimPage("Al/Gebra", '<meta http-equiv="refresh" content="0;URL=\'../Algebra#History\'" />')
-    found = open_pages(tmp_path, ALGEBRA, moved).find_article("Al/Gebra")
-    assert found.article
-    assert (found.article.title, found.redirected_from) == ("Algebra", "Al/Gebra")
 
 
 def test_pages_that_refresh_to_each_other_lead_in_circles(tmp_path: Path) -> None:
@@ -148,19 +145,12 @@ def test_a_file_without_a_day_or_of_another_language_is_refused(
         open_pages(tmp_path, ALGEBRA, metadata=metadata)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zim", b"ZIM\x04" + bytes(200)])
-def test_what_is_no_zim_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "wiki.zim"
-    path.write_bytes(content)
-    with pytest.raises(WikipediaFileError, match="not a readable ZIM file"):
-        ZimArchive(path)
-
-
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_zim_file_or_is_cut_off_is_refused(tmp_path: Path) -> None:
     path = ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(WikipediaFileError, match="not a readable ZIM file"):
-        ZimArchive(path)
+    for content in (path.read_bytes()[:-100], b"", b"no zim", b"ZIM\x04" + bytes(200)):
+        path.write_bytes(content)
+        with pytest.raises(WikipediaFileError, match="not a readable ZIM file"):
+            ZimArchive(path)
 
 
 def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ from typing import Any
 from support.webs.loopback import Loopback, Seen
 
 from factmill.tasks.clients.chat import ChatClient
-from factmill.tasks.clients.sending.budget import Budget
-from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
+from factmill.tasks.clients.sending.budget import Budget, LazyBudgetedService
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file

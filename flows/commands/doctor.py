@@ -20,13 +20,13 @@ from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_res
 from factmill.flows.commands.digests import load_published_digests
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
 from factmill.tasks.assets import load_prompt
+from factmill.tasks.clients.anthropic_server import make_chat_server_client
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
 from factmill.tasks.clients.sending.sender import Retry, run_in_thread
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
-from factmill.tasks.clients.server_factory import make_chat_server_client
 from factmill.tasks.clients.unsupported_parameters import format_changed_settings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response

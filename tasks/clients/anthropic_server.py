@@ -38,6 +38,7 @@ from factmill.tasks.clients.openai_server import (
     OpenAiServerClient,
     ServerResponse,
 )
+from factmill.tasks.clients.sending.http_responses import parse_json_or_none
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import SettingsError
 
@@ -86,23 +87,19 @@ def build_messages_request(
     config: dict[str, Any] = {}
     if effort := chat_body.get("reasoning_effort"):
         config["effort"] = effort
-    if schema := _find_schema(chat_body.get("response_format") or {}):
+    response_format = chat_body.get("response_format") or {}
+    found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
+    if schema := (dict(found) if found else None):
         config["format"] = {"type": "json_schema", "schema": adapt_schema(schema)}
     if config := config | chat_body.get("output_config", {}):
         request["output_config"] = config
-    if tools := chat_body.get("tools"):
-        request["tools"] = [_build_tool_definition(tool["function"]) for tool in tools]
+    if functions := [tool["function"] for tool in chat_body.get("tools") or ()]:
+        request["tools"] = [
+            {"name": each["name"], "input_schema": each.get("parameters") or {"type": "object"}}
+            | {name: each[name] for name in ("description", "strict") if each.get(name) is not None}
+            for each in functions
+        ]
     return request
-
-
-def _find_schema(response_format: JsonBody) -> dict[str, Any] | None:
-    found = response_format.get("schema") or response_format.get("json_schema", {}).get("schema")
-    return dict(found) if found else None
-
-
-def _build_tool_definition(function: JsonBody) -> dict[str, Any]:
-    tool = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
-    return tool | {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
 
 
 def _merge_non_system_messages_into_turns(messages: Sequence[JsonBody]) -> list[dict[str, Any]]:
@@ -127,25 +124,11 @@ def _build_content_blocks(message: JsonBody) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     for call in message.get("tool_calls") or ():
         named = call["function"]
-        blocks.append(
-            {
-                "type": "tool_use",
-                "id": call["id"],
-                "name": named["name"],
-                "input": _parse_tool_input(named["arguments"]),
-            }
-        )
+        # the tool's result explains what is wrong with arguments that are no object
+        found = parse_json_or_none(named["arguments"] or "{}")
+        given = found if isinstance(found, dict) else {}
+        blocks.append({"type": "tool_use", "id": call["id"], "name": named["name"], "input": given})
     return blocks
-
-
-def _parse_tool_input(arguments: str) -> dict[str, Any]:
-    """Parse arguments into the object that `tool_use` must hold; {} where they are invalid, which the tool's result
-    explains."""
-    try:
-        found = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def translate_message_to_chat_completion(message: Any) -> Any:
@@ -157,8 +140,12 @@ def translate_message_to_chat_completion(message: Any) -> Any:
         "role": "assistant",
         "content": "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text"),
     }
-    if calls := [_build_tool_call(block) for block in blocks if block.get("type") == "tool_use"]:
-        chat_message["tool_calls"] = calls
+    for block in blocks:
+        if block.get("type") == "tool_use":
+            arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+            call = {"id": block.get("id"), "type": "function"}
+            call["function"] = {"name": block.get("name"), "arguments": arguments}
+            chat_message.setdefault("tool_calls", []).append(call)
     if message.get("stop_reason") == "refusal":
         chat_message["refusal"] = (message.get("stop_details") or {}).get("explanation") or "refusal"
     return {
@@ -169,26 +156,17 @@ def translate_message_to_chat_completion(message: Any) -> Any:
     }
 
 
-def _build_tool_call(block: JsonBody) -> dict[str, Any]:
-    function = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
-    return {"id": block.get("id"), "type": "function", "function": function}
-
-
 def translate_response_json_to_chat(text: str) -> str:
     """Convert a response body to the chat protocol; return text that is not JSON unchanged."""
-    try:
-        return json.dumps(translate_message_to_chat_completion(json.loads(text)), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
+    found = parse_json_or_none(text)
+    return text if found is None else json.dumps(translate_message_to_chat_completion(found), ensure_ascii=False)
 
 
 def read_custom_id(line: bytes) -> str | None:
     """Return the custom id of a line of batch results; None where it has none."""
-    try:
-        found = json.loads(line)["custom_id"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return found if isinstance(found, str) else None
+    found = parse_json_or_none(line)
+    custom_id = found.get("custom_id") if isinstance(found, dict) else None
+    return custom_id if isinstance(custom_id, str) else None
 
 
 def convert_batch_line_to_openai_format(line: bytes) -> bytes:
@@ -271,3 +249,9 @@ class AnthropicServerClient(OpenAiServerClient):
             options={"timeout": FILE_TIMEOUT_S},
         )
         return self._read_response(await self._send(creating, FILE_DEADLINE_S))
+
+
+def make_chat_server_client(model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> OpenAiServerClient:
+    """Make the client of a chat model's server, by the model's kind; SettingsError where its SDK is not installed."""
+    kind = AnthropicServerClient if model.kind == "anthropic" else OpenAiServerClient
+    return kind(model, read_key, user_agent)

@@ -4,10 +4,10 @@ It answers the operation of core/calls/chat.py. Several samples are one request 
 otherwise one request per sample, each with its own seed. The limiter counts every such request, and each is retried
 separately.
 
-The client learns from refusals (refusals.py) what a server does not accept. It adapts the request and sends it again;
+The client learns from refusals (unsupported_parameters.py) what a server does not accept. It adapts the request and sends it again;
 once that is answered, it builds all further requests the same way, and `notes` returns what to put into the world's
 file. Where a refusal names no parameter, the client probes the request without one optional parameter after another
-(probes.py). Batch jobs (batch_jobs/) use the same request bodies, and their results are read like single responses.
+(parameter_probes.py). Batch jobs (batch_jobs/) use the same request bodies, and their results are read like single responses.
 Tools have no substitute: once they are refused, every call with tools fails with `tools_refused`, and the caller has to
 ask in another way.
 """
@@ -16,13 +16,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from factmill.tasks import progress
+from factmill.tasks.clients.anthropic_server import make_chat_server_client
+from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineBatchQueue, OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.pending_requests import SampleRequest
 from factmill.tasks.clients.completions import (
     find_chat_failure_or_raise,
     find_content_or_length_refusal,
@@ -31,8 +34,7 @@ from factmill.tasks.clients.completions import (
 from factmill.tasks.clients.openai_server import ServerResponse, add_usage
 from factmill.tasks.clients.parameter_probes import ParameterProbes
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
-from factmill.tasks.clients.sending.sender import RetryingRequestSender
-from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server_client
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.unsupported_parameters import (
     find_changed_settings,
     format_changed_settings,
@@ -48,23 +50,6 @@ from factmill.tasks.core.finish_reasons import (
 )
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import AccountBlocked, AwaitingReplyFile, ServiceUnreachable
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleRequest:
-    """One request for some or all samples of a call."""
-
-    number: int
-    """Position of the call among those passed to `send`."""
-    call: Call
-    samples: int
-    seed: int | None
-
-    @property
-    def custom_id(self) -> str:
-        """Id of the request in a batch job, at most 64 characters: the call's key, and the sample's seed."""
-        return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
-
 
 _PATH = "/chat/completions"
 _TOOLS_REFUSED_CODE = "tools_refused"
@@ -104,19 +89,17 @@ class ChatClient:
         )
         self._finish_reasons: set[str] = set()
         """Finish reasons received so far."""
-        self._batch_queue: BatchQueue[_SampleRequest] | None = None
+        self._batch_queue: BatchQueue | None = None
         self._has_sent_first, self._first_request_lock = True, threading.Lock()
         if jobs and model.mode == "batch":
-            self._batch_queue = BatchQueue(
-                model, make_batch_client(self._server, model.jobs, model.limits.attempts), self, jobs
-            )
+            remote = make_batch_client(self._server, model.jobs, model.limits.attempts)
+            self._batch_queue = BatchQueue(model, remote, self, jobs)
             learnt = self._batch_queue.find_learnt_settings()
             self.model = model.model_copy(update=learnt or {})
             self._has_sent_first = learnt is not None or not model.jobs.first_singly
-        self._file_queue: OfflineBatchQueue[_SampleRequest] | None = None
-        if files:
-            self._file_queue = OfflineBatchQueue(model, self, files)
-            self.model = self.model.model_copy(update=self._file_queue.find_learnt_settings())
+        self._file_queue = OfflineBatchQueue(model, self, files) if files else None
+        if self._file_queue:
+            self.model = self.model.model_copy(update=self._file_queue.learnt)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer calls, with all samples of a call in one reply. AwaitingReplyFile when requests were written to a file."""
@@ -124,7 +107,7 @@ class ChatClient:
         open_draws: dict[int, dict[int, tuple[str, CallResponse]]] = {}
         alone: list[tuple[Call, CallResponse]] = []
 
-        def join(draw: _SampleRequest, reply: CallResponse) -> Sequence[str]:
+        def join(draw: SampleRequest, reply: CallResponse) -> Sequence[str]:
             if reply.error == _N_IGNORED_ERROR:
                 alone.append((draw.call, reply))
                 return ()
@@ -138,16 +121,12 @@ class ChatClient:
             deliver(draw.call, _join_sample_replies(replies, "once" in draw.call.parts))
             return custom_ids
 
-        is_written = False
         if self._file_queue:
-            draws = self._file_queue.send([(draw.custom_id, draw) for draw in draws], join)
-            is_written = self._file_queue.writes_requests
-        if is_written:
-            pass
-        elif self._batch_queue:
-            left = self._send_first_singly(draws, join)
-            self._batch_queue.send([(draw.custom_id, draw) for draw in left], join)
-        else:
+            draws = self._file_queue.send(draws, join)
+        is_written = self._file_queue is not None and self._file_queue.writes_requests
+        if self._batch_queue and not is_written:
+            self._batch_queue.send(self._send_first_singly(draws, join), join)
+        elif not is_written:
             self._sender.send([[draw] for draw in draws], self._ask, join)
         if alone:
             spent = {call.key: reply for call, reply in alone}
@@ -156,8 +135,8 @@ class ChatClient:
             raise AwaitingReplyFile(f"{len(draws)} requests to {self.model.name} are written to a file")
 
     def _send_first_singly(
-        self, draws: Sequence[_SampleRequest], join: Callable[[_SampleRequest, CallResponse], object]
-    ) -> Sequence[_SampleRequest]:
+        self, draws: Sequence[SampleRequest], join: Callable[[SampleRequest, CallResponse], object]
+    ) -> Sequence[SampleRequest]:
         """Send the very first request singly, before any job is made; return the requests that are left to jobs.
 
         ServiceUnreachable when nothing answers at all.
@@ -165,7 +144,7 @@ class ChatClient:
         responses: list[CallResponse] = []
         answered: list[CallResponse] = []
 
-        async def ask(group: Sequence[_SampleRequest]) -> list[CallResponse]:
+        async def ask(group: Sequence[SampleRequest]) -> list[CallResponse]:
             answered.extend(await self._ask(group))
             return answered
 
@@ -207,13 +186,13 @@ class ChatClient:
             )
         return [*notes, *format_unknown_finish_reason_warning(self.model.name, self._finish_reasons)]
 
-    def _list_sample_requests(self, number: int, call: Call) -> list[_SampleRequest]:
+    def _list_sample_requests(self, number: int, call: Call) -> list[SampleRequest]:
         samples = _get_sample_count(call)
         if samples == 1 or self.model.choices:
-            return [_SampleRequest(number, call, samples, None)]
-        return [_SampleRequest(number, call, 1, seed) for seed in range(samples)]
+            return [SampleRequest(number, call, samples, None)]
+        return [SampleRequest(number, call, 1, seed) for seed in range(samples)]
 
-    async def _ask(self, group: Sequence[_SampleRequest]) -> list[CallResponse]:
+    async def _ask(self, group: Sequence[SampleRequest]) -> list[CallResponse]:
         draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
             model = self.model.model_copy(update=learnt)
@@ -233,7 +212,7 @@ class ChatClient:
     async def _probe_unnamed_refusal(
         self,
         model: ModelSettings,
-        draw: _SampleRequest,
+        draw: SampleRequest,
         sent: Mapping[str, Any],
         learnt: Mapping[str, Any],
         answer: ServerResponse,
@@ -265,7 +244,7 @@ class ChatClient:
         return None
 
     async def _send_with_settings(
-        self, model: ModelSettings, draw: _SampleRequest, learnt: dict[str, Any]
+        self, model: ModelSettings, draw: SampleRequest, learnt: dict[str, Any]
     ) -> CallResponse | None:
         """Return the reply to a request with other settings; None where it is refused too."""
         while True:
@@ -292,37 +271,56 @@ class ChatClient:
             return False
         return not read_settings_from_refusal(model, answer.status, answer.text, sent, learnt)
 
-    def _find_probed_settings(self, model: ModelSettings, draw: _SampleRequest) -> dict[str, Any]:
+    def _find_probed_settings(self, model: ModelSettings, draw: SampleRequest) -> dict[str, Any]:
         """Return the settings found by probes, where they would change the request that `model` builds; else {}."""
         change = {name: value for name, value in self._probes.found_settings.items() if getattr(model, name) != value}
-        is_other = change and _build_request_body(model.model_copy(update=change), draw) != _build_request_body(
-            model, draw
-        )
+        tried = model.model_copy(update=change)
+        is_other = change and _build_request_body(tried, draw) != _build_request_body(model, draw)
         return change if is_other else {}
 
-    def build_request_body(self, asked: _SampleRequest, learnt: Mapping[str, Any]) -> dict[str, Any] | CallResponse:
-        """Build a request of a batch job (see Asker)."""
+    def build_request_body(self, asked: SampleRequest, learnt: Mapping[str, Any]) -> dict[str, Any] | CallResponse:
+        """Build a request of a batch job, or return a failed reply where asking is useless.
+
+        `learnt`: settings that differ from the world's file.
+        """
         return self._build_body_or_reply(
             self._configured_model.model_copy(update={**learnt, "stream": False}), asked, ""
         )
 
-    def read_response(
-        self, asked: _SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
+    def read_batch_result(
+        self, asked: SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse | None, job_status: str
     ) -> CallResponse | dict[str, Any]:
-        """Read the response to a request of a batch job (see Asker)."""
+        """Return the reply in a result of an ended job, or further settings for another try; Retry for a transient failure.
+
+        `learnt`: settings that built the job; `answer`: None where the job has no line for the request.
+        """
+        if answer is None:
+            code = "batch_expired: the job ended before" if job_status == "expired" else "lost_line: the job has"
+            raise Retry(f"{code} no line for this request")
+        if not answer.status:
+            raise Retry(answer.text)
         model = self._configured_model.model_copy(update=learnt)
         is_refused = answer.status >= 400 and self._is_unexplained(
             model, _build_request_body(model, asked), learnt, answer
         )
-        if is_refused and (change := self._find_probed_settings(model, asked)):
-            return change
-        outcome = self._read_response(model, asked, learnt, answer)
-        return outcome if isinstance(outcome, CallResponse) else outcome[0]
+        settings = self._find_probed_settings(model, asked) if is_refused else {}
+        if not settings:
+            outcome = self._read_response(model, asked, learnt, answer)
+            if isinstance(outcome, CallResponse):
+                return outcome
+            settings = outcome[0]
+        if settings.items() <= learnt.items():  # it was asked with these settings already, and still refused
+            return make_failed_response(f"http_{answer.status}", shorten_to_line(answer.text), transient=True)
+        return settings
 
     async def probe_refusals(
-        self, lines: Sequence[tuple[_SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
-    ) -> tuple[_SampleRequest, CallResponse] | None:
-        """Find out by single requests what the server refuses in a job without naming it (see Asker)."""
+        self, lines: Sequence[tuple[SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
+    ) -> tuple[SampleRequest, CallResponse] | None:
+        """Find out by single requests what the server refuses in a job's lines without naming it.
+
+        Return the request that this answered, and its reply; None where it answered none. Errors as of `send_singly`.
+        `learnt`: settings that built the job.
+        """
         model = self._configured_model.model_copy(update=learnt)
         refused = [(draw, answer) for draw, answer in lines if is_unexplained_refusal(answer.status, answer.text)]
         if not refused:
@@ -342,8 +340,11 @@ class ChatClient:
                 return None
         return None
 
-    async def send_singly(self, asked: _SampleRequest) -> CallResponse:
-        """Send a request of a job singly (see Asker)."""
+    async def send_singly(self, asked: SampleRequest) -> CallResponse:
+        """Send a request of a job singly, once.
+
+        Retry for a transient failure, BudgetFullyReserved and BudgetExhausted when it may not go out.
+        """
         started = time.perf_counter()
         async with asyncio.timeout(self.model.limits.timeout_s):
             [reply] = await self._ask([asked])
@@ -354,7 +355,7 @@ class ChatClient:
         return find_changed_settings(self._configured_model, self.model)
 
     def _build_body_or_reply(
-        self, model: ModelSettings, draw: _SampleRequest, refused: str
+        self, model: ModelSettings, draw: SampleRequest, refused: str
     ) -> dict[str, Any] | CallResponse:
         """Build the body of a request, or return a failed reply where asking is useless; `refused`: the last refusal's
         text."""
@@ -369,7 +370,7 @@ class ChatClient:
         return _build_request_body(model, draw)
 
     def _read_response(
-        self, model: ModelSettings, draw: _SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
+        self, model: ModelSettings, draw: SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
     ) -> CallResponse | tuple[dict[str, Any], str]:
         """Read a response: return its reply, or the settings for another try with the reason; Retry for transient
         failures.
@@ -389,7 +390,7 @@ class ChatClient:
         reply = self._server.make_priced_reply(completion.usage)
         if completion.error:
             return replace(reply, status="failed", error=completion.error)
-        too_few = completion.sample_count < draw.samples
+        too_few = len(completion.body["texts"]) < draw.samples
         self.model = self.model.model_copy(update={**learnt, **({"choices": False} if too_few else {})})
         self._finish_reasons.update(completion.body["finish"])
         if too_few:
@@ -397,7 +398,7 @@ class ChatClient:
         return replace(reply, body=self._server.credentials.redact_json(completion.body))
 
 
-def _build_request_body(model: ModelSettings, draw: _SampleRequest) -> dict[str, Any]:
+def _build_request_body(model: ModelSettings, draw: SampleRequest) -> dict[str, Any]:
     """Build the body of a request in the form that a model accepts."""
     parts, wire = draw.call.parts, draw.call.unrecorded_parts
     body: dict[str, Any] = {

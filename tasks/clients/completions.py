@@ -23,23 +23,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from factmill.tasks.clients.openai_server import ServerResponse, is_length_refusal
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.http_responses import find_http_failure_or_raise, parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
+from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
 from factmill.tasks.core.calls.call import CallResponse, make_failed_response
 from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
-_CONTENT_FILTER_CODES = frozenset(
-    {
-        "content_filter",
-        "content_filter_error",
-        "content_policy_violation",
-        "contentpolicyviolationerror",
-        "responsibleaipolicyviolation",
-        "data_inspection_failed",
-        "datainspectionfailed",
-    }
+_CONTENT_FILTER_CODE = re.compile(
+    r"content_filter(?:_error)?|content_policy_violation|contentpolicyviolationerror|responsibleaipolicyviolation"
+    r"|data_?inspection_?failed"
 )
 _CONTENT_FILTER_MESSAGE = re.compile(
     r"content[ _-]?(?:filter(?:ing)?|management|safety|moderation) polic|content[ _]?policy[ _]?violation"
@@ -48,29 +42,10 @@ _CONTENT_FILTER_MESSAGE = re.compile(
     r"|result of (?:our|the) safety system|for safety reasons|(?:unsafe|sensitive) content|敏感内容",
     re.IGNORECASE,
 )
-_ACCOUNT_CODES = frozenset(
-    {
-        "402",
-        "insufficient_quota",
-        "insufficient_balance",
-        "insufficient_credits",
-        "insufficient_user_quota",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "billing_error",
-        "billing_disabled",
-        "budget_exceeded",
-        "exceeded_current_quota_error",
-        "enforced_spend_limit_reached",
-        "contract_spend_limit_reached",
-        "linked_organization_spend_limit_reached",
-        "organization_on_hold",
-        "account_deactivated",
-        "account_suspended",
-        "accountoverdueerror",
-        "organization_restricted",
-        "arrearage",
-    }
+_ACCOUNT_BLOCKED_CODE = re.compile(
+    r"402|insufficient_(?:quota|balance|credits|user_quota)|billing_(?:hard_limit_reached|not_active|error|disabled)"
+    r"|budget_exceeded|exceeded_current_quota_error|(?:enforced|contract|linked_organization)_spend_limit_reached"
+    r"|organization_(?:on_hold|restricted)|account_(?:deactivated|suspended)|accountoverdueerror|arrearage"
 )
 _ACCOUNT_BLOCKED_MESSAGE = re.compile(
     r"credit balance is too low|insufficient (?:account |user )?(?:credits?|balance|funds)|requires more credits"
@@ -84,18 +59,7 @@ _ACCOUNT_BLOCKED_MESSAGE = re.compile(
     r"|in good standing|payment required|余额不足|欠费",
     re.IGNORECASE,
 )
-_BUSY_CODES = frozenset(
-    {
-        "429",
-        "503",
-        "529",
-        "rate_limit_exceeded",
-        "rate_limit_error",
-        "resource_exhausted",
-        "overloaded_error",
-        "unavailable",
-    }
-)
+_BUSY_CODE = re.compile(r"429|503|529|rate_limit_(?:exceeded|error)|resource_exhausted|overloaded_error|unavailable")
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "status_code", "error_code")
 _MESSAGE_FIELDS = ("message", "msg", "detail", "error", "status_msg", "error_msg")
@@ -117,22 +81,18 @@ class ProviderErrorDetails:
 
     @property
     def is_blocked(self) -> bool:
-        return (
-            self.is_flagged
-            or not _CONTENT_FILTER_CODES.isdisjoint(self.codes)
-            or self._message_matches(_CONTENT_FILTER_MESSAGE)
-        )
+        return self.is_flagged or self._matches(_CONTENT_FILTER_CODE, _CONTENT_FILTER_MESSAGE)
 
     @property
     def is_account_blocked(self) -> bool:
-        return not _ACCOUNT_CODES.isdisjoint(self.codes) or self._message_matches(_ACCOUNT_BLOCKED_MESSAGE)
+        return self._matches(_ACCOUNT_BLOCKED_CODE, _ACCOUNT_BLOCKED_MESSAGE)
 
     @property
     def is_busy(self) -> bool:
-        return not _BUSY_CODES.isdisjoint(self.codes)
+        return any(map(_BUSY_CODE.fullmatch, self.codes))
 
-    def _message_matches(self, pattern: re.Pattern[str]) -> bool:
-        return any(pattern.search(message) for message in self.messages)
+    def _matches(self, code: re.Pattern[str], message: re.Pattern[str]) -> bool:
+        return any(map(code.fullmatch, self.codes)) or any(map(message.search, self.messages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +105,6 @@ class ChatCompletion:
     """The response, whose token counts give the price (core/spending/costs.py)."""
     error: str = ""
     """Why there are no samples: `refused` or `prompt_too_long`, a colon, details."""
-
-    @property
-    def sample_count(self) -> int:
-        return len(self.body["texts"])
 
 
 def find_content_or_length_refusal(service: str, answer: ServerResponse) -> CallResponse | None:
@@ -164,7 +120,9 @@ def find_content_or_length_refusal(service: str, answer: ServerResponse) -> Call
         return make_failed_response("refused", excerpt)
     if error.is_account_blocked:
         raise AccountBlocked(service, excerpt)
-    return make_failed_response("prompt_too_long", shorten_to_line(answer.text)) if is_length_refusal(answer) else None
+    if is_prompt_too_long(answer.status, answer.text):
+        return make_failed_response("prompt_too_long", shorten_to_line(answer.text))
+    return None
 
 
 def find_chat_failure_or_raise(service: str, answer: ServerResponse) -> CallResponse | None:
@@ -241,7 +199,7 @@ def _read_completion_without_choices(service: str, answer: ServerResponse, body:
     if isinstance(feedback, Mapping) and (reason := feedback.get("blockReason") or feedback.get("block_reason")):
         return ChatCompletion(nothing, body, f"refused: the prompt is blocked: {reason}")
     is_error = "error" in (body.get("object"), body.get("type")) or any(map(body.get, _ERROR_FIELDS))
-    if is_error and (final := find_content_or_length_refusal(service, ServerResponse(400, answer.text, None))):
+    if is_error and (final := find_content_or_length_refusal(service, ServerResponse(400, answer.text))):
         return ChatCompletion(nothing, body, final.error or "")
     if is_error:
         raise _make_provider_retry(_read_error_body(body), excerpt)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from factmill.tasks.clients.sending.http_responses import shorten_to_line
+from factmill.tasks.clients.sending.http_responses import parse_json_or_none, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
 
 _KEEP_ALIVE_PREFIX = re.compile(r"(?:[\ufeff\s]++|:[^\r\n]*+(?:[\r\n]|\Z))++")
@@ -84,7 +84,7 @@ def _iterate_events(text: str) -> Iterator[dict[str, Any] | None]:
 def _parse_event_data(data: list[str], name: str, *, is_last: bool) -> Iterator[dict[str, Any] | None]:
     """Yield the objects in the data lines of one event: one, or one a line where a server leaves out the blank lines."""
     joined = "\n".join(data)
-    for text in [joined] if len(data) == 1 or _is_json(joined) else data:
+    for text in [joined] if len(data) == 1 or parse_json_or_none(joined) is not None else data:
         if text.strip() == _STREAM_END_DATA:
             yield None
             continue
@@ -103,14 +103,6 @@ def _parse_event_data(data: list[str], name: str, *, is_last: bool) -> Iterator[
         if not isinstance(read, dict):
             raise Retry(f"broken_json: an event is no JSON object: {shorten_to_line(text)}")
         yield {"error": read} if name == "error" and "error" not in read else read
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _merge_choice(choice: dict[str, Any], piece: dict[str, Any]) -> None:

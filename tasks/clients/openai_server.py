@@ -18,7 +18,7 @@ import httpx2
 from factmill.tasks.clients.event_streams import read_plain_or_streamed_json
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
 from factmill.tasks.clients.sending.credentials import ModelCredentials
-from factmill.tasks.clients.sending.http_responses import format_library_error
+from factmill.tasks.clients.sending.http_responses import format_library_error, parse_json_or_none
 from factmill.tasks.clients.sending.model_transport import ModelTransport
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
@@ -27,7 +27,6 @@ from factmill.tasks.clients.sending.response_limits import (
     response_limit_scope,
 )
 from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.clients.unsupported_parameters import is_prompt_too_long
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import BATCH_FILES_OPERATION, ModelSettings
 from factmill.tasks.core.spending.costs import (
@@ -60,9 +59,14 @@ class ServerResponse:
     """Response to one request."""
 
     status: int
+    """HTTP status; 0 in a batch job's result: there was no response."""
     text: str
     """Body without secrets; events of a stream are joined."""
-    retry_after: str | None
+    retry_after: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
 
 
 class OpenAiServerClient:
@@ -103,11 +107,6 @@ class OpenAiServerClient:
             http_client=http_client,
         )
 
-    async def digest_credentials(self) -> str:
-        """Return a digest that shows whether a later run has the same key for this address, and that reveals no strong
-        key."""
-        return await self.credentials.digest()
-
     async def post(self, path: str, body: Mapping[str, Any]) -> ServerResponse:
         """Send one request without a budget check; Retry when the connection fails."""
         return self._read_response(await self._send(self._client.post(path, body=dict(body), cast_to=httpx2.Response)))
@@ -125,7 +124,7 @@ class OpenAiServerClient:
         with response_limit_scope(BATCH_FILES_OPERATION):
             response = await self._send(sending, FILE_DEADLINE_S)
         if response.is_success:
-            return ServerResponse(response.status_code, "", None), response.content
+            return ServerResponse(response.status_code, ""), response.content
         return self._read_response(response), b""
 
     async def upload(self, name: str, content: bytes, purpose: str) -> ServerResponse:
@@ -190,7 +189,13 @@ class OpenAiServerClient:
         else:
             budget.settle(held, cost_usd, is_answer=usage is not None)
         if usage is not None and is_bound:
-            self._learn_overcount(usage, self.bound_tokens(body))
+            expected = self.bound_tokens(body)
+            for at, counted in enumerate((usage.tokens_in, usage.tokens_out)):
+                if expected[at] and counted > expected[at]:
+                    self._token_overcount[at] *= _OVERCOUNT_MARGIN * counted / expected[at]
+            by_tokens = compute_request_cost(replace(usage, cost_usd=0.0), self.model)
+            if by_tokens and usage.cost_usd > self._price_overcount * by_tokens:
+                self._price_overcount = usage.cost_usd / by_tokens
         return answer
 
     def compute_cost(self, answer: ServerResponse) -> tuple[float | None, TokenUsage | None]:
@@ -200,7 +205,7 @@ class OpenAiServerClient:
         where the server, or a gateway before it, gave up waiting, and where a gateway reports a failure in its own
         words (HTML) instead of the server's.
         """
-        body = _parse_json_or_none(answer.text)
+        body = parse_json_or_none(answer.text)
         usage = read_token_usage(body)
         if usage is not None:
             return compute_request_cost(usage, self.model), usage
@@ -220,8 +225,9 @@ class OpenAiServerClient:
         account.budget.count_request(account.service)
         try:
             is_bound = account.budget.bounds != BudgetLimits()
-            usd = share * self.compute_max_price(*self.bound_tokens(body)) if is_bound else 0.0
-            return account.budget.reserve(self.name, usd, is_probed=is_probed)
+            # however many tokens are cached or spent on reasoning
+            highest_usd = compute_cost_range(*self.bound_tokens(body), self.model)[1] if is_bound else 0.0
+            return account.budget.reserve(self.name, share * self._price_overcount * highest_usd, is_probed=is_probed)
         except (BudgetFullyReserved, BudgetExhausted):
             account.budget.uncount_request(account.service)
             raise
@@ -231,33 +237,14 @@ class OpenAiServerClient:
 
         A token of a request has at least one byte, and replies are limited; overcounts seen earlier scale both bounds.
         """
-        text = json.dumps(
-            [body.get(name) for name in ("messages", "prompt", "tools", "response_format")], ensure_ascii=False
-        )
-        asked = (
-            len(text.encode(errors="replace"))
-            + _MAX_TEMPLATE_TOKENS
-            + _MAX_TOKENS_PER_MESSAGE * len(body.get("messages", ()))
-        )
+        parts = [body.get(name) for name in ("messages", "prompt", "tools", "response_format")]
+        text = json.dumps(parts, ensure_ascii=False).encode(errors="replace")
+        asked = len(text) + _MAX_TEMPLATE_TOKENS + _MAX_TOKENS_PER_MESSAGE * len(body.get("messages", ()))
         limit = next((body[name] for name in ("max_tokens", "max_completion_tokens") if name in body), None)
         if limit is None:
             limit = self.model.context_tokens or DEFAULT_MAX_TOKENS
-        return math.ceil(asked * self._token_overcount[0]), math.ceil(
-            limit * body.get("n", 1) * self._token_overcount[1]
-        )
-
-    def compute_max_price(self, tokens_in: int, tokens_out: int) -> float:
-        """Return the highest cost of a request with these tokens, in US$, however many are cached or spent on
-        reasoning."""
-        return self._price_overcount * compute_cost_range(tokens_in, tokens_out, self.model)[1]
-
-    def _learn_overcount(self, usage: TokenUsage, expected: tuple[int, int]) -> None:
-        for at, counted in enumerate((usage.tokens_in, usage.tokens_out)):
-            if expected[at] and counted > expected[at]:
-                self._token_overcount[at] *= _OVERCOUNT_MARGIN * counted / expected[at]
-        by_tokens = compute_request_cost(replace(usage, cost_usd=0.0), self.model)
-        if by_tokens and usage.cost_usd > self._price_overcount * by_tokens:
-            self._price_overcount = usage.cost_usd / by_tokens
+        written = limit * body.get("n", 1)
+        return math.ceil(asked * self._token_overcount[0]), math.ceil(written * self._token_overcount[1])
 
     def make_priced_reply(self, usage: Any) -> CallResponse:
         """Return a reply without a body, with the tokens and the price of a Usage, a response body or its `usage`.
@@ -267,20 +254,14 @@ class OpenAiServerClient:
         read = usage if isinstance(usage, TokenUsage) else read_token_usage(usage)
         if read is None:
             return CallResponse(None, cost_usd=self.model.usd_per_request)
-        return CallResponse(
-            None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=compute_request_cost(read, self.model)
-        )
+        cost_usd = compute_request_cost(read, self.model)
+        return CallResponse(None, tokens_in=read.tokens_in, tokens_out=read.tokens_out, cost_usd=cost_usd)
 
     async def _check_redirect(self, response: httpx2.Response) -> None:
         if response.has_redirect_location:
             asked, location = str(response.request.url), response.headers["Location"]
             check_redirect(self.name, asked, location, self.model.limits.redirects)
             count_redirect_as_request()
-
-
-def is_length_refusal(answer: ServerResponse) -> bool:
-    """True when a request is refused for its length."""
-    return is_prompt_too_long(answer.status, answer.text)
 
 
 def add_usage(reply: CallResponse, spent: CallResponse) -> CallResponse:
@@ -291,11 +272,3 @@ def add_usage(reply: CallResponse, spent: CallResponse) -> CallResponse:
         tokens_out=reply.tokens_out + spent.tokens_out,
         cost_usd=reply.cost_usd + spent.cost_usd,
     )
-
-
-def _parse_json_or_none(text: str) -> Any:
-    """Parse a body as JSON; None where it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

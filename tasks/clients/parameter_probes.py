@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from factmill.tasks.clients.unsupported_parameters import has_tool_messages, needs_role_merging
+from factmill.tasks.clients.unsupported_parameters import (
+    LIMIT_NAMES,
+    SETTING_WITHOUT_PARAMETER,
+    has_tool_messages,
+    needs_role_merging,
+)
 from factmill.tasks.core.service_settings import ModelSettings
 
 
@@ -86,24 +91,15 @@ class ParameterProbes:
 
 def list_parameter_omissions(model: ModelSettings, sent: Mapping[str, Any]) -> list[ParameterOmission]:
     """Return what can be left out of a request, the cheapest to lose first."""
-    other_limit = "max_tokens" if model.token_limit == "max_completion_tokens" else "max_completion_tokens"
-    settings: dict[str, dict[str, Any]] = {
-        "n": {"choices": False},
-        "seed": {"seed": False},
-        "response_format": {"json_schema": False},
-        "reasoning_effort": {"reasoning_effort": ""},
-        "temperature": {"temperature": "none"},
-        model.token_limit: {"token_limit": other_limit},
-        "system": {"system": "merge"},
-        "tools": {"tools": False},
-    }
     by_value = ("response_format", "reasoning_effort", "temperature", "tools")
-    is_in = {name: name in sent for name in settings} | {
+    limits = {name: name in sent and name == model.token_limit for name in LIMIT_NAMES}
+    is_in = {name: name in sent for name in SETTING_WITHOUT_PARAMETER} | limits
+    is_in |= {
         "system": model.system == "own" and needs_role_merging(sent["messages"]),
         "tools": "tools" in sent and not has_tool_messages(sent["messages"]),
     }
     return [
         ParameterOmission(name, json.dumps(sent[name]) if name in by_value else "", change)
-        for name, change in settings.items()
+        for name, change in SETTING_WITHOUT_PARAMETER.items()
         if is_in[name]
     ]

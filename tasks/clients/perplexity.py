@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from factmill.tasks.clients.completions import find_chat_failure_or_raise
-from factmill.tasks.clients.openai_server import OpenAiServerClient, ServerResponse, add_usage
+from factmill.tasks.clients.openai_server import OpenAiServerClient, add_usage
 from factmill.tasks.clients.sending.http_responses import parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
@@ -69,8 +69,26 @@ class TextPerplexityClient:
         missing = []
         spent = CallResponse(None)
         for form in (first, *(form for form in _FORMS if form != first)):
-            answer = await self._server.send_paid("/completions", self._request_body(text, form), "perplexity")
-            if not (reason := _find_form_refusal(answer)):
+            answer = await self._server.send_paid(
+                "/completions",
+                {
+                    "model": self._server.model.name,
+                    "prompt": text,
+                    "max_tokens": 1,
+                    "temperature": 0,
+                    "stream": False,
+                    **_FORMS[form],
+                },
+                "perplexity",
+            )
+            is_about_form = any(word in answer.text for word in ("logprobs", "echo", "logits_all"))
+            if not (
+                reason := (
+                    f"HTTP {answer.status}: {shorten_to_line(answer.text)}"
+                    if answer.status in _FORM_REFUSAL_STATUSES and is_about_form
+                    else None
+                )
+            ):
                 if failure := find_chat_failure_or_raise(self._server.name, answer):
                     return [failure]
                 try:
@@ -88,26 +106,6 @@ class TextPerplexityClient:
         advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
         detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"
         return [add_usage(make_failed_response("no_prompt_logprobs", detail), spent)]
-
-    def _request_body(self, text: str, form: LogprobForm) -> dict[str, Any]:
-        return {
-            "model": self._server.model.name,
-            "prompt": text,
-            "max_tokens": 1,
-            "temperature": 0,
-            "stream": False,
-            **_FORMS[form],
-        }
-
-
-def _find_form_refusal(answer: ServerResponse) -> str | None:
-    """Return why a server refuses the form of a request; None where it refuses nothing, or something else."""
-    is_about_form = any(word in answer.text for word in ("logprobs", "echo", "logits_all"))
-    return (
-        f"HTTP {answer.status}: {shorten_to_line(answer.text)}"
-        if answer.status in _FORM_REFUSAL_STATUSES and is_about_form
-        else None
-    )
 
 
 def _read_choice_and_usage(answer: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

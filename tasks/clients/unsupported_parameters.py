@@ -140,7 +140,19 @@ _SERVER_ERROR_STATUSES = frozenset({500, 501})
 """Statuses with which some servers refuse a parameter, an unreadable schema, or roles that their template does not
 allow."""
 _TOOL_KEYS = frozenset({"tool_calls", "tool_call_id"})
-_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+SETTING_WITHOUT_PARAMETER: Mapping[str, dict[str, Any]] = {
+    "n": {"choices": False},
+    "seed": {"seed": False},
+    "response_format": {"json_schema": False},
+    "reasoning_effort": {"reasoning_effort": ""},
+    "temperature": {"temperature": "none"},
+    "max_tokens": {"token_limit": "max_completion_tokens"},
+    "max_completion_tokens": {"token_limit": "max_tokens"},
+    "system": {"system": "merge"},
+    "tools": {"tools": False},
+}
+"""Parameter → the setting with which requests are sent without it, the cheapest to lose first."""
 _UNSUPPORTED_WORDING = re.compile(
     r"unsupported|not (?:yet |currently |be )?(?:support|allow|permit|accept|implement|recogni)|n't (?:support|accept|allow|take)|"
     r"unknown|unrecogni[sz]ed|unexpected|extra (?:input|field|param)|extra_forbidden|forbidden|deprecated|instead|no such|"
@@ -159,7 +171,7 @@ _N_PARAMETER = (
 )
 """`n` where it is the name of a parameter and not a letter."""
 _PARAMETER_NAME = re.compile(
-    rf"(?<!\w)(?P<name>{'|'.join(_LIMIT_NAMES)}|temperature|seed|reasoning_effort|response_format|tools)(?![a-z0-9_])|(?P<n>{_N_PARAMETER})",
+    rf"(?<!\w)(?P<name>{'|'.join(LIMIT_NAMES)}|temperature|seed|reasoning_effort|response_format|tools)(?![a-z0-9_])|(?P<n>{_N_PARAMETER})",
     re.IGNORECASE,
 )
 _NAME_SEPARATOR = re.compile(
@@ -373,23 +385,15 @@ def _find_setting_without_parameter(
     sent: Mapping[str, Any],
     learnt: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the setting that leaves a parameter out or sends it differently."""
-    if name in _LIMIT_NAMES:
+    if name in LIMIT_NAMES:
         if is_token_limit_too_large(error) or not (error.params or _UNSUPPORTED_WORDING.search(error.words)):
             return {}
-        other = "max_completion_tokens" if name == "max_tokens" else "max_tokens"
-        return {"token_limit": "none" if "token_limit" in learnt else other}
+        return {"token_limit": "none"} if "token_limit" in learnt else dict(SETTING_WITHOUT_PARAMETER[name])
     if name == "response_format":
         return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _make_looser_schema_setting(model)
-    if name == "tools":
-        return {"tools": False} if _refuses_tools(error, sent) else {}
-    instead: dict[str, dict[str, Any]] = {
-        "temperature": {"temperature": "none"},
-        "n": {"choices": False},
-        "seed": {"seed": False},
-        "reasoning_effort": {"reasoning_effort": ""},
-    }
-    return instead[name]
+    if name == "tools" and not _refuses_tools(error, sent):
+        return {}
+    return dict(SETTING_WITHOUT_PARAMETER[name])
 
 
 def _read_settings_from_implied_refusal(
@@ -399,20 +403,11 @@ def _read_settings_from_implied_refusal(
     words = error.words
     if model.system == "own" and _refuses_system_or_role_order(error, sent.get("messages", ())):
         return {"system": "merge"}
-    if (
-        status in _PARAMETER_REFUSAL_STATUSES
-        and "n" in sent
-        and _ONE_CHOICE_WORDING.search(words)
-        and _REFUSAL_WORDING.search(words)
-    ):
-        return {"choices": False}
-    if (
-        status in _PARAMETER_REFUSAL_STATUSES
-        and "reasoning_effort" in sent
-        and _EFFORT_WORDING.search(words)
-        and _REFUSAL_WORDING.search(words)
-    ):
-        return {"reasoning_effort": ""}
+    if status in _PARAMETER_REFUSAL_STATUSES and _REFUSAL_WORDING.search(words):
+        if "n" in sent and _ONE_CHOICE_WORDING.search(words):
+            return {"choices": False}
+        if "reasoning_effort" in sent and _EFFORT_WORDING.search(words):
+            return {"reasoning_effort": ""}
     if "response_format" in sent and _SCHEMA_WORDING.search(words) and not _MODEL_OUTPUT_WORDING.search(words):
         return _make_looser_schema_setting(model)
     if "tools" in sent and _refuses_tools(error, sent):

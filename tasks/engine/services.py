@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
-from factmill.tasks.clients.sending.budget import Budget
-from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
+from factmill.tasks.clients.sending.budget import Budget, LazyBudgetedService
 from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter
 from factmill.tasks.core.calls.call import CallService
 from factmill.tasks.core.calls.path_calls import CallSender, EndpointPathFinder

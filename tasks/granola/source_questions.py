@@ -20,12 +20,12 @@ from factmill.tasks.granola.sources.own_questions import (
     read_own_question,
 )
 from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
-from factmill.tasks.lookups.fact_questions import (
+from factmill.tasks.lookups.facts import (
     UnmergedQuestion,
+    load_named_facts_as_input_rows,
     make_fact_questions,
     merge_equal_or_reject_conflicting,
 )
-from factmill.tasks.lookups.facts import load_named_facts_as_input_rows
 from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.text_normalization import normalize_answer

@@ -123,7 +123,7 @@ class EdgeRows(NamedTuple):
 
 
 class LiteralRows(NamedTuple):
-    """Literals by item, laid out as Rows."""
+    """Literals by item, laid out as `EdgeRows`."""
 
     offsets: Ints
     properties: npt.NDArray[np.uint16]
@@ -220,7 +220,12 @@ def open_mapped_graph_arrays(path: Path) -> GraphArrays:
     walked = [array for name, array in found.items() if name not in _TEXT_ARRAYS]
     if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_memory_limit_bytes():
         for array in walked:
-            _advise_random_access(array)
+            pages: Any = array.base
+            while isinstance(pages, np.ndarray):
+                pages = pages.base
+            # an empty array is not mapped, and not every system has madvise
+            if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+                pages.madvise(mmap.MADV_RANDOM)
     return _make_graph_arrays(found)
 
 
@@ -251,18 +256,8 @@ def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
 def get_memory_limit_bytes() -> int:
     """Return this machine's memory, or its container's limit if lower, in bytes."""
     limits = (Path(each).read_text().strip() for each in _CGROUP_LIMIT_FILES if Path(each).exists())
-    return min(
-        [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(each) for each in limits if each.isdigit())]
-    )
-
-
-def _advise_random_access(array: Array) -> None:
-    pages: Any = array.base
-    while isinstance(pages, np.ndarray):
-        pages = pages.base
-    # an empty array is not mapped, and not every system has madvise
-    if isinstance(pages, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-        pages.madvise(mmap.MADV_RANDOM)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([memory_bytes, *(int(each) for each in limits if each.isdigit())])
 
 
 def _open_mapped_array(file: Path) -> Array:
@@ -360,17 +355,12 @@ def _write_compressed_rows(
     query: str,
 ) -> None:
     """Write the offsets by column `item`, and each other column of a query into the file of its name."""
-    fields = [
-        name
-        for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:]
-        if f"{rows}_{name}" != _ORDER_ARRAY
-    ]
+    fields = [name for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:] if name != "order"]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
         offsets = stack.enter_context(_open_array_file_with_header(folder, f"{rows}_offsets", len(items.numbers) + 1))
-        files = {
-            name: stack.enter_context(_open_array_file_with_header(folder, f"{rows}_{name}", count)) for name in fields
-        }
+        opened = {name: _open_array_file_with_header(folder, f"{rows}_{name}", count) for name in fields}
+        files = {name: stack.enter_context(file) for name, file in opened.items()}
         read = following = 0
         for batch in _iterate_query_batches(connection, query):
             places = _get_item_places(items, batch["item"], table, folder)
@@ -418,7 +408,7 @@ def _write_literal_texts(connection: duckdb.DuckDBPyConnection, folder: Path) ->
 
 
 def _write_offsets(file: BinaryIO, first_item: int, last_item: int, places: Ints, rows_before: int) -> None:
-    """Write the offsets of items `first` to `last`; `places`: ascending items of the rows from number `read` on."""
+    """Write the offsets of items from `first_item` up to `last_item`; `places`: ascending items of the rows after `rows_before`."""
     for begin in range(first_item, last_item, _ARRAY_BATCH_ROWS):
         block = np.arange(begin, min(begin + _ARRAY_BATCH_ROWS, last_item))
         file.write((rows_before + np.searchsorted(places, block)).astype(np.int64).data)
@@ -437,13 +427,9 @@ def _open_array_file_with_header(folder: Path, name: str, length: int) -> Iterat
 
     The file is not mapped: on a full disk a write raises an error, while a mapped file would kill the process.
     """
-    header = {
-        "descr": npy_format.dtype_to_descr(np.dtype(_ARRAY_DTYPES[name])),
-        "fortran_order": False,
-        "shape": (length,),
-    }
+    dtype = npy_format.dtype_to_descr(np.dtype(_ARRAY_DTYPES[name]))
     with (folder / f"{name}.npy").open("wb") as file:
-        npy_format.write_array_header_1_0(file, header)
+        npy_format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (length,)})
         yield file
 
 

@@ -106,9 +106,8 @@ def find_damaged_and_record_checked_files(
     wrong = find_file_size_problems(path, files)
     known = {} if redigest_all else _load_checked_files(path)
     # taken before digesting: a file modified meanwhile is digested again next time
-    states = {
-        name: _make_checked_file_state(path / name, file.sha256) for name, file in files.items() if name not in wrong
-    }
+    there = {name: file.sha256 for name, file in files.items() if name not in wrong}
+    states = {name: _make_checked_file_state(path / name, sha256) for name, sha256 in there.items()}
     doubtful = [name for name, state in states.items() if known.get(name) != state]
     digests = _digest_files([path / name for name in doubtful], on_read)
     for name, digest in zip(doubtful, digests, strict=True):
@@ -230,9 +229,8 @@ def load_manifest_and_check_files(name: str, folder: Path) -> GraphManifest:
     Takes milliseconds, unless a file was modified since its last check: then its digest is compared.
     """
     manifest = load_unchecked_manifest(name, folder)
-    raise_if_damaged(
-        name, folder, find_damaged_and_record_checked_files(get_graph_folder(name, folder), manifest.files)
-    )
+    damage = find_damaged_and_record_checked_files(get_graph_folder(name, folder), manifest.files)
+    raise_if_damaged(name, folder, damage)
     return manifest
 
 
@@ -262,13 +260,9 @@ def list_graph_and_half_load_names(folder: Path) -> list[str]:
     """Return the sorted names of all graphs and half loads in a folder."""
     if not Path(folder).is_dir():
         return []
-    names = {path.name for path in Path(folder).iterdir() if path.is_dir() and _GRAPH_NAME.fullmatch(path.name)}
-    loads = {
-        found[1]
-        for path in Path(folder).iterdir()
-        if path.is_dir() and (found := _LOADING_FOLDER_NAME.fullmatch(path.name))
-    }
-    return sorted(names | loads)
+    names = [path.name for path in Path(folder).iterdir() if path.is_dir()]
+    loads = [found[1] for found in map(_LOADING_FOLDER_NAME.fullmatch, names) if found]
+    return sorted({*filter(_GRAPH_NAME.fullmatch, names), *loads})
 
 
 def format_reload_advice(name: str) -> str:
@@ -310,10 +304,8 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
             f"graph {name} in {folder}: half loaded; wait until its load ends, or resume it with the same factmill graph load"
             f" FILE... --name {name}"
         )
-    known = (
-        ", ".join(each for each in list_graph_and_half_load_names(folder) if get_graph_folder(each, folder).is_dir())
-        or "none"
-    )
+    names = list_graph_and_half_load_names(folder)
+    known = ", ".join(each for each in names if get_graph_folder(each, folder).is_dir()) or "none"
     raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
 
 
@@ -379,9 +371,8 @@ def lock_and_clean_loading_folder(name: str, folder: Path) -> Iterator[Path]:
         try:
             yield loading_folder
         finally:
-            remove_path(
-                loading_folder / BUILT_GRAPH_FOLDER if (loading_folder / LOAD_REQUEST_FILE).exists() else loading_folder
-            )
+            is_resumable = (loading_folder / LOAD_REQUEST_FILE).exists()
+            remove_path(loading_folder / BUILT_GRAPH_FOLDER if is_resumable else loading_folder)
 
 
 def find_load_request(loading_folder: Path) -> LoadRequest | None:
@@ -414,11 +405,8 @@ def remove_folder_contents(path: Path) -> None:
 
 def install_built_graph(name: str, folder: Path, *, replace: bool) -> None:
     """Rename a built graph to its name, replacing an old graph if `replace`; else LocalGraphError if one exists."""
-    built, target, old = (
-        get_loading_folder(name, folder) / BUILT_GRAPH_FOLDER,
-        get_graph_folder(name, folder),
-        _get_discarded_graph_path(name, folder),
-    )
+    built, target = get_loading_folder(name, folder) / BUILT_GRAPH_FOLDER, get_graph_folder(name, folder)
+    old = _get_discarded_graph_path(name, folder)
     if target.exists():
         if not replace:
             raise LocalGraphError(f"another process has meanwhile created graph {name} in {folder}")

@@ -48,7 +48,7 @@ from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
 
 READING_MODULES = (
-    "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams", "sources/turtle",
+    "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams",
 )  # fmt: skip
 """Modules that decide which rows are read: a half load made by other versions of them is dropped."""
 
@@ -119,7 +119,23 @@ def _build_graph(job: _LoadJob) -> GraphManifest:
     _drop_unresumable_half_load(job)
     try:
         with open_staging(job.folder, job.name) as staging:
-            _stage_job_sources(job, staging)
+            tally = staging.tally
+            job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
+            job.meter.set_sources(job.sources, tally.lines)
+            if tally.is_whole:
+                job.notify("all files were read before; resuming with the tables")
+            elif tally.lines:
+                job.notify(
+                    f"resuming after line {tally.lines:,}; reading the lines before it again to check that they are unchanged"
+                )
+            job.meter.start_phase("checking" if tally.lines else "reading")
+            read_sources_into_staging(
+                job.sources,
+                job.request.languages,
+                staging,
+                job.meter,
+                lambda: write_load_request(job.folder, job.request),
+            )
             written = _write_graph_and_make_manifest_fields(job, staging)
     except SourceChangedError as error:
         if any(source.size_bytes and not source.is_rereadable for source in job.sources):
@@ -155,22 +171,6 @@ def _drop_unresumable_half_load(job: _LoadJob) -> None:
         write_load_request(job.folder, job.request)
 
 
-def _stage_job_sources(job: _LoadJob, staging: StagingDatabase) -> None:
-    tally = staging.tally
-    job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
-    job.meter.set_sources(job.sources, tally.lines)
-    if tally.is_whole:
-        job.notify("all files were read before; resuming with the tables")
-    elif tally.lines:
-        job.notify(
-            f"resuming after line {tally.lines:,}; reading the lines before it again to check that they are unchanged"
-        )
-    job.meter.start_phase("checking" if tally.lines else "reading")
-    read_sources_into_staging(
-        job.sources, job.request.languages, staging, job.meter, lambda: write_load_request(job.folder, job.request)
-    )
-
-
 def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabase) -> dict[str, Any]:
     """Write tables and arrays; return the manifest's fields about them."""
     graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
@@ -178,9 +178,8 @@ def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabas
     job.meter.start_phase("sorting")
     stored, left_out = write_graph_tables(connection, graph / GRAPH_DATABASE_FILE)
     date = job.dump_date or find_dump_date(connection)
-    digest = digest_graph_tables(
-        connection, languages=job.request.languages, dump_date=date, format_version=FORMAT_VERSION
-    )
+    languages = job.request.languages
+    digest = digest_graph_tables(connection, languages=languages, dump_date=date, format_version=FORMAT_VERSION)
     job.meter.start_phase("writing")
     write_arrays(connection, graph)
     return {
@@ -212,13 +211,8 @@ def _make_checked_load_request(
         raise UsageError(f"languages {list(languages)}: expected at least one language tag, such as en or pt-br")
     modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
-    return LoadRequest(
-        files=paths,
-        languages=tags,
-        form=form,
-        code=code,
-        sizes=tuple(RdfSource(path).find_size_bytes() for path in paths),
-    )
+    sizes = tuple(RdfSource(path).find_size_bytes() for path in paths)
+    return LoadRequest(files=paths, languages=tags, form=form, code=code, sizes=sizes)
 
 
 @contextmanager

@@ -201,9 +201,8 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         for qid, number in numbers.items():
             of_item = known.get(number, {})
             label = of_item.get("label", of_item.get("shared"))
-            described[qid] = ItemDescription(
-                label, of_item.get("description"), of_item.get("title"), of_item.get("modified")
-            )
+            others = (of_item.get(what) for what in ("description", "title", "modified"))
+            described[qid] = ItemDescription(label, *others)
         return described
 
     def resolve_redirects(self, qids: Iterable[str]) -> dict[Qid, Qid]:
@@ -259,9 +258,8 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
             pid, unit_qid = Pid(f"P{number}"), None if unit is None else Qid(f"Q{unit}")
             found[at].append(ItemFact(pid, labels.get(pid), None, value, precision, unit_qid, statement))
         for at, pid, qid in claims:
-            found[at].append(
-                ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, statements.get((at, pid, qid)))
-            )
+            statement = statements.get((at, pid, qid))
+            found[at].append(ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, statement))
         return dict(zip(asked, found, strict=True))
 
     def find_item_paths(self, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:
@@ -321,9 +319,8 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         self._check_language(language)
         numbers = {Qid(qid): get_wikidata_id_number(qid) for qid in qids}
         texts: dict[int, list[str]] = defaultdict(list)
-        for item, text in self.query(
-            _ALIASES_QUERY, _make_item_keys(numbers.values()), **_make_language_parameters(language)
-        ):
+        parameters = _make_language_parameters(language)
+        for item, text in self.query(_ALIASES_QUERY, _make_item_keys(numbers.values()), **parameters):
             texts[item].append(text)
         return {qid: sorted(texts[number]) for qid, number in numbers.items()}
 
@@ -394,9 +391,8 @@ class _OwnedEdges(NamedTuple):
 
 def _parse_id_numbers(ids: Iterable[str]) -> Ints:
     """Parse ids into numbers; -1, which no item has, for numbers beyond a graph's range."""
-    return np.array(
-        [number if number <= _HIGHEST_ITEM else -1 for number in map(get_wikidata_id_number, ids)], np.int64
-    )
+    numbers = map(get_wikidata_id_number, ids)
+    return np.array([number if number <= _HIGHEST_ITEM else -1 for number in numbers], np.int64)
 
 
 def _get_row_starts_and_lengths(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:

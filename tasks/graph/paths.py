@@ -61,10 +61,8 @@ _FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
 def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:
     """Find the paths between items (see core.paths.PathFinder), in about half a microsecond per pair and core."""
     _check_pair_lengths(subjects, objects)
-    ground, cap = (
-        WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties)),
-        _get_path_cap(options),
-    )
+    ground = WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties))
+    cap = _get_path_cap(options)
     starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
     # neighbouring rows share pages, which may have to be read from disk
     order = np.lexsort((ends, starts))
@@ -77,9 +75,8 @@ def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options:
         )
         return stopped, written
 
-    found, totals = _restore_pair_order(
-        _search_chunks_in_parallel(walk, ITEM_PATH_COLUMNS, totals, cap), totals, order, cap
-    )
+    found = _search_chunks_in_parallel(walk, ITEM_PATH_COLUMNS, totals, cap)
+    found, totals = _restore_pair_order(found, totals, order, cap)
     pairs, backward, middles, first, second = found.T
     is_direct = middles < 0
     columns = [
@@ -177,7 +174,10 @@ def _find_literal_paths_at_hops(search: _LiteralSearch, hops: int, pairs: Ints) 
     ids, rows = np.unique(found[:, 3], return_inverse=True)
     literals = search.read_literals(ids).take(pa.array(rows))
     if search.numbers is not None:
-        fits = _flag_matching_numbers(literals, search.numbers.take(pa.array(pairs[found[:, 0]])))
+        wanted = search.numbers.take(pa.array(pairs[found[:, 0]]))
+        same_number = pc.equal(literals["number"], wanted["number"])
+        same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
+        fits = pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)
         literals, found = literals.filter(pa.array(fits)), found[fits]
         totals = np.bincount(found[:, 0], minlength=len(pairs))
     return _make_literal_paths_table(search.arrays, hops, pairs[found[:, 0]], found, literals), totals
@@ -201,13 +201,6 @@ def _make_literal_paths_table(
         **{name: literals[name].cast(LITERAL_PATHS_SCHEMA.field(name).type) for name in LITERAL_PATHS_SCHEMA.names[5:]},
     }
     return pa.table(columns, LITERAL_PATHS_SCHEMA)
-
-
-def _flag_matching_numbers(literals: pa.Table, wanted: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return row by row whether a literal is the wanted number; see text.values.literals.Number.fits."""
-    same_number = pc.equal(literals["number"], wanted["number"])
-    same_unit = pc.or_kleene(pc.is_null(wanted["unit"]), pc.equal(literals["unit"], wanted["unit"]))
-    return pc.fill_null(pc.and_kleene(same_number, same_unit), False).to_numpy(zero_copy_only=False)
 
 
 def _search_chunks_in_parallel(
@@ -289,12 +282,8 @@ def _find_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit
         raise ValueError("expected only dates or only numbers in one batch, got both")
     if not numbers:
         return None
-    return pa.table(
-        {
-            "number": pa.array([each.number for each in numbers], pa.string()),
-            "unit": pa.array([each.unit for each in numbers], pa.int64()),
-        }
-    )
+    units = pa.array([each.unit for each in numbers], pa.int64())
+    return pa.table({"number": pa.array([each.number for each in numbers], pa.string()), "unit": units})
 
 
 def _make_pair_statuses_table(

@@ -32,19 +32,16 @@ def look_up_class_membership(
     that only people have (data/lists/person_properties.txt).
     """
     pairs = list(dict.fromkeys(row_qid_pairs))
-    only_people = (
-        {f"P{number}" for number in load_property_numbers("person_properties")} if class_qid == HUMAN_QID else set()
-    )
+    listed = load_property_numbers("person_properties") if class_qid == HUMAN_QID else ()
+    only_people = {f"P{number}" for number in listed}
     claims, failed = look_up_claims(work, pairs, {INSTANCE_OF, *only_people})
     classes = {qid: {edge.qid for edge in edges if edge.pid == INSTANCE_OF} for qid, edges in claims.items()}
     if class_qid == HUMAN_QID:
         return {qid: HUMAN_QID in of if (of := classes[qid]) else bool(claims[qid]) for qid in claims}, failed
     hung = [(row_id, each) for row_id, qid in pairs for each in sorted(classes.get(qid, ()))]
     above, unknown = _look_up_superclass_hierarchy(work, hung, class_qid)
-    below, doubtful = (
-        _list_classes_and_subclasses({class_qid}, above),
-        _list_classes_and_subclasses(set(unknown), above),
-    )
+    below = _list_classes_and_subclasses({class_qid}, above)
+    doubtful = _list_classes_and_subclasses(set(unknown), above)
     for row_id, qid in pairs:
         of = classes.get(qid, set())
         if of & doubtful and not of & below:

@@ -1,13 +1,13 @@
-"""Look up facts of a relation and around items in a world's Wikidata, through the call cache."""
+"""Look up facts of a relation and around items in a world's Wikidata, and make questions from facts by templates."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from factmill.tasks.core.calls.item_facts import ItemFact, make_item_facts_call, parse_item_facts
 from factmill.tasks.core.calls.wikidata import ItemNeighbour, make_list_facts_call, parse_fact_pairs
-from factmill.tasks.core.digests import canonical_json
-from factmill.tasks.core.rows import MergedAway, Reject
+from factmill.tasks.core.digests import canonical_json, digest_json
+from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.lookups.classes import look_up_claims
@@ -81,11 +81,8 @@ def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> lis
     facts: list[tuple[str, str]] = []
     after: str | None = None
     while True:
-        page_size = (
-            SUBJECTS_PER_PAGE
-            if limit is None
-            else min(SUBJECTS_PER_PAGE, limit - len({subject for subject, _ in facts}))
-        )
+        asked = len({subject for subject, _ in facts})
+        page_size = SUBJECTS_PER_PAGE if limit is None else min(SUBJECTS_PER_PAGE, limit - asked)
         if page_size <= 0:
             return facts
         call = make_list_facts_call(wikidata.identity, relation, after, page_size)
@@ -146,13 +143,76 @@ def load_named_facts_as_input_rows(
     for number, pair in enumerate(pairs, start=1):
         subject, value = pair
         work.add_input_row(ids[pair], canonical_json({"subject": subject, "relation": relation, "value": value}))
-        found = [
-            value,
-            *(each for each in values[subject] if each != value and multiple_values == "all" and names.get(each)),
-        ]
+        more = values[subject] if multiple_values == "all" else []
+        found = [value, *(each for each in more if each != value and names.get(each))]
         aliases_of = [*others.get(value, ())]
         for each in found[1:]:
             aliases_of += [names[each] or "", *others.get(each, ())]
         named = (names.get(subject), names.get(value), tuple(aliases_of))
         taken.append(NamedFact(ids[pair], number, subject, relation, value, *named, tuple(found), find_trouble(pair)))
     return taken
+
+
+@dataclass(frozen=True, slots=True)
+class UnmergedQuestion:
+    """A question with its answer as read from a source, before a relation's equal questions are merged."""
+
+    id: str
+    """Id of the row that it was read from."""
+    relation: str
+    question: str
+    answer: str
+    source_name: str
+    source_row: int
+    fact: NamedFact | None = None
+    """The fact that it was made from, if any."""
+
+
+def make_fact_questions(
+    facts: Iterable[NamedFact], templates: Mapping[str, str], source: str
+) -> Iterator[UnmergedQuestion | Reject | MergedAway]:
+    """Yield each fact's question, made by its property's template, or the outcome of an unusable fact.
+
+    `templates`: PID → question with `[X]` for the subject; `source`: name of the graph.
+    """
+    for fact in facts:
+        if fact.drop_outcome:
+            yield fact.drop_outcome
+            continue
+        assert fact.subject_name and fact.value_name
+        question = templates[fact.relation].replace("[X]", fact.subject_name)
+        place = f"{source} {fact.subject} {fact.relation} {fact.value}"
+        yield UnmergedQuestion(fact.id, fact.relation, question, fact.value_name, place, fact.number, fact)
+
+
+def make_question_id(relation: str, question: str, answers: Sequence[str]) -> str:
+    """Make a row's id from its relation and a digest of its content, so that ids are stable when rows are added."""
+    return f"{relation}-{digest_json([question, sorted(answers)])[:12]}"
+
+
+def merge_equal_or_reject_conflicting(
+    read: Iterable[UnmergedQuestion | Reject | MergedAway], make: Callable[[UnmergedQuestion, str], RowOutcome]
+) -> Iterator[RowOutcome]:
+    """Yield the rows of distinct questions: equal ones are merged, and questions with different answers rejected.
+
+    The first of equal questions is kept, under an id made from its content (`make`: question and id → row). The reject
+    reason of questions that rows answer differently is several_gold_answers.
+    """
+    asked: list[UnmergedQuestion] = []
+    answers: dict[str, set[str]] = {}
+    for each in read:
+        if isinstance(each, UnmergedQuestion):
+            asked.append(each)
+            answers.setdefault(each.question, set()).add(each.answer)
+        else:
+            yield each
+    kept: set[str] = set()
+    for each in asked:
+        row_id = make_question_id(each.relation, each.question, [each.answer])
+        if len(found := answers[each.question]) > 1:
+            yield Reject(each.id, "several_gold_answers", f"{each.question} {sorted(found)}")
+        elif row_id in kept:
+            yield MergedAway(each.id, row_id)
+        else:
+            kept.add(row_id)
+            yield make(each, row_id)

@@ -26,10 +26,8 @@ def look_up_labels(
 ) -> tuple[dict[str, str], dict[str, Reject]]:
     """Return id → label, for every (row id, id of an item or property), and row id → Reject for failed look-ups."""
     service = work.run.services.wikidata
-    calls = (
-        (row_id, each, make_label_call(service.identity, each, language))
-        for row_id, each in dict.fromkeys(row_entity_pairs)
-    )
+    pairs = dict.fromkeys(row_entity_pairs)
+    calls = ((row_id, each, make_label_call(service.identity, each, language)) for row_id, each in pairs)
     found, failed = work.call_and_parse(service, calls, parse_entity_label)
     return {each: label for each, label in found.items() if label is not None}, failed
 

@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_revision_html,
 )
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.text.article_html import ArticleMainText, extract_article_text
+from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.answer_search import index_text
 from factmill.tasks.text.wikipedia_urls import (
     canonical_title,
@@ -115,20 +115,15 @@ def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleR
     if reply.status != "ok":
         return _make_missing_article_reason(f"revision {revid}", reply)
     page = parse_revision_html(reply.body)
-    text = _join_sections(extract_article_text(page.text, load_evidence_removals()))
-    return text or MissingArticleReason("evidence_missing", f"revision {revid} of {page.title} shows no text")
-
-
-def _join_sections(article: ArticleMainText) -> str:
-    """Return the article's text with each heading once, before its content."""
     pieces: list[str] = []
     above: tuple[str, ...] = ()
-    for section in article.sections:
+    for section in extract_article_text(page.text, load_evidence_removals()).sections:
         same = next((at for at, pair in enumerate(zip(section.path, above, strict=False)) if pair[0] != pair[1]), None)
         known = min(len(section.path), len(above)) if same is None else same
         pieces += [*section.path[known:], *section.paragraphs]
         above = section.path
-    return "\n\n".join(pieces)
+    text = "\n\n".join(pieces)
+    return text or MissingArticleReason("evidence_missing", f"revision {revid} of {page.title} shows no text")
 
 
 @dataclass(slots=True)
@@ -163,19 +158,14 @@ class _TitleRedirectSearch:
         chosen |= swapped
         targets |= self._look_up_redirect_targets(swapped)
         for title, revision in chosen.items():
-            self._advance_or_finish(title, revision, targets.get(title))
-
-    def _advance_or_finish(
-        self, title: str, revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
-    ) -> None:
-        trail = self.trails[title]
-        if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
-            trail.append(canonical_title(revision.title))
-        if isinstance(target, str) and target not in trail and not _find_target_problem(trail[0], target):
-            trail.append(target)
-            return
-        del self.trails[title]
-        self.found[title] = self._make_result(trail, revision, target)
+            trail, target = self.trails[title], targets.get(title)
+            if isinstance(revision, PageRevision) and canonical_title(revision.title) not in trail:
+                trail.append(canonical_title(revision.title))
+            if isinstance(target, str) and target not in trail and not _find_target_problem(trail[0], target):
+                trail.append(target)
+            else:
+                del self.trails[title]
+                self.found[title] = self._make_result(trail, revision, target)
 
     def _make_result(
         self, trail: list[str], revision: PageRevision | MissingArticleReason, target: str | MissingArticleReason | None
@@ -188,11 +178,8 @@ class _TitleRedirectSearch:
             return MissingArticleReason("evidence_missing", f"{way}: there is no such page")
         if revision.revid is None:
             detail = f"{way}: the page has no revision of {self.at} or before"
-            first = (
-                revision.first
-                and f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
-            )
-            return MissingArticleReason("younger_than_epoch", f"{detail}{first or ''}")
+            later = f"; its first one is of {revision.first}, so --epoch {revision.first} or later has it"
+            return MissingArticleReason("younger_than_epoch", f"{detail}{later if revision.first else ''}")
         end = target if isinstance(target, str) else revision.title
         if target is not None and end in trail:
             return MissingArticleReason("redirect_loop", f"{way}: led back to {end} at {self.at}")
@@ -202,9 +189,9 @@ class _TitleRedirectSearch:
 
     def _look_up_revisions(self, titles: Iterable[str], follow: bool) -> dict[str, PageRevision | MissingArticleReason]:
         service = self.work.run.services.wikipedia
+        asked = {title: self.trails[title][-1] for title in titles}
         calls = {
-            title: make_page_revision_at_call(service.identity, self.trails[title][-1], self.at, follow)
-            for title in titles
+            title: make_page_revision_at_call(service.identity, last, self.at, follow) for title, last in asked.items()
         }
         return {
             title: parse_page_revision(reply.body)

@@ -128,12 +128,10 @@ class CrossEncoder:
         return scores[[place[pair] for pair in pairs]][:, columns]
 
     def _score_batch(self, tokens: list[list[int]], types: list[list[int]]) -> Floats:
-        """Return the scores of pairs that have equally many tokens."""
         token_types = types if self.settings.is_typed else None
-        output = self._encoder.forward_batch(tokens, token_type_ids=token_types).last_hidden_state.to_device(
-            self._to_cpu
-        )
-        return np.stack([self._apply_head(state) for state in np.array(output)[:, 0].astype(np.float64)])
+        output = self._encoder.forward_batch(tokens, token_type_ids=token_types).last_hidden_state
+        first = np.array(output.to_device(self._to_cpu))[:, 0].astype(np.float64)
+        return np.stack([self._apply_head(state) for state in first])
 
     def _apply_head(self, state: Floats) -> Floats:
         """Return the scores of one pair, computed alone without a matrix library: no bit depends on other pairs."""

@@ -183,8 +183,9 @@ class SentenceEncoder:
     def _encode_batch(self, tokens: list[list[int]]) -> Vectors:
         """Return the vectors of texts that have equally many tokens."""
         states = np.array(self._encoder.forward_batch(tokens).last_hidden_state.to_device(self._to_cpu))
-        sums = states[:, 0] if self.settings.pooling == "cls" else states.sum(axis=1, dtype=np.float64)
-        sums = sums.astype(np.float64)
+        sums = (states[:, 0] if self.settings.pooling == "cls" else states.sum(axis=1, dtype=np.float64)).astype(
+            np.float64
+        )
         return (sums / np.sqrt((sums * sums).sum(axis=1, keepdims=True))).astype(np.float32)
 
 
@@ -212,17 +213,14 @@ def get_embedder_digest(name_or_path: str | Path, home_folder: Path) -> str:
     """Return an embedder's digest (`Embedder.digest`) without opening it."""
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgramEmbedder.digest
-    return load_manifest_and_check_sizes(
-        resolve_or_convert_embedder_folder(str(name_or_path), home_folder), "embedder"
-    ).digest
+    folder = resolve_or_convert_embedder_folder(str(name_or_path), home_folder)
+    return load_manifest_and_check_sizes(folder, "embedder").digest
 
 
 def choose_default_embedder(home_folder: Path) -> str:
     """Return the name of the embedded world's embedder: all-MiniLM-L6-v2 if available, else `char-ngrams-1`."""
-    is_there = (
-        PACKAGED_EMBEDDER in list_model_names(get_models_folder(home_folder)) or _find_packaged_checkpoint() is not None
-    )
-    return PACKAGED_EMBEDDER if is_there else CHAR_NGRAMS
+    is_converted = PACKAGED_EMBEDDER in list_model_names(get_models_folder(home_folder))
+    return PACKAGED_EMBEDDER if is_converted or _find_packaged_checkpoint() else CHAR_NGRAMS
 
 
 def resolve_or_convert_embedder_folder(name_or_path: str, home_folder: Path) -> Path:

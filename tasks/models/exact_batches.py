@@ -146,13 +146,9 @@ def list_leftover_row_ranges(rows: int) -> list[range]:
     odd, start = [], 0
     while start < rows:
         left = rows - start
-        end = start + (
-            _AVX2_BLOCK_ROWS
-            if left >= 2 * _AVX2_BLOCK_ROWS
-            else left
-            if 2 * left <= 3 * _AVX2_BLOCK_ROWS
-            else (left + 1) // 2
-        )
+        end = start + _AVX2_BLOCK_ROWS
+        if left < 2 * _AVX2_BLOCK_ROWS:
+            end = rows if 2 * left <= 3 * _AVX2_BLOCK_ROWS else start + (left + 1) // 2
         if (end - start) % 6 in (1, 2, 3):
             odd.append(range(end - (end - start) % 6, end))
         start = end

@@ -189,9 +189,8 @@ def load_manifest_and_check_sizes(path: Path, kind: ModelKind | None = None) -> 
         manifest = ModelManifest.model_validate(content)
     except ValidationError as error:
         found = error.errors()[0]
-        raise _make_damaged_error(
-            path, f"{MODEL_MANIFEST_FILE}: {'.'.join(map(str, found['loc']))}: {found['msg']}"
-        ) from error
+        where = ".".join(map(str, found["loc"]))
+        raise _make_damaged_error(path, f"{MODEL_MANIFEST_FILE}: {where}: {found['msg']}") from error
     if kind and manifest.kind != kind:
         raise UsageError(f"{path}: the model {manifest.name} is of kind {manifest.kind}, expected {kind}")
     for file, expected in manifest.files.items():

@@ -234,9 +234,8 @@ def get_language_model_identity(
     """Return a language model's identity (`LanguageModel.identity`) without opening it."""
     path = resolve_language_model_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "perplexity")
-    return _format_language_model_identity(
-        manifest, choose_compute_type(path, compute_type), resolve_identity_device(device)
-    )
+    numbers, computed_on = choose_compute_type(path, compute_type), resolve_identity_device(device)
+    return _format_language_model_identity(manifest, numbers, computed_on)
 
 
 def resolve_language_model_folder(name_or_path: str | Path, home_folder: Path) -> Path:

@@ -260,17 +260,8 @@ class BeamSearch:
         batch_texts: int | None = None,
     ) -> list[Any]:
         """Run `start` on batches of one shape each; return the result of each place."""
-        decoding = self._decoding
-        found = dict(
-            run_batches(
-                shapes,
-                lengths,
-                batching or self.batching,
-                decoding.batch_tokens,
-                start,
-                batch_texts or decoding.batch_texts,
-            )
-        )
+        way, most = batching or self.batching, batch_texts or self._decoding.batch_texts
+        found = dict(run_batches(shapes, lengths, way, self._decoding.batch_tokens, start, most))
         return [found[place] for place in range(len(shapes))]
 
 
@@ -374,10 +365,10 @@ class Translator:
                 sources[place] = checked
         codes = {place: self.settings.codes[asked[place][1]] for place in sources}
         found = self._search(sources, codes, is_free=False)
-        unsure = (
+        again = [
             p for p, outcome in found.items() if isinstance(outcome, Untranslatable) and outcome.reason == "unsure"
-        )
-        if again := list(unsure):
+        ]
+        if again:
             found |= self._search({p: sources[p] for p in again}, {p: codes[p] for p in again}, is_free=True)
         return [found.get(place, outcome) for place, outcome in enumerate(outcomes)]
 
@@ -385,17 +376,6 @@ class Translator:
         """Return tokens and score of each translation, unchecked, for tests and benchmarks."""
         codes = [self.settings.codes[language] for _, language in asked]
         return self.search.find_best_translations([self._frame(self.tokenize(text)) for text, _ in asked], codes)
-
-    def compute_least_probabilities(
-        self, asked: Sequence[TranslationRequest], translations: Sequence[str]
-    ) -> list[float]:
-        """Return the rounded probability of the least probable token of each given translation."""
-        sources = [self._frame(self.tokenize(text)) for text, _ in asked]
-        targets = [
-            [self.settings.codes[language], *self.tokenize(translation)]
-            for (_, language), translation in zip(asked, translations, strict=True)
-        ]
-        return [_compute_least_probability(logs) for logs in self.search.score_translations(sources, targets)]
 
     def _check_source(self, text: str) -> TokenList | Untranslatable:
         """Return the tokens that the encoder reads, none for an empty text, or why the text cannot be translated."""
@@ -420,13 +400,8 @@ class Translator:
         self, sources: Mapping[int, TokenList], codes: Mapping[int, str], is_free: bool
     ) -> dict[int, TranslationOutcome]:
         """Return the translation for each place, or why there is none."""
-        found = dict(
-            zip(
-                sources,
-                self.search.find_best_translations(list(sources.values()), list(codes.values()), is_free),
-                strict=True,
-            )
-        )
+        best = self.search.find_best_translations(list(sources.values()), list(codes.values()), is_free)
+        found = dict(zip(sources, best, strict=True))
         outcomes: dict[int, TranslationOutcome] = {
             place: Untranslatable("unfinished", f"no end within {len(one.tokens)} tokens")
             for place, one in found.items()
@@ -464,12 +439,8 @@ def get_translator_identity(
     """Return a translator's identity (`Translator.identity`) without opening it."""
     path = resolve_translator_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "translator")
-    return _format_translator_identity(
-        manifest,
-        choose_compute_type(path, compute_type),
-        resolve_identity_device(device),
-        decoding or BeamSearchOptions(),
-    )
+    numbers, computed_on = choose_compute_type(path, compute_type), resolve_identity_device(device)
+    return _format_translator_identity(manifest, numbers, computed_on, decoding or BeamSearchOptions())
 
 
 def resolve_translator_folder(name_or_path: str | Path, home_folder: Path) -> Path:
@@ -482,14 +453,11 @@ def resolve_translator_folder(name_or_path: str | Path, home_folder: Path) -> Pa
 def _format_translator_identity(
     manifest: ModelManifest, compute_type: ComputeType, device: str, decoding: BeamSearchOptions
 ) -> str:
-    """Format what translations depend on: the model, its number format, search and device, and Babel's version for
-    dates and numbers; not the batching."""
+    """Format what translations depend on: the model and how it computes and searches, and Babel; not the batching."""
     asked = decoding.beam_size, decoding.length_penalty, decoding.no_repeat_ngram, decoding.max_tokens
-    search = [*asked, f"babel {babel.__version__}"]
+    digest = digest_json([manifest.digest, [*asked, f"babel {babel.__version__}"]])
     name = manifest.settings.get("identity", manifest.name)
-    return (
-        f"{name}@{digest_json([manifest.digest, search])[:16]}-{format_compute_type_and_device(compute_type, device)}"
-    )
+    return f"{name}@{digest[:16]}-{format_compute_type_and_device(compute_type, device)}"
 
 
 def _compute_least_probability(logs: Sequence[float]) -> float:

@@ -17,6 +17,15 @@ def server() -> Iterator[Loopback]:
 
 
 @pytest.fixture
+def other() -> Iterator[Loopback]:
+    """Another host, to which the server may redirect."""
+    web = Loopback()
+    web.script({"status": 400, "json": {"error": {"message": "reached the other host"}}})
+    yield web
+    web.close()
+
+
+@pytest.fixture
 def limits() -> ServiceLimits:
     """Limits that make retries quick."""
     return ServiceLimits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01, batch=10)

@@ -1,6 +1,5 @@
 """The chat client: what is sent, how samples are joined, what each failure is."""
 
-import logging
 import re
 import threading
 from collections import Counter
@@ -154,22 +153,6 @@ def test_a_server_with_the_older_form_of_schema_gets_that(server, inbox):
     assert server.seen[1].json()["response_format"]["schema"]["type"] == "object"
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (400, {"code": "context_length_exceeded", "message": "too long"}),
-        (400, {"message": "This model's maximum context length is 512 tokens. However, you requested 900."}),
-        (400, {"type": "exceed_context_size_error", "message": "request exceeds the available context size"}),
-        (413, {"message": "prompt is too long"}),
-    ],
-)
-def test_a_prompt_that_is_too_long_is_final(server, inbox, status, error):
-    server.script({"status": status, "json": {"error": error}})
-    open_chat(server).send([ask()], inbox)
-    assert inbox[ask()].error.startswith("prompt_too_long: ")
-    assert (inbox[ask()].transient, len(server.seen)) == (False, 1)
-
-
 def test_a_bad_request_that_names_nothing_that_was_sent_is_not_learnt_from_and_left_to_the_next_run(server, inbox):
     server.script(says("fine"), {"status": 400, "json": {"error": {"message": "the moon is full"}}})
     chat = open_chat(server)
@@ -245,23 +228,6 @@ def test_a_request_of_which_a_sample_failed_is_made_again_whole(server, inbox):
     assert inbox[ask(samples=2)].body["texts"] == ["three", "four"]
 
 
-def test_flagged_prompts_never_stop_a_run(server, inbox):
-    flagged = {"status": 403, "json": {"error": {"code": 403, "metadata": {"reasons": ["x"], "flagged_input": "y"}}}}
-    server.script(flagged)
-    calls = [ask(str(number)) for number in range(40)]
-    open_chat(server).send(calls, inbox)
-    assert {inbox[call].error.partition(":")[0] for call in calls} == {"refused"}
-    assert len(server.seen) == 40
-
-
-def test_an_account_without_credit_stops_the_run_and_keeps_what_came(server, inbox):
-    server.handle = lambda _: says("fine") if len(server.seen) < 6 else {"status": 402, "json": {"error": "pay"}}
-    with pytest.raises(AccountBlocked, match="the account can send no further requests: HTTP 402"):
-        open_chat(server, limits=ServiceLimits(parallel=1)).send([ask(str(number)) for number in range(9)], inbox)
-    assert {reply.status for reply in inbox.replies.values()} == {"ok"}
-    assert len(inbox.replies) == 5
-
-
 def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
     is_out = threading.Event()
 
@@ -272,7 +238,7 @@ def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
         return {"status": 402, "json": {"error": "pay"}}
 
     server.handle = answer
-    with pytest.raises(AccountBlocked):
+    with pytest.raises(AccountBlocked, match="the account can send no further requests: HTTP 402"):
         open_chat(server).send([ask(str(number)) for number in range(9)], inbox)
     asked = {seen.json()["messages"][-1]["content"] for seen in server.seen}
     assert len(inbox.replies) == len(asked) - 1
@@ -304,16 +270,8 @@ def test_a_reply_without_usage_costs_nothing(server, inbox, usage):
     ("answer", "code"),
     [
         ({"status": 429, "json": {"error": "slow"}, "headers": {"Retry-After": "0.05"}}, "http_429"),
-        ({"status": 500, "text": "oops"}, "http_500"),
         ({"text": "<html>gateway"}, "html_instead_of_json"),
-        ({"json": {"hello": 1}}, "malformed_reply"),
-        ({"json": {"choices": [], "usage": {}}}, "no_choices"),
-        ({"json": {"error": {"code": 429, "message": "slow"}}}, "provider_busy"),
-        (says("Par", finish="error"), "provider_failed"),
-        (says("Par", finish="MALFORMED_FUNCTION_CALL"), "provider_failed"),
-        ({"json": {"choices": [{"message": None}]}}, "malformed_reply"),
         ({"cut": True}, "connection_cut"),
-        ({**says("hello"), "truncate": True}, "connection_cut"),
         ({"text": '{"choices": [', "type": "application/json"}, "broken_json"),
     ],
 )
@@ -350,11 +308,6 @@ def test_a_server_that_will_answer_nothing_stops_the_run(server, inbox, answer, 
     assert len(server.seen) < 10
 
 
-def test_a_server_that_is_not_there_stops_the_run(server, inbox):
-    with pytest.raises(ServiceUnreachable, match=r"model m-1 at http://127\.0\.0\.1:9/v1: cannot be reached"):
-        open_chat(server, url="http://127.0.0.1:9/v1").send([ask()], inbox)
-
-
 def test_the_key_is_read_once_and_not_before_it_is_needed(server, inbox):
     reads = []
 
@@ -382,14 +335,6 @@ def test_a_key_that_no_header_can_carry_is_not_shown(server, inbox, key):
     with pytest.raises(ServiceUnreachable, match="the API key contains characters") as caught:
         open_chat(server, lambda: key).send([ask()], inbox)
     assert KEY not in str(caught.value)
-
-
-def test_the_key_is_in_no_error_and_no_log(server, inbox, caplog):
-    caplog.set_level(logging.DEBUG)
-    server.script({"status": 400, "text": f"you sent Bearer {KEY}"})
-    open_chat(server).send([ask()], inbox)
-    assert inbox[ask()].error == "http_400: you sent Bearer ***"
-    assert KEY not in caplog.text
 
 
 def test_a_refusal_that_comes_when_others_have_taught_the_same_is_heeded_too(server, inbox):

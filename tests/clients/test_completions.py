@@ -26,7 +26,7 @@ def choose(text: Any = "Paris", finish: str | None = "stop", **more: Any) -> dic
 
 def outcome(status: int, body: Any) -> str:
     """Return what comes of an answer: `final`, `later`, `retry` or `stop`, and the code of the failure or the error."""
-    answer = ServerResponse(status, body if isinstance(body, str) else json.dumps(body), None)
+    answer = ServerResponse(status, body if isinstance(body, str) else json.dumps(body))
     try:
         reply = find_chat_failure_or_raise("it", answer)
         if reply is None:
@@ -131,14 +131,14 @@ def test_what_a_body_with_status_200_is(body: Any, expected: str) -> None:
 
 def test_text_in_parts_is_joined_without_thoughts() -> None:
     parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "Pa"}, "ris", {"text": None}]
-    answer = ServerResponse(200, json.dumps({"choices": [choose(parts)]}), None)
+    answer = ServerResponse(200, json.dumps({"choices": [choose(parts)]}))
     assert read_completion("it", answer).body["texts"] == ["Paris"]
 
 
 def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
     def fail(body: Any) -> bool:
         with pytest.raises(Retry) as caught:
-            read_completion("it", ServerResponse(200, json.dumps(body), None))
+            read_completion("it", ServerResponse(200, json.dumps(body)))
         return caught.value.is_about_request
 
     assert fail({"choices": [], "usage": {}})
@@ -149,10 +149,7 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
 
 
 def test_an_answer_is_no_error_whatever_it_says() -> None:
-    assert (
-        find_content_or_length_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")), None))
-        is None
-    )
+    assert find_content_or_length_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")))) is None
 
 
 def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data: Path) -> None:
@@ -160,7 +157,7 @@ def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data
     refusals = [json.loads(line) for line in lines]
     assert refusals
     found = {
-        each["from"]: find_content_or_length_refusal("it", ServerResponse(each["status"], each["body"], None))
+        each["from"]: find_content_or_length_refusal("it", ServerResponse(each["status"], each["body"]))
         for each in refusals
     }
     assert {name for name, reply in found.items() if reply} == set()

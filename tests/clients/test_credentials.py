@@ -29,6 +29,7 @@ PROMPT = parse_prompt_file(
     "test/p", b'+++\nrole = "author"\ninputs = ["name"]\ntemperature = 0\nmax_tokens = 9\n+++\n# user\nWho is $name?\n'
 )
 SECRET = "cf-secret/0123+456789"
+PYTHON = (sys.executable, "-c")
 ANSWER = {
     "json": {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}
 }
@@ -80,19 +81,19 @@ def test_headers_and_query_parameters_go_with_every_request(server, inbox, monke
     assert seen.headers["authorization"] == "Bearer none" and seen.headers["user-agent"] == "tests"
 
 
-def test_a_key_header_holds_the_key_as_it_is_instead_of_authorization(server, inbox, monkeypatch):
-    monkeypatch.setenv("MY_KEY", "azure-key-0123")
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        ({"key_env": "MY_KEY", "key_header": "api-key"}, {"api-key": "Basic bWU6cGFzcw==", "authorization": None}),
+        ({"headers": {"authorization": {"env": "MY_KEY"}}}, {"authorization": "Basic bWU6cGFzcw=="}),
+    ],
+    ids=["key header", "header of the file"],
+)
+def test_authorization_may_be_replaced(settings, sent, server, inbox, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "Basic bWU6cGFzcw==")
     server.script(ANSWER)
-    open_chat(server, key_env="MY_KEY", key_header="api-key").send([ask()], inbox)
-    assert server.seen[0].headers["api-key"] == "azure-key-0123"
-    assert "authorization" not in server.seen[0].headers
-
-
-def test_a_header_of_the_file_may_replace_authorization(server, inbox, monkeypatch):
-    monkeypatch.setenv("BASIC", "Basic bWU6cGFzcw==")
-    server.script(ANSWER)
-    open_chat(server, headers={"authorization": {"env": "BASIC"}}).send([ask()], inbox)
-    assert server.seen[0].headers["authorization"] == "Basic bWU6cGFzcw=="
+    open_chat(server, **settings).send([ask()], inbox)
+    assert {name: server.seen[0].headers.get(name) for name in sent} == sent
 
 
 def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, tokens):
@@ -160,36 +161,34 @@ def test_a_key_of_the_environment_is_not_read_again(server, inbox, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("command", "message"),
     [
-        ("import sys; sys.exit('no login: run az login')", "failed with exit code 1: no login: run az login"),
-        ("pass", "printed nothing"),
-        ("import sys; print('tok-0123456789'); sys.exit('leaks tok-0123456789')", r"leaks \*\*\*"),
+        (
+            [*PYTHON, "import sys; sys.exit('no login: run az login')"],
+            "failed with exit code 1: no login: run az login",
+        ),
+        ([*PYTHON, "pass"], "printed nothing"),
+        ([*PYTHON, "import sys; print('tok-0123456789'); sys.exit('leaks tok-0123456789')"], r"leaks \*\*\*"),
+        (["no-such-program", "x"], r"key_command .no-such-program.* cannot run"),
     ],
 )
-def test_a_command_that_gives_no_key_stops_the_run_with_its_words(code, message, server, inbox):
+def test_a_command_that_gives_no_key_stops_the_run_with_its_words(command, message, server, inbox):
     with pytest.raises(SettingsError, match=message):
-        open_chat(server, key_command=[sys.executable, "-c", code]).send([ask()], inbox)
+        open_chat(server, key_command=command).send([ask()], inbox)
     assert server.seen == []
-
-
-def test_a_program_that_is_not_there_is_named(server, inbox):
-    with pytest.raises(SettingsError, match=r"key_command .no-such-program.* cannot run"):
-        open_chat(server, key_command=["no-such-program", "x"]).send([ask()], inbox)
 
 
 def test_a_command_that_never_ends_is_given_up(server, inbox, monkeypatch):
     monkeypatch.setattr("factmill.tasks.clients.sending.credentials._COMMAND_TIMEOUT_S", 0.2)
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(ServiceUnreachable, match="gave no key within"):
-        open_chat(server, key_command=command).send([ask()], inbox)
+        open_chat(server, key_command=[*PYTHON, "import time; time.sleep(60)"]).send([ask()], inbox)
 
 
 def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_next_try(server, inbox, tmp_path):
     server.script(ANSWER)
     code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('ran'); time.sleep(0.8); print('token-0123')"
     limits = ServiceLimits(timeout_s=0.5, attempts=8, backoff_s=0.1)
-    open_chat(server, key_command=[sys.executable, "-c", code], limits=limits).send([ask()], inbox)
+    open_chat(server, key_command=[*PYTHON, code], limits=limits).send([ask()], inbox)
     assert inbox[ask()].status == "ok" and count_runs(tmp_path) == 1
 
 

@@ -1,12 +1,10 @@
 """DBpedia: resources of any title are asked for as they are, many in one query, each answered or failed for itself."""
 
 import pytest
-from support.webs.loopback import Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.entity_linking import make_same_as_call, parse_same_as_item
-from factmill.tasks.errors import ServiceUnreachable
 
 HERE = "test-dbpedia"
 RESOURCE = "http://dbpedia.org/resource/"
@@ -27,7 +25,6 @@ TITLES = [
     "~1*;=@$",
 ]
 """Title of each resource; its item is the place in the list, from 1."""
-EMPTY = {"json": {"head": {"vars": []}, "results": {"bindings": []}}}
 
 
 @pytest.fixture(scope="module")
@@ -104,42 +101,3 @@ def test_what_no_iri_can_hold_fails_alone_and_is_never_sent(client, server, inbo
     assert (inbox[bad].error.partition(":")[0], inbox[bad].transient) == ("bad_value", False)
     assert inbox[good].body == ["Q3"]
     assert [title in read_query(seen) for seen in server.seen] == [False]
-
-
-def test_a_query_that_takes_too_long_is_halved(client, server, inbox, store):
-    answer = answer_from(store)
-
-    def answer_few(seen: Seen):
-        return answer(seen) if read_query(seen).count(RESOURCE) <= 3 else {"status": 504, "text": "Gateway Time-out"}
-
-    server.handle = answer_few
-    calls = [make_same_as_call(HERE, RESOURCE + title) for title in TITLES[:8]]
-    client.send(calls, inbox)
-    assert [inbox[call].body for call in calls] == [[f"Q{number}"] for number in range(1, 9)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "tries", "transient"),
-    [
-        ({"status": 500, "text": "Virtuoso 42000 Error"}, "http_500", 3, True),
-        ({"status": 503, "text": "down"}, "http_503", 3, True),
-        ({"status": 400, "text": "Virtuoso 37000 Error SP030: SPARQL compiler"}, "http_400", 1, False),
-        ({"text": "<html>The web-site you are currently trying to access is under maintenance"},
-         "html_instead_of_json", 3, True),
-        ({"json": {"results": {"bindings": [{"resource": {"value": "x"}}]}}}, "malformed_reply", 3, True),
-        ({"cut": True}, "connection_cut", 3, True),
-        ({**EMPTY, "truncate": True}, "truncated", 3, True),
-    ],
-)  # fmt: skip
-def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transient):
-    server.script(answer)
-    call = make_same_as_call(HERE, f"{RESOURCE}Berlin")
-    client.send([call], inbox)
-    assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, transient)
-    assert len(server.seen) == tries
-
-
-def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
-    server.script({"status": 403, "text": "blocked"})
-    with pytest.raises(ServiceUnreachable, match=r"DBpedia at .* HTTP 403"):
-        client.send([make_same_as_call(HERE, f"{RESOURCE}Berlin")], inbox)

@@ -223,10 +223,23 @@ def test_a_model_with_stream_is_asked_for_events_and_its_reply_is_that_of_a_plai
     assert "stream_options" not in server.seen[1].json()
 
 
-def test_samples_of_one_stream_are_those_of_one_answer(server, inbox):
-    server.script(events(piece("b", "stop", 1), piece("a", "stop", 0), USED))
-    open_chat(server, stream=True, choices=True).send([ask(samples=2)], inbox)
-    assert inbox[ask(samples=2)].body["texts"] == ["a", "b"]
+@pytest.mark.parametrize(
+    ("answer", "texts"),
+    [
+        (events(piece("b", "stop", 1), piece("a", "stop", 0), USED), ["a", "b"]),
+        (events(piece("it is sk-sec"), piece("ret-0123", "stop")), ["it is ***"]),
+        (
+            {**events(json.dumps(piece("Zürich – 東京", "stop"), ensure_ascii=False), USED), "slice": 1},
+            ["Zürich – 東京"],
+        ),
+    ],
+    ids=["two samples", "a secret in pieces", "cut within a character"],
+)
+def test_a_stream_is_read_as_one_answer(server, inbox, answer, texts):
+    server.script(answer)
+    call = ask(samples=len(texts))
+    open_chat(server, stream=True, choices=True).send([call], inbox)
+    assert inbox[call].body["texts"] == texts
 
 
 def test_plain_json_to_a_stream_and_a_stream_to_none_are_read_too(server, inbox):
@@ -297,19 +310,6 @@ def test_the_time_out_holds_for_a_stream_that_never_pauses_for_long(server, inbo
     server.script({**events(*HALVES), "slice": 8, "every_s": 0.05})
     open_chat(server, stream=True, limits=ServiceLimits(timeout_s=0.4, attempts=1)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and inbox[ask()].transient
-
-
-def test_a_stream_may_be_cut_anywhere_in_a_character(server, inbox):
-    text = stream(json.dumps(piece("Zürich – 東京", "stop"), ensure_ascii=False), USED)
-    server.script({"bytes": text.encode(), "type": "text/event-stream", "slice": 1})
-    open_chat(server, stream=True).send([ask()], inbox)
-    assert inbox[ask()].body["texts"] == ["Zürich – 東京"]
-
-
-def test_a_secret_that_comes_in_pieces_is_scrubbed(server, inbox):
-    server.script(events(piece("it is sk-sec"), piece("ret-0123", "stop")))
-    open_chat(server, stream=True).send([ask()], inbox)
-    assert inbox[ask()].body["texts"] == ["it is ***"]
 
 
 @pytest.mark.parametrize(

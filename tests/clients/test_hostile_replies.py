@@ -66,6 +66,12 @@ def wait_for_threads(most: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_service_that_is_not_there_stops_the_run(name, ask):
+    with pytest.raises(ServiceUnreachable, match=r" at http://127\.0\.0\.1:9\S*: cannot be reached: .*factmill doctor"):
+        ask(name, "http://127.0.0.1:9", QUICK)
+
+
 @pytest.mark.parametrize("reply", ENDLESS)
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(name, reply, start, ask):

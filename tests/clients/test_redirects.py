@@ -4,21 +4,13 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
-from support.webs.every_client import CLIENTS, HERE
-from support.webs.loopback import Loopback, Seen
+from support.webs.every_client import CLIENTS, HERE, send_one
+from support.webs.loopback import Seen
 
-from factmill.tasks.clients.sending.lazy_service import LazyBudgetedService
+from factmill.tasks.clients.sending.budget import LazyBudgetedService
 from factmill.tasks.clients.sending.response_limits import check_redirect
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted, ServiceUnreachable
-
-
-@pytest.fixture
-def other():
-    web = Loopback()
-    web.script({"status": 400, "json": {"error": {"message": "reached the other host"}}})
-    yield web
-    web.close()
 
 
 def redirect_to(url: str) -> Callable[[Seen], dict[str, object]]:
@@ -27,23 +19,19 @@ def redirect_to(url: str) -> Callable[[Seen], dict[str, object]]:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
     server.handle = redirect_to(other.url)
     host = urlsplit(other.url).netloc
     with pytest.raises(ServiceUnreachable, match=rf"redirects to http://{host}/elsewhere.*redirects = \[\"{host}\"\]"):
-        open_client(server.url, limits).send([call], inbox)
+        send_one(name, server.url, limits, inbox)
     assert not other.seen
     assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "falcon"])
 def test_a_host_that_the_world_allows_is_gone_to(name, server, other, limits, inbox):
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
     server.handle = redirect_to(other.url)
     told = limits.model_copy(update={"redirects": (urlsplit(other.url).netloc,)})
-    open_client(server.url, told).send([call], inbox)
+    send_one(name, server.url, told, inbox)
     assert {seen.path for seen in other.seen} == {"/elsewhere"}
 
 
@@ -99,9 +87,6 @@ def test_what_is_refused_is_said(asked, leads_to, message):
 @pytest.mark.parametrize("moved", [{"status": 307, "headers": {"Location": "."}}, {"status": 302}])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_redirect_that_leads_nowhere_is_a_failure_that_may_pass(name, moved, server, limits, inbox):
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
     server.script({**moved, "text": ""})
-    open_client(server.url, limits).send([call], inbox)
-    reply = inbox.replies[call.key]
+    reply = inbox[send_one(name, server.url, limits, inbox)]
     assert (reply.status, reply.transient) == ("failed", True), reply

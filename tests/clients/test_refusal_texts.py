@@ -97,6 +97,7 @@ TEACHING = [
     ("bedrock", 400, {"message": "The model returned the following errors: `temperature` is deprecated for this model."}, NO_TEMPERATURE),
     ("moonshot temperature", 400, say("invalid temperature: only 1 is allowed for this model"), NO_TEMPERATURE),
     ("search preview", 400, say("Model incompatible request argument supplied: temperature"), NO_TEMPERATURE),
+    ("openai temperature", 400, say("Only the default (1) value of temperature is supported"), NO_TEMPERATURE),
     ("range", 422, extra("temperature", message="Input should be greater than 0", kind="greater_than"), NO_TEMPERATURE),
     # limit of the reply
     ("mistral limit", 422, extra("max_completion_tokens"), {}),

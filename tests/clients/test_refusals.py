@@ -3,10 +3,10 @@
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
 
-from factmill.tasks.clients.unsupported_parameters import merge_system_and_repeated_roles, read_settings_from_refusal
+from factmill.tasks.clients.unsupported_parameters import merge_system_and_repeated_roles
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
-from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
+from factmill.tasks.core.service_settings import ServiceLimits
 
 ONE_BY_ONE = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
 
@@ -39,14 +39,6 @@ def test_a_server_that_takes_no_max_tokens_gets_max_completion_tokens_and_is_ask
     assert server.seen[2].json()["max_completion_tokens"] == 99
     (note,) = chat.notes()
     assert note.startswith('model m-1 needs token_limit = "max_completion_tokens": ')
-
-
-def test_a_server_that_takes_no_temperature_gets_none(server, inbox) -> None:
-    server.handle = refuse_these("temperature")
-    chat = open_chat(server, limits=ONE_BY_ONE)
-    chat.send([ask("Ada"), ask("Bob")], inbox)
-    assert ["temperature" in seen.json() for seen in server.seen] == [True, False, False]
-    assert 'temperature = "none"' in chat.notes()[0]
 
 
 def test_all_that_a_server_refuses_is_learnt_from_one_call(server, inbox) -> None:
@@ -92,34 +84,6 @@ def test_nothing_is_learnt_from_refusals_that_no_adapted_request_ends(server, in
     chat.send([ask()], inbox)
     assert inbox[ask()].error.startswith("http_400: ") and len(server.seen) == 2
     assert chat.notes() == []
-
-
-SENT = {"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]} | {
-    "temperature": 0.0,
-    "max_tokens": 9,
-    "n": 3,
-    "seed": 1,
-    "response_format": {},
-}
-
-
-@pytest.mark.parametrize(
-    ("status", "text", "learnt"),
-    [
-        (400, "max_tokens is too large: 9000. This model supports at most 4096 completion tokens", {}),
-        (400, "You may ask for n samples of no such kind", {}),
-        (400, "'n' must be 1", {"choices": False}),
-        (422, '{"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}', {"seed": False}),
-        (400, "Only the default (1) value of temperature is supported", {"temperature": "none"}),
-        (400, "Conversation roles must alternate user/assistant/user/assistant/...", {"system": "merge"}),
-        (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model", {"system": "merge"}),
-        (500, "the temperature of the machine is too high", {}),
-        (429, "temperature", {}),
-        (400, "[1, 2]", {}),
-    ],
-)
-def test_a_refusal_teaches_what_it_names(status: int, text: str, learnt: dict) -> None:
-    assert read_settings_from_refusal(ModelSettings(kind="openai", name="m"), status, text, SENT) == learnt
 
 
 def test_merged_roles_alternate_and_begin_with_the_user() -> None:

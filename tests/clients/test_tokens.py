@@ -4,20 +4,12 @@ import logging
 from typing import Any
 
 import pytest
-from support.webs.every_client import CLIENTS, WITH_TOKENS
-from support.webs.loopback import Loopback, Seen
+from support.webs.every_client import WITH_TOKENS, send_one
+from support.webs.loopback import Seen
 
 from factmill.tasks.errors import ServiceUnreachable
 
 TOKEN = "eyJ0eXAiOiJKV1Qi.c2VjcmV0LTAx.Zm9yZ2VkIQ"
-
-
-@pytest.fixture
-def other():
-    web = Loopback()
-    web.script({"status": 400, "text": "reached the other host"})
-    yield web
-    web.close()
 
 
 @pytest.mark.parametrize("name", WITH_TOKENS)
@@ -28,9 +20,7 @@ def test_requests_carry_the_token_and_without_one_nothing(name, token, server, l
     if token:
         monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     server.script({"status": 400, "text": "no"})
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    open_client(server.url, limits, token).send([call], inbox)
+    send_one(name, server.url, limits, inbox, token)
     assert [seen.headers.get("authorization") for seen in server.seen] == [f"Bearer {token}" if token else None]
 
 
@@ -39,9 +29,7 @@ def test_no_token_follows_a_redirect_to_another_host_that_the_world_allows(name,
     left = [{"status": 307, "headers": {"Location": "/here"}}, {"status": 307, "headers": {"Location": other.url}}]
     server.handle = lambda _: left.pop(0)
     allowed = limits.model_copy(update={"redirects": (f"127.0.0.1:{other.port}",)})
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    open_client(server.url, allowed, TOKEN).send([call], inbox)
+    call = send_one(name, server.url, allowed, inbox, TOKEN)
     assert "reached the other host" in str(inbox[call].error)
     assert [seen.headers.get("authorization") for seen in server.seen] == [f"Bearer {TOKEN}"] * 2
     assert [seen.headers.get("authorization") for seen in other.seen] == [None]
@@ -58,15 +46,12 @@ def test_a_token_that_the_server_repeats_stands_in_no_message_and_no_log(name, s
 
     caplog.set_level(logging.DEBUG)
     server.handle = repeat
-    open_client, make_call = CLIENTS[name]
-    call = make_call("Berlin")
-    client = open_client(server.url, limits, TOKEN)
     if status == 403:
         with pytest.raises(ServiceUnreachable, match=r"refused: Bearer \*\*\*") as raised:
-            client.send([call], inbox)
+            send_one(name, server.url, limits, inbox, TOKEN)
         assert TOKEN not in str(raised.value)
     else:
-        client.send([call], inbox)
+        call = send_one(name, server.url, limits, inbox, TOKEN)
         assert "refused: Bearer ***" in inbox[call].error
     assert TOKEN not in caplog.text
 
@@ -74,7 +59,5 @@ def test_a_token_that_the_server_repeats_stands_in_no_message_and_no_log(name, s
 def test_a_token_in_an_answer_is_not_recorded(server, limits, inbox):
     page = {"pageid": 5, "ns": 0, "title": "Berlin", "pageprops": {"wikibase_item": f"Q{TOKEN}"}}
     server.script({"json": {"query": {"pages": {"5": page}}}})
-    open_client, make_call = CLIENTS["wikipedia"]
-    call = make_call("Berlin")
-    open_client(server.url, limits, TOKEN).send([call], inbox)
+    call = send_one("wikipedia", server.url, limits, inbox, TOKEN)
     assert inbox[call].body["qid"] == "Q***"

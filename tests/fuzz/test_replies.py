@@ -37,7 +37,7 @@ def mutilate_text(whole: Any) -> st.SearchStrategy[str]:
 @given(text=mutilate_text(BODY) | BODIES.map(json.dumps))
 def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
     try:
-        completion = read_completion("a model", ServerResponse(200, text, None))
+        completion = read_completion("a model", ServerResponse(200, text))
     except (Retry, ServiceUnreachable):
         return
     if completion.error:

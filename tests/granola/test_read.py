@@ -21,7 +21,7 @@ from factmill.tasks.granola.source_questions import (
     make_questions_from_facts,
     read_entity_questions,
 )
-from factmill.tasks.lookups.fact_questions import make_question_id
+from factmill.tasks.lookups.facts import make_question_id
 
 BORN = "Where was {} born?".format
 

@@ -82,23 +82,6 @@ def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make)
     assert graph.query("SELECT item FROM graph.items WHERE item IN (901, 902, 7)", {}) == []
 
 
-def test_find_items_gives_labels_first_then_by_number_and_each_item_once(make_graph: Make) -> None:
-    graph = make_graph(PEOPLE)
-    [found, none, other] = bodies(
-        graph,
-        make_find_items_call(graph.identity, "Mercury"),
-        make_find_items_call(graph.identity, "mercury"),
-        make_find_items_call(graph.identity, "quicksilver"),
-    )
-    assert found == [
-        {"qid": "Q9", "via": "label"},
-        {"qid": "Q10", "via": "label"},
-        {"qid": "Q8", "via": "alias"},
-        {"qid": "Q100", "via": "alias"},
-    ]
-    assert (none, other) == ([], [{"qid": "Q100", "via": "label"}])
-
-
 def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> None:
     graph = make_graph(PEOPLE, dump_date="2024-06-01")
     found = bodies(
@@ -117,21 +100,6 @@ def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> Non
         {**unknown, "modified": "2024-06-01"},
         unknown,
         mercury,
-    ]
-
-
-def test_list_facts_counts_subjects_and_never_cuts_one_in_two(make_graph: Make) -> None:
-    graph = make_graph(PEOPLE)
-    first = [{"subject": "Q3", "object": "Q5"}, {"subject": "Q9", "object": "Q5"}]
-    ten = [{"subject": "Q10", "object": "Q100"}, {"subject": "Q10", "object": "Q634"}]
-    last = [{"subject": "Q20", "object": "Q5"}]
-    call = lambda after, limit: make_list_facts_call(graph.identity, "P31", after, limit)  # noqa: E731
-    assert bodies(graph, call(None, 2), call("Q9", 1), call("Q10", 5), call("Q20", 5), call(None, 100)) == [
-        first,
-        ten,
-        last,
-        [],
-        first + ten + last,
     ]
 
 
@@ -216,14 +184,6 @@ def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> 
     assert graph.list_facts("P31", huge, 5) == graph.list_facts("P" + "9" * 30, None, 5) == []
 
 
-def test_other_languages_answer_with_their_own_texts(make_graph: Make) -> None:
-    graph = make_graph(PEOPLE, languages=("en", "de"))
-    assert graph.find_items_by_name(["Merkur"], "de") == {"Merkur": [ItemCandidate("Q10", "label")]}
-    assert graph.find_items_by_name(["Merkur"], "en") == {"Merkur": []}
-    [described] = bodies(graph, make_describe_item_call(graph.identity, "Q10", "de"))
-    assert (described["label"], described["description"], described["title"]) == ("Merkur", None, "Mercury (planet)")
-
-
 SHARED_NAMES = """
     wd:Q1 rdfs:label "Ada"@mul
     wd:Q2 rdfs:label "Ada"@en
@@ -270,6 +230,8 @@ def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
         ("describe_items", {"qid": "64", "language": "en"}, "bad_call: describe_items: qid cannot be '64'"),
         ("neighbours", {"qid": "Q1", "pids": ["Q2"], "language": "en"}, "bad_call: neighbours: pids cannot be"),
         ("list_facts", {"pid": "P1", "after": None, "limit": 0, "language": "en"}, "bad_call: list_facts: limit"),
+        ("item_facts", {"qid": "P31", "language": "en"}, "bad_call: item_facts: qid cannot be 'P31'"),
+        ("item_facts", {"qid": "Q1", "language": "it"}, "language_missing: graph small was loaded in en, not in it"),
     ],
 )
 def test_a_call_that_cannot_be_answered_fails_alone(
@@ -426,16 +388,6 @@ def test_the_digest_covers_the_statements_of_claims(make_graph: Make) -> None:
     assert make_graph("\n".join(reversed(PERSON.split("\n"))), "again").manifest.digest == digest
 
 
-def test_wrong_calls_for_facts_fail_with_a_reason(make_graph: Make) -> None:
-    graph = make_graph(PERSON)
-    here = graph.identity
-    wrong, foreign = ask(graph, make_item_facts_call(here, "P31"), make_item_facts_call(here, "Q1", "it"))
-    assert wrong.error == "bad_call: item_facts: qid cannot be 'P31'"
-    assert foreign.error.startswith("language_missing: ")
-    with pytest.raises(LocalGraphError, match="not in it"):
-        graph.list_item_facts(["Q1"], "it")
-
-
 DATES = ['"2000-01-02T00:00:00Z"^^xsd:dateTime', '"-0005-00-00T00:00:00Z"^^xsd:dateTime']
 NUMBERS = ['"+1.0"^^xsd:decimal', '"-123456789012345678901234567890.50"^^xsd:decimal']
 VALUES = ["wd:Q1", "wd:Q3", *DATES, *NUMBERS, '"Q1"', '"5"@en', "_:unknown", "wd:P1", "<http://a.org/Q1>"]
@@ -492,15 +444,6 @@ def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> N
     assert bare.list_item_facts(["Q1"]) == {"Q1": []}
     assert neighbours(bare, ["Q1"], ["P31"]) == {"Q1": []}
     assert bare.count_edges(["Q1"]) == {"Q1": EdgeCounts(0, 0)}
-
-
-def test_labels_are_those_of_the_language_that_is_asked_for(make_graph: Make) -> None:
-    lines = 'wd:Q1 wdt:P1 wd:Q2\nwd:Q2 rdfs:label "zwei"@de\nwd:Q2 rdfs:label "two"@en\nwd:P1 rdfs:label "teil"@de'
-    graph = make_graph(lines, languages=("en", "de"))
-    assert graph.list_item_facts(["Q1"], "de")["Q1"] == [ItemFact("P1", "teil", "Q2", "zwei", None, None, None)]
-    assert graph.list_item_facts(["Q1"])["Q1"] == [ItemFact("P1", None, "Q2", "two", None, None, None)]
-    with pytest.raises(LocalGraphError, match="was loaded in de, en, not in it"):
-        graph.list_item_facts(["Q1"], "it")
 
 
 EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9)), min_size=1, max_size=60)

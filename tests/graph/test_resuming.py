@@ -25,7 +25,7 @@ from factmill.tasks.graph.folders import (
 )
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.loading import staging
-from factmill.tasks.graph.loading.sources import streams, turtle
+from factmill.tasks.graph.loading.sources import streams
 from factmill.tasks.graph.loading.staging import LoadProgress
 from factmill.tasks.graph.lookup import open_graph
 
@@ -34,7 +34,7 @@ from factmill.tasks.graph.lookup import open_graph
 def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make blocks small and commit every few; return the first lines of all that are sorted."""
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
-    monkeypatch.setattr(turtle, "TURTLE_BATCH_TRIPLES", 30)
+    monkeypatch.setattr(streams, "TURTLE_BATCH_TRIPLES", 30)
     monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 24_000)
     first_lines: list[int] = []
     real = staging.sort_block_lines_into_rows

@@ -15,13 +15,15 @@ from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
 from factmill.tasks.core.rows import MergedAway, Reject, Row
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.lookups.fact_questions import (
+from factmill.tasks.lookups.facts import (
+    NamedFact,
     UnmergedQuestion,
+    load_named_facts_as_input_rows,
+    look_up_item_facts,
     make_fact_questions,
     make_question_id,
     merge_equal_or_reject_conflicting,
 )
-from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts
 from factmill.tasks.lookups.labels import (
     look_up_aliases,
     look_up_item_descriptions,

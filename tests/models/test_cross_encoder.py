@@ -119,6 +119,8 @@ def test_a_pair_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
 
 
 def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no cross-encoder nli .*there: none\): factmill models add cross-encoder"):
+        resolve_cross_encoder_folder("nli", tmp_path)
     opened = convert(tmp_path, id2label=NLI)
     assert get_cross_encoder_identity("nli", tmp_path, [ENTAILMENT_LABELS]) == {"name": "nli", "digest": opened.digest}
     assert make_cross_encoder_folder(tmp_path / "nli", tmp_path / "again").digest == opened.digest
@@ -137,11 +139,6 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
     make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), get_models_folder(tmp_path))
     with pytest.raises(UsageError, match="of kind embedder, expected cross-encoder"):
         get_cross_encoder_identity("tiny", tmp_path, [ENTAILMENT_LABELS])
-
-
-def test_an_unknown_name_is_told_with_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no cross-encoder nli .*there: none\): factmill models add cross-encoder"):
-        resolve_cross_encoder_folder("nli", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +161,6 @@ def test_an_encoder_without_a_head_is_no_cross_encoder(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "bare", make_weights())
     with pytest.raises(UsageError, match=r"no tensor pooler\.dense\.weight"):
         make_cross_encoder_folder(checkpoint, get_models_folder(tmp_path))
-
-
-def test_a_folder_that_was_converted_is_taken_as_it_is(tmp_path: Path) -> None:
-    opened = convert(tmp_path, id2label=NLI)
-    taken = make_cross_encoder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere", "mine")
-    assert (taken.name, taken.digest) == ("mine", opened.digest)
-    with pytest.raises(UsageError, match="of kind cross-encoder, expected embedder"):
-        make_embedder_folder(get_models_folder(tmp_path) / "nli", tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta"])

@@ -28,6 +28,7 @@ from factmill.tasks.clients.batch_jobs.openai_batches import (
     read_count,
     read_object_id,
 )
+from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.budget import get_current_budget_account
 from factmill.tasks.clients.sending.http_responses import parse_json_body, shorten_to_line
 from factmill.tasks.clients.sending.sender import Retry
@@ -209,3 +210,12 @@ def _parse_timestamp(batch: Mapping[str, Any], name: str) -> float:
         return datetime.fromisoformat(batch[name]).timestamp()
     except (KeyError, TypeError, ValueError):
         return 0.0
+
+
+def make_batch_client(
+    server: OpenAiServerClient, jobs: BatchJobSettings, attempts: int, **more: int
+) -> OpenAiBatchClient:
+    """Make the client of a server's batch jobs; `attempts` and `more`: as OpenAiBatchClient takes them."""
+    if isinstance(server, AnthropicServerClient):
+        return AnthropicBatchClient(server, jobs, attempts, **more)
+    return OpenAiBatchClient(server, jobs, attempts, **more)

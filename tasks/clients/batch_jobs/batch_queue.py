@@ -14,16 +14,11 @@ import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFileRegistry, JobFilesLocation, JobServerSettings
-from factmill.tasks.clients.batch_jobs.jsonl import (
-    BatchResult,
-    ParsedBatchResults,
-    format_request_count,
-    format_request_line,
-)
+from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_count, format_request_line
 from factmill.tasks.clients.batch_jobs.openai_batches import (
     BatchJobState,
     OpenAiBatchClient,
@@ -31,11 +26,10 @@ from factmill.tasks.clients.batch_jobs.openai_batches import (
     UnprocessableFileError,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import (
-    BatchRequestHandler,
     JobCapacitySearch,
     PendingRequest,
     RequestSubmission,
-    read_batch_reply_or_new_settings,
+    SampleRequest,
 )
 from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
@@ -45,7 +39,8 @@ from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import AccountBlocked, FactmillError, ServiceUnreachable
 from factmill.tasks.settings import factmill_home
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from factmill.tasks.clients.chat import ChatClient
 
 _MAX_COLLECTING_ROUNDS = 10
 """Most times `poll_s` that a job waits for further requests."""
@@ -55,11 +50,11 @@ _LINES_PER_LOOP_TURN = 200
 """Lines written before the loop runs other tasks."""
 
 
-class BatchQueue(Generic[T]):
-    """Answers one model's requests by batch jobs."""
+class BatchQueue:
+    """Answers one model's requests by batch jobs; the chat client builds the requests and reads the results."""
 
     def __init__(
-        self, model: ModelSettings, remote: OpenAiBatchClient, asker: BatchRequestHandler[T], place: JobFilesLocation
+        self, model: ModelSettings, remote: OpenAiBatchClient, asker: "ChatClient", place: JobFilesLocation
     ) -> None:
         self._model = model
         self._remote = remote
@@ -72,11 +67,11 @@ class BatchQueue(Generic[T]):
         self._capacity = JobCapacitySearch()
         self._pauses = remote.iterate_poll_pauses()
         """Pauses after consecutive refused jobs."""
-        self._requests: dict[str, PendingRequest[T]] = {}
-        self._unassigned: list[PendingRequest[T]] = []
+        self._requests: dict[str, PendingRequest] = {}
+        self._unassigned: list[PendingRequest] = []
         """Requests that are in no job yet."""
         self._followed_jobs: set[JobFile] = set()
-        self._submissions: set[RequestSubmission[T]] = set()
+        self._submissions: set[RequestSubmission] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
 
@@ -84,17 +79,19 @@ class BatchQueue(Generic[T]):
         """Return the model settings that open jobs had learnt; None where no job is open."""
         return self._files.find_learnt_settings()
 
-    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, CallResponse], Iterable[str]]) -> None:
-        """Answer every (custom id, request), calling `deliver` in this thread for each as its job is read.
+    def send(
+        self, asked: Sequence[SampleRequest], deliver: Callable[[SampleRequest, CallResponse], Iterable[str]]
+    ) -> None:
+        """Answer every request, calling `deliver` in this thread for each as its job is read.
 
         `deliver` returns the ids whose answers are now recorded, so that no job is kept for them, however the run ends.
         """
         if not asked:
             return
-        arrived: SimpleQueue[list[tuple[T, CallResponse]] | None] = SimpleQueue()
+        arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None] = SimpleQueue()
         kept: list[str] = []
 
-        def take(each: T, reply: CallResponse) -> None:
+        def take(each: SampleRequest, reply: CallResponse) -> None:
             kept.extend(deliver(each, reply))
             if arrived.empty():
                 self._files.mark_recorded(kept)
@@ -103,7 +100,7 @@ class BatchQueue(Generic[T]):
         self._files.add_user()
         try:
             run_in_sending_loop_and_deliver(self._remote.name, self._submit_requests(asked, arrived), arrived, take)
-            self._files.mark_recorded(custom_id for custom_id, _ in asked)
+            self._files.mark_recorded(each.custom_id for each in asked)
         except BaseException:  # however the run ends, its jobs continue at the server; re-raised
             self._report_open_jobs()
             self._files.mark_recorded(kept)
@@ -112,24 +109,35 @@ class BatchQueue(Generic[T]):
             self._files.remove_user()
 
     async def _submit_requests(
-        self, asked: Sequence[tuple[str, T]], arrived: SimpleQueue[list[tuple[T, CallResponse]] | None]
+        self, asked: Sequence[SampleRequest], arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None]
     ) -> None:
-        """Add requests and wait until all are answered."""
+        """Add requests and wait until all are answered.
+
+        Once nobody waits, jobs are no longer followed. They continue at the server, and may cost all that was reserved.
+        """
         sending = RequestSubmission(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._submissions.add(sending)
         try:
             new = []
-            for custom_id, each in asked:
-                if custom_id not in self._requests:
-                    self._requests[custom_id] = PendingRequest(custom_id)
-                    new.append(custom_id)
-                self._requests[custom_id].waiters.append((sending, each))
+            for each in asked:
+                if each.custom_id not in self._requests:
+                    self._requests[each.custom_id] = PendingRequest(each.custom_id)
+                    new.append(each.custom_id)
+                self._requests[each.custom_id].waiters.append((sending, each))
             self._assign_to_jobs(new)
             await sending.done
         finally:
             self._submissions.discard(sending)
             if not self._submissions:
-                self._stop_following()
+                for request in self._requests.values():
+                    self._remote.settle_line_cost(request, None if request.is_in_open_job else CallResponse(None))
+                for task in self._tasks:
+                    task.cancel()
+                self._tasks.clear()
+                self._requests.clear()
+                self._unassigned.clear()
+                self._followed_jobs.clear()
+                self._collector = None
 
     def _assign_to_jobs(self, new: Sequence[str]) -> None:
         """Assign requests to the jobs that already hold them, and gather the others."""
@@ -143,25 +151,12 @@ class BatchQueue(Generic[T]):
                 self._start_task(self._resume_job(job))
         self._enqueue(self._requests[custom_id] for custom_id in new if custom_id in left)
 
-    def _enqueue(self, requests: Iterable[PendingRequest[T]]) -> None:
+    def _enqueue(self, requests: Iterable[PendingRequest]) -> None:
         for request in requests:
             request.job = None
             self._unassigned.append(request)
         if self._unassigned and (self._collector is None or self._collector.done()):
             self._collector = self._start_task(self._collect())
-
-    def _stop_following(self) -> None:
-        """Stop following jobs once nobody waits. They continue at the server, and may cost all that was reserved for
-        them."""
-        for request in self._requests.values():
-            self._remote.settle_line_cost(request, None if request.is_in_open_job else CallResponse(None))
-        for task in self._tasks:
-            task.cancel()
-        self._tasks.clear()
-        self._requests.clear()
-        self._unassigned.clear()
-        self._followed_jobs.clear()
-        self._collector = None
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(self._forward_errors(work))
@@ -184,9 +179,8 @@ class BatchQueue(Generic[T]):
             await self._wait_for_more_requests()
             while self._unassigned:
                 wanted = min(len(self._unassigned), self._model.jobs.requests)
-                while (
-                    self._followed_jobs and self._get_free_capacity() < wanted
-                ):  # a job that is not full takes as long
+                # a job that is not full takes as long
+                while self._followed_jobs and self._get_free_capacity() < wanted:
                     await asyncio.sleep(self._model.jobs.poll_s)
                 await self._submit_next_job()
 
@@ -208,7 +202,10 @@ class BatchQueue(Generic[T]):
                 return
 
     async def _submit_next_job(self) -> None:
-        """Submit one job of the waiting requests, and follow it."""
+        """Submit one job of the waiting requests, and follow it.
+
+        From its upload on it costs money; the highest cost of its lines is reserved.
+        """
         await self._send_few_singly()
         learnt, most = self._asker.learnt_settings(), max(1, self._get_free_capacity())
         for request in self._unassigned[:most]:
@@ -223,7 +220,13 @@ class BatchQueue(Generic[T]):
             request.job = job
         self._followed_jobs.add(job)
         job.requests_in_flight = self._count_in_flight()
-        await self._submit(job, content)
+        file_id = await self._remote.upload(job.name, content)
+        job.append(file=file_id, key_mark=await self._remote.digest_credentials())
+        await self._create(job)
+        progress.print_and_log(
+            f"job {job.job_id}: submitted {format_request_count(len(job.request_ids))} to {self._model.name}; expected to end within "
+            f"{self._model.jobs.window}"
+        )
         self._start_task(self._poll_until_ended(job))
 
     async def _send_few_singly(self) -> None:
@@ -245,11 +248,10 @@ class BatchQueue(Generic[T]):
             self._unassigned.remove(request)
             self._finish(request, reply)
 
-    async def _write_job_lines(self, learnt: Mapping[str, Any], most: int) -> tuple[list[PendingRequest[T]], bytes]:
-        """Take at most `most` waiting requests for one job; return them with their lines, all built with the same
-        settings."""
+    async def _write_job_lines(self, learnt: Mapping[str, Any], most: int) -> tuple[list[PendingRequest], bytes]:
+        """Take at most `most` waiting requests; return them with their lines, all built with the same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
-        requests: list[PendingRequest[T]] = []
+        requests: list[PendingRequest] = []
         lines: list[bytes] = []
         size = taken = 0
         while taken < len(self._unassigned) and len(requests) < most:
@@ -272,16 +274,6 @@ class BatchQueue(Generic[T]):
                 await asyncio.sleep(0)
         del self._unassigned[:taken]
         return requests, b"".join(lines)
-
-    async def _submit(self, job: JobFile, content: bytes) -> None:
-        """Submit a job. From here on it costs money; the highest cost of its lines is reserved (`OpenAiBatchClient.reserve_line_cost`)."""
-        file_id = await self._remote.upload(job.name, content)
-        job.append(file=file_id, key_mark=await self._remote.digest_credentials())
-        await self._create(job)
-        progress.print_and_log(
-            f"job {job.job_id}: submitted {format_request_count(len(job.request_ids))} to {self._model.name}; expected to end within "
-            f"{self._model.jobs.window}"
-        )
 
     async def _create(self, job: JobFile) -> None:
         try:
@@ -320,7 +312,7 @@ class BatchQueue(Generic[T]):
         self._files.delete(job)
         self._enqueue(requests)
 
-    def _list_waiting(self, job: JobFile) -> list[PendingRequest[T]]:
+    def _list_waiting(self, job: JobFile) -> list[PendingRequest]:
         """Return the requests assigned to a job that still wait for an answer."""
         known = (self._requests.get(custom_id) for custom_id in sorted(job.open_ids))
         return [request for request in known if request and request.job is job]
@@ -339,9 +331,8 @@ class BatchQueue(Generic[T]):
                 progress.print_and_log(f"job {job.job_id}: {progress_text}")
             if state.has_ended:
                 break
-            await get_current_budget_account().budget.sleep(
-                pause_s
-            )  # the budget's time may end first: the job continues by itself
+            # the budget's time may end first: the job continues by itself
+            await get_current_budget_account().budget.sleep(pause_s)
         lines = await self._remote.download_results(state, job.request_ids)
         job.has_been_read = True
         if state.status == "failed" and not lines.results:
@@ -358,11 +349,7 @@ class BatchQueue(Generic[T]):
         if not self._model.jobs.first_singly:
             return
         waiting = [(request, lines.results.get(request.custom_id)) for request in self._list_waiting(job)]
-        answered = [
-            (request.asked, ServerResponse(line.status, line.text, None))
-            for request, line in waiting
-            if line and line.status
-        ]
+        answered = [(request.asked, line) for request, line in waiting if line and line.status]
         try:
             found = await self._asker.probe_refusals(answered, job.learnt)
         except (Retry, TimeoutError, BudgetFullyReserved, FactmillError) as error:
@@ -393,7 +380,7 @@ class BatchQueue(Generic[T]):
 
     def _deliver_results(self, job: JobFile, state: BatchJobState, lines: ParsedBatchResults) -> None:
         """Deliver the results of a job, and gather again the requests that it leaves unanswered."""
-        again: list[PendingRequest[T]] = []
+        again: list[PendingRequest] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
         for request in self._list_waiting(job):
@@ -427,11 +414,11 @@ class BatchQueue(Generic[T]):
             self._enqueue(again)
 
     def _deliver_or_retry(
-        self, request: PendingRequest[T], job: JobFile, answer: BatchResult | None, state: BatchJobState
+        self, request: PendingRequest, job: JobFile, answer: ServerResponse | None, state: BatchJobState
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:
-            response = read_batch_reply_or_new_settings(self._asker, request.asked, job.learnt, answer, state.status)
+            response = self._asker.read_batch_result(request.asked, job.learnt, answer, state.status)
         except Retry as trouble:
             self._remote.bill_failed_line(request, answer)
             request.tries += 1
@@ -447,13 +434,12 @@ class BatchQueue(Generic[T]):
         self._finish(request, response)
         return False
 
-    def _finish(self, request: PendingRequest[T], reply: CallResponse) -> None:
+    def _finish(self, request: PendingRequest, reply: CallResponse) -> None:
         self._requests.pop(request.custom_id, None)
         for sending, asked in request.waiters:
             sending.finish(asked, reply)
 
     def _report_open_jobs(self) -> None:
-        """Report for each job that continues without us how to resume it and how to cancel it."""
         for job in self._files.list_unreported_jobs():
             progress.print_and_log(
                 f"note: job {job.job_id} continues at the server and costs money; the same command resumes it. To cancel "

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from factmill.tasks.clients.anthropic_server import make_chat_server_client
+from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
 from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServerSettings
 from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatchClient
-from factmill.tasks.clients.server_factory import make_batch_client, make_chat_server_client
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import FactmillError, ServiceError
@@ -21,7 +22,6 @@ _MAX_PARALLEL_CHECKS = 8
 _SERVER_NOT_NOTED_REASON = (
     "an earlier version of factmill made it and did not record its server; the same build resumes it"
 )
-
 _KEY_COMMAND_REASON = "its key comes from key_command in the world's file, and factmill runs no command from a job's file; the same build resumes it"
 
 
@@ -40,15 +40,21 @@ def inspect_jobs(jobs: Sequence[JobFile], user_agent: str) -> list[InspectedJob]
     """Ask the servers for the state of their jobs."""
 
     async def look_at_all() -> list[InspectedJob]:
-        remotes = {
-            server: _make_job_client(server, user_agent)
-            for server in {job.server for job in jobs if _names_server_without_key_command(job)}
-        }
+        servers = {job.server for job in jobs if job.server.url and not job.server.has_key_command}
+        remotes = {server: _make_job_client(server, user_agent) for server in servers}
         turn = asyncio.Semaphore(_MAX_PARALLEL_CHECKS)
 
         async def look(job: JobFile) -> InspectedJob:
+            if not job.job_id:
+                return InspectedJob(job)
+            if job.server not in remotes:
+                reason = _KEY_COMMAND_REASON if job.server.has_key_command else _SERVER_NOT_NOTED_REASON
+                return InspectedJob(job, trouble=reason)
             async with turn:
-                return await _inspect_job(job, remotes.get(job.server))
+                try:
+                    return InspectedJob(job, await remotes[job.server].fetch_state(job))
+                except FactmillError as error:  # reported with the job; the others are still inspected
+                    return InspectedJob(job, trouble=str(error))
 
         return list(await asyncio.gather(*map(look, jobs)))
 
@@ -85,41 +91,14 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
     return asyncio.run(cancel())
 
 
-async def _inspect_job(job: JobFile, remote: OpenAiBatchClient | None) -> InspectedJob:
-    if not job.job_id:
-        return InspectedJob(job)
-    if remote is None:
-        return InspectedJob(
-            job, trouble=_KEY_COMMAND_REASON if job.server.has_key_command else _SERVER_NOT_NOTED_REASON
-        )
-    try:
-        return InspectedJob(job, await remote.fetch_state(job))
-    except FactmillError as error:  # reported with the job; the others are still inspected
-        return InspectedJob(job, trouble=str(error))
-
-
-def _names_server_without_key_command(job: JobFile) -> bool:
-    return bool(job.server.url) and not job.server.has_key_command
-
-
 def _make_job_client(server: JobServerSettings, user_agent: str) -> OpenAiBatchClient:
-    limits = ServiceLimits(timeout_s=_TIMEOUT_S)
-    settings = {
-        "kind": server.kind,
-        "name": server.model,
-        "url": server.url,
-        "key_env": server.key_env,
-        "limits": limits,
-    }
+    settings = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env}
     try:
-        model = ModelSettings.model_validate(settings | server.read_connection())
+        limits = ServiceLimits(timeout_s=_TIMEOUT_S)
+        model = ModelSettings.model_validate({**settings, "limits": limits, **server.read_connection()})
     except (ValueError, TypeError) as error:
         raise ServiceError(
             f"model {server.model}: the server's settings in the job's file are invalid: {error}"
         ) from None
-    return make_batch_client(
-        make_chat_server_client(model, lambda: read_api_key(model), user_agent),
-        BatchJobSettings(),
-        attempts=1,
-        most_silent=1,
-    )
+    client = make_chat_server_client(model, lambda: read_api_key(model), user_agent)
+    return make_batch_client(client, BatchJobSettings(), attempts=1, most_silent=1)

@@ -85,7 +85,7 @@ class JobFile:
     file_id: str = ""
     job_id: str = ""
     key_mark: str = ""
-    """Digest of the key that it was submitted with (`OpenAiServerClient.digest_credentials`); empty in older files."""
+    """Digest of the key that it was submitted with (`ModelCredentials.digest`); empty in older files."""
     open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
     server: JobServerSettings = JobServerSettings()
@@ -143,7 +143,7 @@ class JobFile:
 
 
 class JobFileRegistry:
-    """Job files of one folder, as one Desk of this process uses them; thread-safe."""
+    """Job files of one folder, as one queue of this process uses them; thread-safe."""
 
     def __init__(self, place: JobFilesLocation, server: JobServerSettings = JobServerSettings()) -> None:
         """`server`: stored in the files that are begun here."""
@@ -152,7 +152,7 @@ class JobFileRegistry:
         self._seen_files: dict[Path, tuple[tuple[int, int], set[str]]] = {}
         """File that is not locked here → its size and time, and its ids that are not recorded."""
         self._users = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def add_user(self) -> None:
         """Add a thread that waits for answers."""
@@ -213,17 +213,24 @@ class JobFileRegistry:
         kept = set(ids)
         with self._lock:
             for job in list(self._locked_jobs.values()):
-                self._drop_requests(job, kept)
+                self.drop_requests(job, kept)
 
     def drop_requests(self, job: JobFile, ids: Iterable[str]) -> None:
         """Record that one job has nothing more about these requests; delete its file when it has no others."""
         with self._lock:
-            self._drop_requests(job, set(ids))
+            if done := job.open_ids.intersection(ids):
+                if done == job.open_ids:
+                    self.delete(job)
+                else:
+                    job.append(kept=sorted(done))
 
     def delete(self, job: JobFile) -> None:
         """Delete the file of a job that has nothing left at the server."""
         with self._lock:
-            self._delete(job)
+            self._locked_jobs.pop(job.path, None)
+            job.path.unlink(missing_ok=True)
+            job.open_ids = set()
+            _release_job_lock(job)
 
     def list_unreported_jobs(self) -> list[JobFile]:
         """Return the jobs that the server still works on, each only once."""
@@ -236,19 +243,6 @@ class JobFileRegistry:
             for job in jobs:
                 job.is_reported = True
         return jobs
-
-    def _drop_requests(self, job: JobFile, ids: Collection[str]) -> None:
-        if done := job.open_ids.intersection(ids):
-            if done == job.open_ids:
-                self._delete(job)
-            else:
-                job.append(kept=sorted(done))
-
-    def _delete(self, job: JobFile) -> None:
-        self._locked_jobs.pop(job.path, None)
-        job.path.unlink(missing_ok=True)
-        job.open_ids = set()
-        _release_job_lock(job)
 
     def _lock_if_wanted(self, path: Path, wanted: set[str]) -> JobFile | None:
         """Lock a file that no process follows, where it holds any of these requests; else leave it and return None."""

@@ -7,36 +7,22 @@ lines of unknown requests; of several lines for one request the first successful
 
 import codecs
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.core.spending.costs import format_count_with_noun
 
 CHAT_ENDPOINT = "/v1/chat/completions"
-_NO_RESPONSE_STATUS = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """Result of one request in a job's file."""
-
-    status: int
-    """HTTP status; 0: there was no response."""
-    text: str
-    """Body as JSON; without a response the reason: a code, a colon and details."""
-
-    @property
-    def is_success(self) -> bool:
-        return 200 <= self.status < 300
 
 
 @dataclass(slots=True)
 class ParsedBatchResults:
     """Results read from a job's files."""
 
-    results: dict[str, BatchResult] = field(default_factory=dict)
-    """By custom id."""
+    results: dict[str, ServerResponse] = field(default_factory=dict)
+    """By custom id; status 0: there was no response, and the text is the reason: a code, a colon and details."""
     unreadable: int = 0
     unknown_ids: int = 0
     duplicates: int = 0
@@ -57,15 +43,17 @@ def format_request_count(number: int) -> str:
 
 
 def format_request_line(custom_id: str, body: Mapping[str, Any]) -> bytes:
-    """Return the line of a request, in pure ASCII, so that it contains no character that a program takes for a line
-    break."""
+    """Return the line of a request, in pure ASCII, so that no program takes a character in it for a line break."""
     line = {"custom_id": custom_id, "method": "POST", "url": CHAT_ENDPOINT, "body": body}
     return json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def parse_result_lines(content: bytes, known_ids: Collection[str] | None, parsed: ParsedBatchResults) -> None:
-    """Add the results in a job's file for the known ids (None: all) to `lines`."""
-    for line in _iterate_non_empty_utf8_lines(content):
+    """Add the results in a job's file for the known ids (None: all) to `parsed`."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
+    # only a line feed ends a line, since JSON may hold all other separators
+    for line in filter(None, map(bytes.strip, content.removeprefix(codecs.BOM_UTF8).split(b"\n"))):
         read = _parse_result_line(line)
         if read is None:
             parsed.unreadable += 1
@@ -82,16 +70,8 @@ def parse_result_lines(content: bytes, known_ids: Collection[str] | None, parsed
                 parsed.results[custom_id] = answer
 
 
-def _iterate_non_empty_utf8_lines(content: bytes) -> Iterator[bytes]:
-    """Yield the lines that are not empty; only a line feed ends a line, since JSON may hold all other separators."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16", "replace").encode("utf-8", "replace")
-    for line in content.removeprefix(codecs.BOM_UTF8).split(b"\n"):
-        if stripped := line.strip():
-            yield stripped
-
-
-def _parse_result_line(line: bytes) -> tuple[str, BatchResult] | None:
+def _parse_result_line(line: bytes) -> tuple[str, ServerResponse] | None:
+    """Return the request's id and its result; None where a line has neither a response nor an error."""
     try:
         read = json.loads(line.decode("utf-8"))
         custom_id = read["custom_id"]
@@ -100,27 +80,18 @@ def _parse_result_line(line: bytes) -> tuple[str, BatchResult] | None:
         return None
     if not isinstance(custom_id, str):
         return None
-    if isinstance(response, dict) and not response.get("body") and error:
-        response = {**response, "body": error}  # where vLLM puts the reason for a refused request
-    answer = _parse_line_response(response) if isinstance(response, dict) else None
-    if answer is None and error:
-        answer = BatchResult(_NO_RESPONSE_STATUS, _format_line_error(error))
-    return None if answer is None else (custom_id, answer)
-
-
-def _parse_line_response(response: Mapping[str, Any]) -> BatchResult | None:
-    """Return a line's response; a missing status counts as 200 where there is an answer."""
-    body, status = response.get("body"), response.get("status_code")
-    if isinstance(status, str) and status.isascii() and status.isdigit():
-        status = int(status)
-    if not isinstance(status, int) or isinstance(status, bool):
-        status = 200 if isinstance(body, dict) and "choices" in body else None
-    if status is None:
-        return None
-    return BatchResult(status, body if isinstance(body, str) else json.dumps(body))
-
-
-def _format_line_error(error: Any) -> str:
-    if not isinstance(error, dict):
-        return f"line_failed: {error}"
-    return f"{error.get('code') or 'line_failed'}: {error.get('message') or 'no reason given'}"
+    if isinstance(response, dict):
+        body, status = response.get("body"), response.get("status_code")
+        if not body and error:
+            body = error  # where vLLM puts the reason for a refused request
+        if isinstance(status, str) and status.isascii() and status.isdigit():
+            status = int(status)
+        if isinstance(status, int) and not isinstance(status, bool):
+            return custom_id, ServerResponse(status, body if isinstance(body, str) else json.dumps(body))
+        if isinstance(body, dict) and "choices" in body:  # the answer of a server that gives no status
+            return custom_id, ServerResponse(200, json.dumps(body))
+    if isinstance(error, dict) and error:
+        reason = f"{error.get('code') or 'line_failed'}: {error.get('message') or 'no reason given'}"
+    else:
+        reason = f"line_failed: {error}"
+    return (custom_id, ServerResponse(0, reason)) if error else None

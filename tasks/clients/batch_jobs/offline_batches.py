@@ -1,7 +1,7 @@
 """Offline batches: files of requests that a run writes and of replies that it reads, for programs such as `vllm
 run-batch`.
 
-Both files hold the lines of batch jobs (lines.py), but no server is asked: a run delivers the replies it reads, writes
+Both files hold the lines of batch jobs (jsonl.py), but no server is asked: a run delivers the replies it reads, writes
 the stage's other requests to a file and stops. Delivered replies are recorded, so each file of replies is given once. A
 request's id names the run and the settings that built the request, so replies for another build are detected, and a
 refusal that is read twice has the same effect both times. State that outlasts a run lies in the build's run folder.
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.jsonl import (
-    BatchResult,
     ParsedBatchResults,
     format_request_count,
     format_request_line,
     parse_result_lines,
 )
-from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestHandler, read_batch_reply_or_new_settings
+from factmill.tasks.clients.batch_jobs.pending_requests import SampleRequest
+from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.digests import digest_json
@@ -33,8 +33,8 @@ from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import OutputError, SourceError
 from factmill.tasks.files import open_regular_file
 
-T = TypeVar("T")
-
+if TYPE_CHECKING:
+    from factmill.tasks.clients.chat import ChatClient
 _STATE_FILE_NAME = "requests.json"
 
 
@@ -42,11 +42,11 @@ class OfflineRequestAndReplyFiles:
     """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
 
     def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
-        """Read the replies. SourceError when they are unreadable, or none belongs to this run; OutputError when the
-        folder of `requests` does not exist.
+        """Read the replies that the run `run` with its folder gets. `requests`: None where requests without a reply go
+        to the models directly.
 
-        `run`: the run's name; `folder`: the run's folder; `requests`: None where requests without a reply go to the
-        models directly.
+        SourceError when the replies are unreadable, or none belongs to this run; OutputError when the folder of
+        `requests` does not exist.
         """
         self.run = run
         self._mark = digest_json(run)[:8]
@@ -62,9 +62,15 @@ class OfflineRequestAndReplyFiles:
         """Request → how many of its lines reported a transient failure."""
         self._retry_reasons: Counter[str] = Counter()
         """Why replies are not used and their requests asked again → how many."""
-        self._carried: dict[str, tuple[int, BatchResult]] = {}
+        self._carried: dict[str, tuple[int, ServerResponse]] = {}
         """Request → its index and line, for calls that are not fully answered."""
-        self._read_state()
+        with suppress(FileNotFoundError):
+            state = json.loads(self._state.read_bytes())
+            self._learnt = state["learnt"]
+            self._failures.update(state["failures"])
+            self._carried = {
+                each: (at, ServerResponse(status, text)) for each, (at, status, text) in state["carried"].items()
+            }
         self._lines = ParsedBatchResults()
         self._answers = self._read_replies(replies) if replies else {}
         self._asked: set[str] = set()
@@ -78,7 +84,7 @@ class OfflineRequestAndReplyFiles:
         """True where requests are written to a file, False where they are sent."""
         return self._requests is not None
 
-    def find_result(self, request_id: str) -> tuple[int, BatchResult] | None:
+    def find_result(self, request_id: str) -> tuple[int, ServerResponse] | None:
         """Return the index of the settings that built a request, and its result; None where there is none."""
         with self._lock:
             self._asked.add(request_id)
@@ -181,22 +187,13 @@ class OfflineRequestAndReplyFiles:
         assert self._requests is not None
         return self._requests.with_name(f"{self._requests.stem}.{re.sub(r'[^A-Za-z0-9._-]+', '-', infix)}{suffix}")
 
-    def _read_state(self) -> None:
-        with suppress(FileNotFoundError):
-            state = json.loads(self._state.read_bytes())
-            self._learnt = state["learnt"]
-            self._failures.update(state["failures"])
-            self._carried = {
-                each: (at, BatchResult(status, text)) for each, (at, status, text) in state["carried"].items()
-            }
-
-    def _read_replies(self, path: Path) -> dict[str, tuple[int, BatchResult]]:
+    def _read_replies(self, path: Path) -> dict[str, tuple[int, ServerResponse]]:
         try:
             with open_regular_file(path) as file:
                 parse_result_lines(file.read(), None, self._lines)
         except OSError as error:
             raise SourceError(f"--replies: cannot read {path}: {error.strerror}") from error
-        answers: dict[str, tuple[int, BatchResult]] = {}
+        answers: dict[str, tuple[int, ServerResponse]] = {}
         for custom_id, answer in self._lines.results.items():
             mark, _, rest = custom_id.partition("-")
             at, _, request_id = rest.partition("-")
@@ -215,72 +212,65 @@ class OfflineRequestAndReplyFiles:
         return answers
 
 
-class OfflineBatchQueue(Generic[T]):
+class OfflineBatchQueue:
     """Answers one model's requests from a file of replies, and writes the others to a file."""
 
-    def __init__(self, model: ModelSettings, asker: BatchRequestHandler[T], files: OfflineRequestAndReplyFiles) -> None:
+    def __init__(self, model: ModelSettings, asker: "ChatClient", files: OfflineRequestAndReplyFiles) -> None:
         self._model = model
         self._asker = asker
         self._files = files
-        self._learnt = files.get_settings(model.name, -1)
+        self.writes_requests = files.writes_requests
+        self.learnt = files.get_settings(model.name, -1)
+        """Settings that built the latest requests."""
         self._lock = threading.Lock()
 
-    @property
-    def writes_requests(self) -> bool:
-        """True where requests without a reply are written to a file."""
-        return self._files.writes_requests
-
-    def find_learnt_settings(self) -> dict[str, Any]:
-        """Return the settings that built the latest requests."""
-        return dict(self._learnt)
-
-    def send(self, asked: Sequence[tuple[str, T]], deliver: Callable[[T, CallResponse], Iterable[str]]) -> list[T]:
-        """Deliver every (id, request) that has a reply, and write the others where that is enabled; return those
-        without a reply.
+    def send(
+        self, asked: Sequence[SampleRequest], deliver: Callable[[SampleRequest, CallResponse], Iterable[str]]
+    ) -> list[SampleRequest]:
+        """Deliver every request that has a reply, and write the others where that is enabled; return those without one.
 
         `deliver` returns the ids whose replies are recorded.
         """
-        open_requests: list[tuple[str, T]] = []
-        delivered: list[str] = []
+        open_requests: list[SampleRequest] = []
+        delivered: set[str] = set()
         kept: list[str] = []
-        for request_id, each in asked:
-            if reply := self._find_reply(request_id, each):
-                delivered.append(request_id)
+        for each in asked:
+            if reply := self._find_reply(each):
+                delivered.add(each.custom_id)
                 kept.extend(deliver(each, reply))
             else:
-                open_requests.append((request_id, each))
-        self._files.carry_over(kept, set(delivered).difference(kept))
+                open_requests.append(each)
+        self._files.carry_over(kept, delivered.difference(kept))
         if not self.writes_requests:
-            return [each for _, each in open_requests]
+            return open_requests
         left = []
         with self._lock:
-            settings = {**self._learnt, **self._asker.learnt_settings()}
-        for request_id, each in open_requests:
+            settings = {**self.learnt, **self._asker.learnt_settings()}
+        for each in open_requests:
             body = self._asker.build_request_body(each, settings)
             if isinstance(body, CallResponse):
                 deliver(each, body)
             else:
-                self._files.write(self._model.name, request_id, body, settings)
+                self._files.write(self._model.name, each.custom_id, body, settings)
                 left.append(each)
         return left
 
-    def _find_reply(self, request_id: str, asked: T) -> CallResponse | None:
-        """Return the reply to a request; None where there is none, or the request has to be written with other
-        settings."""
-        found = self._files.find_result(request_id)
+    def _find_reply(self, asked: SampleRequest) -> CallResponse | None:
+        """Return the reply to a request; None where there is none, or it has to be written with other settings."""
+        found = self._files.find_result(asked.custom_id)
         if found is None:
             return None
         at, answer = found
         settings = self._files.get_settings(self._model.name, at)
         try:
-            response = read_batch_reply_or_new_settings(self._asker, asked, settings, answer, "completed")
+            response = self._asker.read_batch_result(asked, settings, answer, "completed")
         except Retry as trouble:
-            if self._files.count_failure(request_id, trouble.code) < self._model.limits.attempts:
+            if self._files.count_failure(asked.custom_id, trouble.code) < self._model.limits.attempts:
                 return None
             return CallResponse(None, "failed", error=str(trouble), transient=True)
         if isinstance(response, CallResponse):
             return replace(response, cost_usd=response.cost_usd * self._model.batch_price)
         with self._lock:
-            self._learnt |= {**settings, **response}
+            self.learnt |= {**settings, **response}
         self._files.count_refusal(response)
         return None

@@ -20,7 +20,6 @@ from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.job_files import JobFile
 from factmill.tasks.clients.batch_jobs.jsonl import (
     CHAT_ENDPOINT,
-    BatchResult,
     ParsedBatchResults,
     format_request_count,
     parse_result_lines,
@@ -115,7 +114,7 @@ class OpenAiBatchClient:
     ) -> None:
         """`attempts`: tries for a server that has not answered yet; `most_silent`: tries for one that has."""
         self.name = server.name
-        self.digest_credentials = server.digest_credentials
+        self.digest_credentials = server.credentials.digest
         self._server = server
         self._jobs = jobs
         self._attempts, self._most_silent = attempts, most_silent
@@ -149,7 +148,7 @@ class OpenAiBatchClient:
                 await budget.wait_until_idle()
                 raise
 
-    def settle_line_cost(self, request: PendingRequest[Any], reply: CallResponse | None) -> None:
+    def settle_line_cost(self, request: PendingRequest, reply: CallResponse | None) -> None:
         """Settle the cost of a line; None: it is unknown, so everything reserved counts as spent.
 
         Lines of jobs that an earlier run submitted have no reservation: that run's own budget covered them.
@@ -161,14 +160,14 @@ class OpenAiBatchClient:
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 
-    def bill_failed_line(self, request: PendingRequest[Any], answer: BatchResult | None) -> None:
+    def bill_failed_line(self, request: PendingRequest, answer: ServerResponse | None) -> None:
         """Settle the cost of a line whose result is unusable; None: the job has no line for it."""
         if answer is None:
             self.settle_line_cost(request, None)
         elif not answer.status:  # an error in place of an answer
             self.settle_line_cost(request, CallResponse(None))
         else:
-            cost_usd, _ = self._server.compute_cost(ServerResponse(answer.status, answer.text, None))
+            cost_usd, _ = self._server.compute_cost(answer)
             share = self._server.model.batch_price
             self.settle_line_cost(request, None if cost_usd is None else CallResponse(None, cost_usd=share * cost_usd))
 
@@ -200,7 +199,7 @@ class OpenAiBatchClient:
 
         async def make() -> str:
             nonlocal tried, not_found
-            if tried and (found := await self._find_id_or_report("batches", _has_job_mark, job.name)):
+            if tried and (found := await self._find_id_or_report("batches", job.name)):
                 return found
             tried = True
             answer = await self._server.post(self._batches, body)
@@ -252,22 +251,20 @@ class OpenAiBatchClient:
             answer = await self._server.get(f"{self._batches}/{quote(job.job_id, safe='')}")
             if answer.status == 404:
                 if (unknown := unknown + 1) < self._attempts:
-                    raise Retry(
-                        f"http_404: {shorten_to_line(answer.text)}"
-                    )  # a server that has just started may not have loaded all jobs yet
+                    # a server that has just started may not have loaded all jobs yet
+                    raise Retry(f"http_404: {shorten_to_line(answer.text)}")
                 return None
             self._check_response(answer, "has no batch jobs; remove `mode` from this model in the world's file")
             return self._read_state(job.job_id, parse_json_body(answer.text))
 
-        state = await self._request_until_answered(ask)
-        if state is None:
-            if doubt := await self._find_reason_to_wait(job):
-                raise UnknownBatchJobError(
-                    f"{self.name}: knows no job {job.job_id}, but {doubt}. If the job is gone for good, send, and pay for, its "
-                    f"{format_request_count(len(job.open_ids))} again: factmill jobs --forget {shlex.quote(job.job_id)}"
-                )
-            return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
-        return state
+        if state := await self._request_until_answered(ask):
+            return state
+        if doubt := await self._find_reason_to_wait(job):
+            raise UnknownBatchJobError(
+                f"{self.name}: knows no job {job.job_id}, but {doubt}. If the job is gone for good, send, and pay for, its "
+                f"{format_request_count(len(job.open_ids))} again: factmill jobs --forget {shlex.quote(job.job_id)}"
+            )
+        return BatchJobState(job.job_id, _LOST_STATUS, 0, 0, 0, (), (), 0.0)
 
     async def _find_reason_to_wait(self, job: JobFile) -> str:
         """Return why an unknown job may still be running, and what to do; empty: it is lost."""
@@ -287,7 +284,7 @@ class OpenAiBatchClient:
 
     async def _find_listed(self, job: JobFile) -> str | None:
         """Return the id of a job in the server's list; empty where it is not listed, None where the server lists none."""
-        return await self._find_id_in_list("batches", _has_job_mark, job.name)
+        return await self._find_id_in_list("batches", job.name)
 
     async def cancel(self, job_id: str) -> BatchJobState:
         """Cancel a job; return its state."""
@@ -334,11 +331,11 @@ class OpenAiBatchClient:
 
     async def find_job(self, job: JobFile) -> str:
         """Return the server's id of a job; empty where it knows none, or lists none."""
-        return await self._request_until_answered(lambda: self._find_id_or_report("batches", _has_job_mark, job.name))
+        return await self._request_until_answered(lambda: self._find_id_or_report("batches", job.name))
 
     async def find_file(self, mark: str) -> str:
         """Return the id of the file with a name; empty where there is none, or the server lists none."""
-        return await self._request_until_answered(lambda: self._find_id_or_report("files", _has_file_name, mark))
+        return await self._request_until_answered(lambda: self._find_id_or_report("files", mark))
 
     async def has_lost_file(self, job: JobFile) -> bool:
         """True where the server no longer knows a job's file, although the key is the one that uploaded it."""
@@ -351,17 +348,16 @@ class OpenAiBatchClient:
 
         return job.key_mark == await self.digest_credentials() and await self._request_until_answered(get)
 
-    async def _find_id_or_report(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str:
-        found = await self._find_id_in_list(kind, is_it, mark)
+    async def _find_id_or_report(self, kind: str, mark: str) -> str:
+        found = await self._find_id_in_list(kind, mark)
         if found is None:
             progress.print_and_log(
                 f"note: {self.name} lists no {kind}, so factmill cannot tell whether {mark} arrived; it sends it again"
             )
         return found or ""
 
-    async def _find_id_in_list(self, kind: str, is_it: Callable[[Any, str], bool], mark: str) -> str | None:
-        """Return the id of the listed object with a mark; empty where there is none, None where the server lists
-        nothing."""
+    async def _find_id_in_list(self, kind: str, mark: str) -> str | None:
+        """Return the id of the listed job or file of ours; empty where there is none, None where none are listed."""
         after = ""
         for _ in range(_MAX_LIST_PAGES):
             answer = await self._server.get(f"/{kind}?limit={_LIST_PAGE_SIZE}{after}")
@@ -372,16 +368,16 @@ class OpenAiBatchClient:
             listed = page.get("data") if isinstance(page, dict) else None
             if not isinstance(listed, list):
                 return None
-            if found := next((each for each in listed if isinstance(each, dict) and is_it(each, mark)), None):
-                return read_object_id(found)
+            for each in listed:
+                if isinstance(each, dict) and _find_mark(kind, each) == mark:
+                    return read_object_id(each)
             if not listed or not page.get("has_more"):
                 return ""
             after = f"&after={quote(str(listed[-1].get('id')), safe='')}"
         return ""
 
     def _check_response(self, answer: ServerResponse, missing: str) -> None:
-        """Raise Retry or ServiceUnreachable unless a response is a success; `missing`: message about a server that
-        returns 404."""
+        """Raise Retry or ServiceUnreachable unless a response is a success; `missing`: what HTTP 404 means."""
         if answer.status == 413:
             raise ServiceUnreachable(
                 f"{self.name}: the file of a batch job is too large for this server; lower jobs.megabytes or jobs.requests of this model "
@@ -422,7 +418,24 @@ class OpenAiBatchClient:
         raise AssertionError("pauses have no end")
 
     def _read_state(self, job_id: str, payload: Any) -> BatchJobState:
-        return _parse_job_state(job_id, payload)
+        if not isinstance(payload, dict) or not isinstance(payload.get("status"), str):
+            raise Retry(f"malformed_reply: no status in {shorten_to_line(str(payload))}")
+        counts = payload.get("request_counts")
+        done, failed, total = (read_count(counts, name) for name in ("completed", "failed", "total"))
+        errors = payload.get("errors")
+        listed = errors.get("data") if isinstance(errors, dict) else errors
+        ends = [read_count(payload, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
+        files = [payload.get(name) for name in ("output_file_id", "error_file_id")]
+        return BatchJobState(
+            job_id,
+            payload["status"],
+            done,
+            failed,
+            total,
+            tuple(file_id for file_id in files if isinstance(file_id, str) and file_id),
+            tuple(map(_format_job_error, listed)) if isinstance(listed, list) else (),
+            max(0.0, float(max(ends) - read_count(payload, "created_at"))) if any(ends) else 0.0,
+        )
 
 
 def read_object_id(payload: Any) -> str:
@@ -432,37 +445,12 @@ def read_object_id(payload: Any) -> str:
     return found
 
 
-def _has_job_mark(job: Any, mark: str) -> bool:
-    metadata = job.get("metadata")
-    return isinstance(metadata, dict) and metadata.get("factmill") == mark
-
-
-def _has_file_name(file: Any, name: str) -> bool:
-    return file.get("filename") == name
-
-
-def _parse_job_state(job_id: str, payload: Any) -> BatchJobState:
-    if not isinstance(payload, dict) or not isinstance(payload.get("status"), str):
-        raise Retry(f"malformed_reply: no status in {shorten_to_line(str(payload))}")
-    counts = payload.get("request_counts")
-    done, failed, total = (read_count(counts, name) for name in ("completed", "failed", "total"))
-    errors = payload.get("errors")
-    listed = errors.get("data") if isinstance(errors, dict) else errors
-    ends = [read_count(payload, name) for name in ("completed_at", "expired_at", "cancelled_at", "failed_at")]
-    return BatchJobState(
-        job_id,
-        payload["status"],
-        done,
-        failed,
-        total,
-        tuple(
-            payload[name]
-            for name in ("output_file_id", "error_file_id")
-            if isinstance(payload.get(name), str) and payload[name]
-        ),
-        tuple(_format_job_error(each) for each in listed) if isinstance(listed, list) else (),
-        max(0.0, float(max(ends) - read_count(payload, "created_at"))) if any(ends) else 0.0,
-    )
+def _find_mark(kind: str, listed: Mapping[str, Any]) -> Any:
+    """Return the name that we gave a listed file or job; None where it has none."""
+    if kind == "files":
+        return listed.get("filename")
+    metadata = listed.get("metadata")
+    return metadata.get("factmill") if isinstance(metadata, dict) else None
 
 
 def _format_job_error(error: Any) -> str:

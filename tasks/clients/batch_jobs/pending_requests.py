@@ -8,65 +8,39 @@ refused job costs minutes and no money, a job that is too small costs up to a da
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from factmill.tasks.clients.batch_jobs.job_files import JobFile
-from factmill.tasks.clients.batch_jobs.jsonl import BatchResult
-from factmill.tasks.clients.openai_server import ServerResponse
-from factmill.tasks.clients.sending.http_responses import shorten_to_line
-from factmill.tasks.clients.sending.sender import Retry
-from factmill.tasks.core.calls.call import CallResponse, make_failed_response
-
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
+from factmill.tasks.core.calls.call import Call, CallResponse
 
 
-class BatchRequestHandler(Protocol[T_contra]):
-    """How a request is built, and how its response is read; the chat client implements it for Desk."""
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One request for some or all samples of a call."""
 
-    def build_request_body(self, asked: T_contra, learnt: Mapping[str, Any]) -> dict[str, Any] | CallResponse:
-        """Build the body of a request, or return a failed reply where asking is useless.
+    number: int
+    """Position of the call among those passed to `send`."""
+    call: Call
+    samples: int
+    seed: int | None
 
-        `learnt`: settings that differ from the world's file.
-        """
-
-    def read_response(
-        self, asked: T_contra, learnt: Mapping[str, Any], answer: ServerResponse
-    ) -> CallResponse | dict[str, Any]:
-        """Return the reply in a response, or further settings for another try; Retry for a transient failure.
-
-        `learnt`: settings that built the request.
-        """
-
-    async def send_singly(self, asked: T_contra) -> CallResponse:
-        """Send a request singly, once; Retry for a transient failure, BudgetFullyReserved and BudgetExhausted when it may not go
-        out."""
-
-    async def probe_refusals(
-        self, lines: Sequence[tuple[T_contra, ServerResponse]], learnt: Mapping[str, Any]
-    ) -> tuple[Any, CallResponse] | None:
-        """Find out by single requests what the server refuses in a job's lines without naming it, for `read_response` to use.
-
-        Return the request that this answered, and its reply; None where it answered none. Errors as of `send_singly`. `learnt`:
-        settings that built the job.
-        """
-
-    def learnt_settings(self) -> dict[str, Any]:
-        """Return the settings in which requests differ from the world's file."""
+    @property
+    def custom_id(self) -> str:
+        """Id of the request in a batch job, at most 64 characters: the call's key, and the sample's seed."""
+        return self.call.key[:48] if self.seed is None else f"{self.call.key[:48]}-{self.seed}"
 
 
 @dataclass(eq=False, slots=True)
-class RequestSubmission(Generic[T]):
+class RequestSubmission:
     """Requests that one thread sent together."""
 
-    arrived: SimpleQueue[list[tuple[T, CallResponse]] | None]
+    arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None]
     done: asyncio.Future[None]
     open_count: int
 
-    def finish(self, asked: T, reply: CallResponse) -> None:
+    def finish(self, asked: SampleRequest, reply: CallResponse) -> None:
         self.arrived.put([(asked, reply)])
         self.open_count -= 1
         if not self.open_count and not self.done.done():
@@ -74,11 +48,11 @@ class RequestSubmission(Generic[T]):
 
 
 @dataclass(eq=False, slots=True)
-class PendingRequest(Generic[T]):
+class PendingRequest:
     """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str
-    waiters: list[tuple[RequestSubmission[T], T]] = field(default_factory=list)
+    waiters: list[tuple[RequestSubmission, SampleRequest]] = field(default_factory=list)
     job: JobFile | None = None
     """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
@@ -92,28 +66,8 @@ class PendingRequest(Generic[T]):
         return self.job is not None and self.custom_id in self.job.open_ids
 
     @property
-    def asked(self) -> T:
+    def asked(self) -> SampleRequest:
         return self.waiters[0][1]
-
-
-def read_batch_reply_or_new_settings(
-    handler: BatchRequestHandler[T], asked: T, learnt: Mapping[str, Any], answer: BatchResult | None, job_status: str
-) -> CallResponse | dict[str, Any]:
-    """Return the reply in a result of an ended job, or further settings for another try; Retry for a transient failure.
-
-    `learnt`: settings that built the job; `answer`: None where the job has no line for the request; `status`: the
-    job's.
-    """
-    if answer is None:
-        code = "batch_expired: the job ended before" if job_status == "expired" else "lost_line: the job has"
-        raise Retry(f"{code} no line for this request")
-    if not answer.status:
-        raise Retry(answer.text)
-    response = handler.read_response(asked, learnt, ServerResponse(answer.status, answer.text, None))
-    if not isinstance(response, CallResponse) and response.items() <= learnt.items():
-        # it was asked with these settings already, and still refused
-        return make_failed_response(f"http_{answer.status}", shorten_to_line(answer.text), transient=True)
-    return response
 
 
 _JOBS_BEFORE_GROWTH = 4

@@ -18,11 +18,12 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from factmill.tasks.core.calls.call import Call, CallResponse, CallService, ResponseHandler
 from factmill.tasks.core.spending.costs import (
     BudgetLimits,
     RunSpending,
@@ -209,3 +210,40 @@ class _ProcessSpendingTotals:
 _process_totals = _ProcessSpendingTotals()
 _current_account: ContextVar[ServiceBudgetAccount] = ContextVar("_account")
 _UNLIMITED_ACCOUNT = ServiceBudgetAccount("", Budget())
+
+
+class LazyBudgetedService:
+    """A service that is opened at the first call and spends from its run's budget."""
+
+    def __init__(
+        self, identity: str, is_outside: bool, open_service: Callable[[], CallService], *, computes: bool = False
+    ) -> None:
+        """`computes`: answers are computed locally, slowly and free of charge, so they stop between two replies when
+        the budget is reached; requests to other services are waited for."""
+        self.identity = identity
+        self._computes = computes
+        self.budget = Budget()
+        """Budget that it spends from; replaced by the run's."""
+        self.is_outside = is_outside
+        self._open = open_service
+        self._service: CallService | None = None
+        self._lock = threading.Lock()
+
+    def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+        """Answer every call (see CallService); BudgetExhausted when the run may spend no more."""
+
+        def deliver_and_check(call: Call, reply: CallResponse) -> None:
+            deliver(call, reply)
+            self.budget.check()
+
+        self.budget.check()
+        with self._lock:
+            if self._service is None:
+                self._service = self._open()
+        with charge_requests_to_account(ServiceBudgetAccount(self.identity, self.budget)):
+            self._service.send(calls, deliver_and_check if self._computes else deliver)
+
+    def notes(self) -> list[str]:
+        """Return messages on what was learnt of the service, where it learns (a chat model)."""
+        noting = getattr(self._service, "notes", None)
+        return noting() if noting else []

@@ -77,6 +77,14 @@ def parse_json_body(text: str) -> Any:
     return replace_surrogates_in_json(read) if _SURROGATE_ESCAPE in text.lower() else read
 
 
+def parse_json_or_none(text: str | bytes) -> Any:
+    """Parse a body or a part of one as JSON; None where it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def parse_retry_after(value: str | None) -> float | None:
     """Parse a Retry-After header, in seconds or as an HTTP date, into seconds; None when it is neither."""
     if value is None:

@@ -6,10 +6,10 @@ that reads. This module stops responses that are in time but too large for the m
 """
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from factmill.tasks.clients.sending.budget import get_current_budget_account
@@ -17,6 +17,10 @@ from factmill.tasks.clients.sending.sender import Retry, run_in_thread
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
 
 ACCEPTED_ENCODING = "gzip"
 """Value of the header Accept-Encoding."""
@@ -40,8 +44,7 @@ def response_limit_scope(operation: str) -> Iterator[None]:
 async def answer_in_thread(
     answer: Callable[[Sequence[Call]], list[CallResponse]], group: Sequence[Call]
 ) -> list[CallResponse]:
-    """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`); return its
-    replies."""
+    """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`)."""
     with response_limit_scope(group[0].operation):
         return await run_in_thread(answer, group)
 
@@ -106,16 +109,7 @@ class SizeLimitedDecompressedBody:
             )
 
 
-class StreamedResponse(Protocol):
-    """A response of httpx or httpx2 whose body has not been read."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    def aiter_raw(self) -> AsyncIterator[bytes]: ...
-    async def aclose(self) -> None: ...
-
-
-async def read_limited_body(response: StreamedResponse, service: str, limits: ServiceLimits) -> bytes:
+async def read_limited_body(response: "httpx.Response | httpx2.Response", service: str, limits: ServiceLimits) -> bytes:
     """Read the body of a response, inflated, and close it; Retry as of `SizeLimitedDecompressedBody`, and the library's own errors."""
     try:
         body = SizeLimitedDecompressedBody(service, limits, response.headers)

@@ -138,8 +138,7 @@ class SecretRedactor:
                 yield end - size, end
                 at = text.find(last, end)
         for pattern in self._masked_patterns.values():
-            for match in pattern.finditer(text):
-                yield match.span()
+            yield from (match.span() for match in pattern.finditer(text))
 
 
 def _common_prefix_length(one: str, other: str) -> int:
@@ -148,8 +147,7 @@ def _common_prefix_length(one: str, other: str) -> int:
 
 
 def _find_distinctive_prefix(form: str, shortest: int) -> str:
-    """Return the shortest beginning of a secret's form that ordinary text does not contain; the whole form where there
-    is none."""
+    """Return the shortest beginning of a secret's form that ordinary text does not contain, else the whole form."""
     sizes = range(shortest, len(form))
     return next((form[:size] for size in sizes if not _ORDINARY_TEXT.fullmatch(form[:size])), form)
 
@@ -164,29 +162,25 @@ def _iterate_base64_forms(secret: bytes) -> Iterator[str]:
 
 
 def _decode_escapes_with_offset_shifts(text: str) -> tuple[str, list[int], list[int]]:
-    """Decode a text's escapes once; return it with the ends of the decoded escapes, and the characters saved up to
-    each.
+    """Decode a text's escapes once, each to one character.
 
-    The first of the saved counts is 0. An escape becomes one character.
+    Return it with the ends of the decoded escapes, and the characters saved before the first and up to each.
     """
     parts, ends, shifts = [], list[int](), [0]
     at = length = 0
     for found in _ESCAPE.finditer(text) if any(mark in text for mark in "\\%&") else ():
-        parts += [text[at : found.start()], _decode_escape(found[0])]
+        escape = found[0]
+        if escape[0] == "%":
+            decoded = unquote(escape)
+        elif escape[0] == "&":
+            decoded = html.unescape(escape)
+        elif escape[1] == "u":
+            decoded = json.loads(f'"{escape}"')
+        else:
+            decoded = chr(int(escape[2:], 16)) if escape[1] == "x" else escape[1]
+        parts += [text[at : found.start()], (decoded if len(decoded) == 1 else "\ufffd")]
         length += found.start() - at + 1
         at = found.end()
         ends.append(length)
         shifts.append(at - length)
     return "".join([*parts, text[at:]]), ends, shifts
-
-
-def _decode_escape(escape: str) -> str:
-    if escape[0] == "%":
-        decoded = unquote(escape)
-    elif escape[0] == "&":
-        decoded = html.unescape(escape)
-    elif escape[1] == "u":
-        decoded = json.loads(f'"{escape}"')
-    else:
-        decoded = chr(int(escape[2:], 16)) if escape[1] == "x" else escape[1]
-    return decoded if len(decoded) == 1 else "\ufffd"

@@ -383,10 +383,13 @@ def run_in_sending_loop_and_deliver(
     Raises the errors of the coroutine and of `deliver`. Ctrl-C passes through at once; the coroutine is then cancelled.
     ServiceError when it was interrupted.
     """
-    with (
-        _start_lock
-    ):  # requests may go out before this thread continues; cancel_all_sends, and a loop that ends, have to find them
-        future = asyncio.run_coroutine_threadsafe(work, _get_sending_loop())
+    # requests may go out before this thread continues; cancel_all_sends, and a loop that ends, have to find them
+    with _start_lock:
+        if not _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=_run_sending_loop, args=(loop,), name="factmill-sending", daemon=True).start()
+            _loops.append(loop)
+        future = asyncio.run_coroutine_threadsafe(work, _loops[0])
         _active_sends.add(future)
     future.add_done_callback(lambda _: arrived.put(None))
     try:
@@ -502,16 +505,6 @@ _active_sends: set[Future[None]] = set()
 _loops: list[asyncio.AbstractEventLoop] = []
 _start_lock = threading.RLock()
 """Reentrant, since a signal handler may take it while its thread holds it."""
-
-
-def _get_sending_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of this process, started by the first caller."""
-    with _start_lock:
-        if not _loops:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=_run_sending_loop, args=(loop,), name="factmill-sending", daemon=True).start()
-            _loops.append(loop)
-        return _loops[0]
 
 
 def _run_sending_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,7 +1,7 @@
 """HTTP sessions of the SPARQL, Wikipedia and Pageviews clients, over requests, with limited bodies and checked
 redirects.
 
-A session's adapter reads every body whole and within its limit (bounded.py), redirects' too, before the session,
+A session's adapter reads every body whole and within its limit (response_limits.py), redirects' too, before the session,
 mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket_for_shutdown`).
 
 Requests and their key are meant only for the address in the world's file.
@@ -72,9 +72,8 @@ class _LimitedBodyAdapter(HTTPAdapter):
         finally:
             unregister_thread_sockets()
             response.close()
-        response.encoding = (
-            "utf-8"  # as JSON is; the charset that a server names may be wrong, or have a codec that fails
-        )
+        # as JSON is; the charset that a server names may be wrong, or have a codec that fails
+        response.encoding = "utf-8"
         return response
 
 
@@ -96,11 +95,9 @@ class _SocketTrackingConnectionMixin:
 
 @cache
 def _make_socket_tracking_class(kind: type) -> type[Any]:
-    return (
-        kind
-        if issubclass(kind, _SocketTrackingConnectionMixin)
-        else type(kind.__name__, (_SocketTrackingConnectionMixin, kind), {})
-    )
+    if issubclass(kind, _SocketTrackingConnectionMixin):
+        return kind
+    return type(kind.__name__, (_SocketTrackingConnectionMixin, kind), {})
 
 
 def _add_bearer_token(request: requests.PreparedRequest, *, token: str) -> requests.PreparedRequest:

@@ -255,11 +255,8 @@ def _add_label_alias_description_rows(lines: pa.BinaryArray, out: StagedRowsAndC
 def _add_modification_times(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     things, _, literals = _split_terms(lines)
     ids = pc.replace_substring_regex(_slice_text(things, 1), pattern=r"^.*(?:/Q|#Dump)", replacement="")
-    out.add_rows(
-        "changes",
-        pc.if_else(pc.equal(ids, ""), str(DUMP_ITEM), ids).cast(pa.int64()),
-        _read_typed_literal_text(literals),
-    )
+    numbers = pc.if_else(pc.equal(ids, ""), str(DUMP_ITEM), ids).cast(pa.int64())
+    out.add_rows("changes", numbers, _read_typed_literal_text(literals))
 
 
 def _count_unkept_triples(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
@@ -332,26 +329,18 @@ def sort_block_lines_into_rows(block: LineBlock, shapes: LinePatterns) -> Staged
     out.lines = len(lines)
     unlike = np.arange(len(lines))
     if _is_utf8(lines):
-        left = (
-            _scan_lines_by_compiled_code(block.data, lines, shapes, out)
-            if len(block.data) >= MIN_SCANNED_BLOCK_BYTES
-            else unlike
-        )
+        left = unlike
+        if len(block.data) >= MIN_SCANNED_BLOCK_BYTES:
+            # compiled code takes half a second to load
+            from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
+
+            ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
+            left = scan_lines_or_list_unrecognised(block.data, ends, shapes.languages, classify_unkept_triple, out)
         unlike = left[_sort_by_pattern_or_list_unmatched(lines.take(pa.array(left)), shapes, out)]
     respelled = _canonicalise_lines_or_set_aside(block, lines, unlike, out)
     if respelled and len(_sort_by_pattern_or_list_unmatched(split_lines(respelled), shapes, out)):
         raise AssertionError("a line in canonical form fits no shape")
     return out
-
-
-def _scan_lines_by_compiled_code(
-    data: bytes, lines: pa.BinaryArray, shapes: LinePatterns, out: StagedRowsAndCounts
-) -> npt.NDArray[np.intp]:
-    # compiled code takes half a second to load
-    from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
-
-    ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
-    return scan_lines_or_list_unrecognised(data, ends, shapes.languages, classify_unkept_triple, out)
 
 
 @lru_cache(1 << 16)

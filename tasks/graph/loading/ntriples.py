@@ -58,11 +58,8 @@ def canonicalise_line(line: bytes) -> bytes | None:
     elif language is not None:
         terms = [subject, predicate, quoted + b"@" + language.lower()]
     else:
-        terms = [
-            subject,
-            predicate,
-            _format_canonical_typed_literal(quoted, _unescape_iri(datatype)) if datatype else quoted,
-        ]
+        typed = _format_canonical_typed_literal(quoted, _unescape_iri(datatype)) if datatype else quoted
+        terms = [subject, predicate, typed]
     spelled = [_unescape_iri(term) if term.startswith(b"<") else term for term in terms]
     if datatype and not _WHOLE_IRI.fullmatch(_unescape_iri(datatype)):
         return None

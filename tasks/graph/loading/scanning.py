@@ -121,16 +121,13 @@ def _is_date_time(data: Bytes, at: int, stop: int) -> bool:
     at += year
     if year < 4 or year > 14 or stop - at < 15:
         return False
+    is_date = data[at] == _MINUS and data[at + 3] == _MINUS and data[at + 6] == _T
     return (
-        (data[at] == _MINUS and data[at + 3] == _MINUS and data[at + 6] == _T)
+        is_date
         and (data[at + 9] == _COLON and data[at + 12] == _COLON)
-        and (
-            _is_two_digit_number(data, at + 1, 12)
-            and _is_two_digit_number(data, at + 4, 31)
-            and _is_two_digit_number(data, at + 7, 99)
-        )
-        and (_is_two_digit_number(data, at + 10, 99) and _is_two_digit_number(data, at + 13, 99))
-        and _is_time_suffix(data, at + 15, stop)
+        and (_is_two_digit_number(data, at + 1, 12) and _is_two_digit_number(data, at + 4, 31))
+        and (_is_two_digit_number(data, at + 7, 99) and _is_two_digit_number(data, at + 10, 99))
+        and (_is_two_digit_number(data, at + 13, 99) and _is_time_suffix(data, at + 15, stop))
     )
 
 
@@ -144,14 +141,8 @@ def _is_time_suffix(data: Bytes, at: int, stop: int) -> bool:
         return at == stop
     if data[at] == _Z:
         return at + 1 == stop
-    is_sign = data[at] == _PLUS or data[at] == _MINUS
-    return (
-        is_sign
-        and stop - at == 6
-        and data[at + 3] == _COLON
-        and _is_two_digit_number(data, at + 1, 99)
-        and _is_two_digit_number(data, at + 4, 99)
-    )
+    is_zone = (data[at] == _PLUS or data[at] == _MINUS) and stop - at == 6 and data[at + 3] == _COLON
+    return is_zone and _is_two_digit_number(data, at + 1, 99) and _is_two_digit_number(data, at + 4, 99)
 
 
 @compile_inline

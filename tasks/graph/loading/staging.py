@@ -184,11 +184,8 @@ class LoadTally:
             raise SourceError(
                 f"{source.path}: a graph uses none of its triples (so far {kinds}); expected a dump of Wikidata"
             )
-        self.finished.append(
-            LoadedSourceFile(
-                path=source.path, size_bytes=source.size_bytes, sha256=source.sha256, lines=self.position.lines
-            )
-        )
+        size, digest, lines = source.size_bytes, source.sha256, self.position.lines
+        self.finished.append(LoadedSourceFile(path=source.path, size_bytes=size, sha256=digest, lines=lines))
         self.position, self.triples, self.kept_before = SOURCE_START, 0, self.kept
 
 
@@ -231,9 +228,8 @@ class StagingDatabase:
                 self._append(name, waiting)
         self._begin()
         self.connection.execute("DELETE FROM staging.progress")
-        self.connection.execute(
-            "INSERT INTO staging.progress VALUES (?)", [_TALLY_ADAPTER.dump_json(self.tally).decode()]
-        )
+        tally = _TALLY_ADAPTER.dump_json(self.tally).decode()
+        self.connection.execute("INSERT INTO staging.progress VALUES (?)", [tally])
         self.connection.commit()
         self._is_in_transaction = False
 

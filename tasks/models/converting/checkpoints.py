@@ -78,10 +78,10 @@ def make_converted_model_folder(
     copy_converted: ConvertFunction | None = None,
     quantization: Quantization | None = None,
 ) -> ModelManifest:
-    """Make a model folder from a checkpoint, a factmill model folder or, given `take_in`, CTranslate2's conversion.
+    """Make a model folder from a checkpoint, a factmill model folder or, given `copy_converted`, CTranslate2's conversion.
 
-    `convert` writes a checkpoint's conversion into an empty folder; `take_in` checks a CTranslate2 folder and copies it
-    there; `quantization`: see weights.settle_weights. UsageError if the checkpoint's directory does not exist.
+    `convert` writes a checkpoint's conversion into an empty folder; `copy_converted` checks a CTranslate2 folder and
+    copies it there; `quantization`: see `ensure_seven_bit_int8`. UsageError if the checkpoint's directory does not exist.
     """
     checkpoint = resolve_absolute_path(checkpoint)
     if not checkpoint.is_dir():
@@ -114,7 +114,7 @@ def convert_weights_to_ctranslate2(
 ) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
-    Weights meant for int8 are written as float32 here (weights.settle_weights narrows them).
+    Weights meant for int8 are written as float32 here (`ensure_seven_bit_int8` narrows them).
     UsageError if the extra `convert` is missing or CTranslate2 cannot convert such a model.
     """
     transformers, torch = import_convert_module("transformers"), import_convert_module("torch")

@@ -109,9 +109,8 @@ def make_embedder_folder(
             )
         max_tokens, made_with = _write_encoder_and_tokenizer(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
-        return ConversionResult(
-            digest_existing_files(checkpoint, (*_ENCODER_SOURCE_FILES, *_POOLING_FILES)), settings, made_with
-        )
+        files = digest_existing_files(checkpoint, (*_ENCODER_SOURCE_FILES, *_POOLING_FILES))
+        return ConversionResult(files, settings, made_with)
 
     return make_converted_model_folder(checkpoint, folder, name, "embedder", if_there, convert)
 
@@ -137,9 +136,8 @@ def make_cross_encoder_folder(
             )
         activation = _parse_score_activation(checkpoint, config, len(labels))
         max_tokens, made_with = _write_encoder_and_tokenizer(checkpoint, shape, making)
-        head: dict[str, Any] = _load_head_tensors(
-            SafetensorsFile(checkpoint / SAFETENSORS_FILE), shape.width, len(labels), is_bert
-        )
+        tensors = SafetensorsFile(checkpoint / SAFETENSORS_FILE)
+        head: dict[str, Any] = _load_head_tensors(tensors, shape.width, len(labels), is_bert)
         np.savez(making / HEAD_FILE, **head)
         settings = CrossEncoderSettings(
             labels=[str(label) for label in labels],
@@ -148,9 +146,8 @@ def make_cross_encoder_folder(
             is_typed=is_bert and shape.token_types > 1,
             max_tokens=max_tokens,
         )
-        return ConversionResult(
-            digest_existing_files(checkpoint, _ENCODER_SOURCE_FILES), settings.model_dump(), made_with
-        )
+        files = digest_existing_files(checkpoint, _ENCODER_SOURCE_FILES)
+        return ConversionResult(files, settings.model_dump(), made_with)
 
     return make_converted_model_folder(checkpoint, folder, name, "cross-encoder", if_there, convert)
 

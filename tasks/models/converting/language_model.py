@@ -146,7 +146,14 @@ def _check_and_copy_converted_decoder(converted: Path, making: Path) -> Conversi
     _require_decoder(converted, header)
     cutter = load_text_tokenizer(get_tokenizer_file(converted))
     tokens, config = load_checkpoint_json(converted / VOCABULARY_FILE), load_checkpoint_json(converted / "config.json")
-    _require_matching_tokens(converted, cutter, tokens)
+    if not isinstance(tokens, list):
+        raise UsageError(f"{converted / VOCABULARY_FILE}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
+    for token, number in cutter.token_ids.items():
+        if number < len(tokens) and tokens[number] != token:
+            raise UsageError(
+                f"{converted}: {cutter.path.name} and {VOCABULARY_FILE} do not belong together: token {number} is {token!r} in "
+                f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
+            )
     start = config.get("bos_token")
     settings = PerplexitySettings(
         identity=converted.name,
@@ -158,15 +165,3 @@ def _check_and_copy_converted_decoder(converted: Path, making: Path) -> Conversi
     files = (*_CONVERTED_DECODER_FILES, cutter.path.name)
     copy_files(converted, files, making)
     return ConversionResult(digest_existing_files(converted, files), settings.model_dump(), "converted before")
-
-
-def _require_matching_tokens(converted: Path, tokenizer: TextTokenizer, tokens: Any) -> None:
-    """Raise UsageError unless the vocabulary gives the tokenizer's tokens the same ids."""
-    if not isinstance(tokens, list):
-        raise UsageError(f"{converted / VOCABULARY_FILE}: expected a list of tokens, found {json.dumps(tokens)[:60]}")
-    for token, number in tokenizer.token_ids.items():
-        if number < len(tokens) and tokens[number] != token:
-            raise UsageError(
-                f"{converted}: {tokenizer.path.name} and {VOCABULARY_FILE} do not belong together: token {number} is {token!r} in "
-                f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
-            )

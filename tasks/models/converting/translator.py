@@ -94,11 +94,8 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
         code_first=not is_legacy,
         max_tokens=config["max_position_embeddings"],
     )
-    return ConversionResult(
-        digest_existing_files(checkpoint, [*_NLLB_SOURCE_FILES, *list_weight_files(checkpoint)]),
-        settings.model_dump(),
-        made_with,
-    )
+    files = [*_NLLB_SOURCE_FILES, *list_weight_files(checkpoint)]
+    return ConversionResult(digest_existing_files(checkpoint, files), settings.model_dump(), made_with)
 
 
 def load_sentencepiece_pieces(checkpoint: Path) -> list[str]:
@@ -172,14 +169,10 @@ def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionR
         )
     if (expected := [*SPECIAL_TOKENS, *load_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:
         raise UsageError(f"{converted}: {NLLB_SENTENCEPIECE_FILE} and shared_vocabulary.json do not belong together")
-    copy_files(
-        converted,
-        [*_CONVERTED_NLLB_FILES, *([KNOWN_WORDS_FILE] if (converted / KNOWN_WORDS_FILE).is_file() else [])],
-        making,
-    )
+    known_words = [KNOWN_WORDS_FILE] if (converted / KNOWN_WORDS_FILE).is_file() else []
+    copy_files(converted, [*_CONVERTED_NLLB_FILES, *known_words], making)
     settings = TranslatorSettings(
         identity=converted.name, codes=NLLB_LANGUAGE_CODES, code_first=True, max_tokens=_NLLB_POSITIONS
     )
-    return ConversionResult(
-        digest_existing_files(converted, _CONVERTED_NLLB_FILES), settings.model_dump(), "converted before"
-    )
+    sources = digest_existing_files(converted, _CONVERTED_NLLB_FILES)
+    return ConversionResult(sources, settings.model_dump(), "converted before")

@@ -84,14 +84,11 @@ def ensure_seven_bit_int8(folder: Path, quantization: Quantization | None) -> No
     is_int8 = is_stored_as_int8(path)
     if not is_int8 and quantization != "int8":
         return
-    matrices = (
+    matrices = [
         values for name, values in load_mapped_weights(path).variables.items() if _is_quantisable_matrix(name, values)
-    )
-    if any(
-        each.max() > _MAX_SEVEN_BIT_VALUE or each.min() < -_MAX_SEVEN_BIT_VALUE
-        for each in matrices
-        if each.dtype == _INT8
-    ):
+    ]
+    narrow = [each for each in matrices if each.dtype == _INT8]
+    if any(each.max() > _MAX_SEVEN_BIT_VALUE or each.min() < -_MAX_SEVEN_BIT_VALUE for each in narrow):
         print_and_log(
             "its int8 weights use 8 bits, whose products overflow on CPUs without VNNI instructions; factmill stores them in 7 "
             "bits. Converting the checkpoint itself loses less precision"

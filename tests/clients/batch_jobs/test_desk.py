@@ -154,21 +154,6 @@ def test_lines_of_an_account_without_credit_stop_the_run_when_all_others_are_kep
     assert [len(server.read_input(job)) for job in server.jobs] == [20, 8]
 
 
-def test_a_line_that_a_provider_failed_is_asked_in_another_job(make_server, tmp_path):
-    failed = []
-
-    def play(body):
-        if "person 1?" in body["messages"][-1]["content"] and not failed:
-            failed.append(1)
-            return {"json": {"choices": [{"message": {"content": "Pers"}, "finish_reason": "error"}]}}
-        return answer(body)
-
-    server, calls = make_server(play), ask_all(4)
-    got = collect(open_chat(server, tmp_path), calls)
-    assert {reply.status for reply in got.values()} == {"ok"}
-    assert [len(server.read_input(job)) for job in server.jobs] == [4, 1]
-
-
 def test_a_first_request_that_is_refused_is_not_made_again_by_a_job(make_server, tmp_path):
     def play(body):
         if "person 0?" in body["messages"][-1]["content"]:
@@ -285,25 +270,21 @@ def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_
 
 
 @pytest.mark.parametrize(
-    ("limit", "sizes"),
+    ("limit", "others_leave_at", "requests", "sizes"),
     [
-        (10, "40x 20x 10 15x 10 10 10"),
-        (7, "40x 20x 10x 5 7 7 7 14x 7 7"),
-        (4, "40x 20x 10x 5x 2 4 4 4 8x 4 6x 4 4 4 4 4 2"),
+        (10, 99, 40, "40x 20x 10 15x 10 10 10"),
+        (7, 99, 40, "40x 20x 10x 5 7 7 7 14x 7 7"),
+        (4, 99, 40, "40x 20x 10x 5x 2 4 4 4 8x 4 6x 4 4 4 4 4 2"),
+        (10, 9, 200, "200x 100x 50x 25x 12x 6 9 9 9 18 36 72 41"),
     ],
 )
-def test_jobs_grow_again_to_what_the_account_may_have_in_hand(make_server, tmp_path, limit, sizes):
+def test_jobs_grow_again_to_what_the_account_may_have_in_hand(
+    make_server, tmp_path, limit, others_leave_at, requests, sizes
+):
     server = make_server()
-    server.most_in_hand = lambda: limit
-    assert len(collect(open_chat(server, tmp_path), ask_all(40))) == 40
+    server.most_in_hand = lambda: limit if len(server.jobs) < others_leave_at else 1_000
+    assert len(collect(open_chat(server, tmp_path), ask_all(requests))) == requests
     assert list_sizes(server) == sizes
-
-
-def test_jobs_have_their_full_size_again_once_others_of_the_account_are_done(make_server, tmp_path):
-    server = make_server()
-    server.most_in_hand = lambda: 10 if len(server.jobs) < 9 else 1_000
-    assert len(collect(open_chat(server, tmp_path), ask_all(200))) == 200
-    assert list_sizes(server) == "200x 100x 50x 25x 12x 6 9 9 9 18 36 72 41"
 
 
 def test_a_job_that_is_refused_while_others_are_in_hand_waits_for_them_and_keeps_its_size(make_server, tmp_path):
@@ -385,3 +366,37 @@ def test_a_job_whose_replies_are_all_recorded_is_not_listed_when_the_one_behind_
         open_chat(server, tmp_path).send(ask_all(12), lambda call, reply: got.update({call.key: reply}))
     assert len(got) == 9
     assert load_job_files(tmp_path / "jobs") == []
+
+
+REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
+
+
+@pytest.mark.parametrize("first_singly", [True, False])
+def test_a_job_whose_lines_are_refused_without_a_word_is_probed_singly(make_server, tmp_path, first_singly) -> None:
+    def refuse(body):
+        return REFUSED if "seed" in body else answer(body)
+
+    server = make_server(refuse)
+    chat = open_chat(server, tmp_path, jobs=jobs(first_singly=first_singly, few_singly=0))
+    chat._has_sent_first = True  # as where an earlier run has left a job
+    calls = ask_all(10, samples=2)
+    got = collect(chat, calls)
+    if not first_singly:
+        assert {reply.status for reply in got.values()} == {"failed"}, "a server of jobs alone takes no single request"
+        return
+    assert {(reply.status, len(reply.body["texts"])) for reply in got.values()} == {("ok", 2)}
+    assert [len(server.read_input(job)) for job in server.jobs] == [20, 19], "one is answered by the probe"
+    assert "seed = false" in chat.notes()[0]
+
+
+def test_a_line_that_is_refused_among_others_like_it_is_not_probed(make_server, tmp_path) -> None:
+    def refuse(body):
+        return REFUSED if "person 3?" in body["messages"][-1]["content"] else answer(body)
+
+    server = make_server(refuse)
+    chat = open_chat(server, tmp_path, jobs=jobs(first_singly=True))
+    calls = ask_all(10)
+    got = collect(chat, calls)
+    assert [call for call in calls if got[call.key].status == "failed"] == [calls[3]]
+    assert [len(server.read_input(job)) for job in server.jobs] == [9]
+    assert chat.notes() == []

@@ -176,23 +176,6 @@ def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_s
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda content: content.replace(b"\n", b"\r\n").rstrip(),
-        lambda content: b"\xef\xbb\xbf" + content,
-        lambda content: content.decode().encode("utf-16"),
-        lambda content: content + content,
-        lambda content: content + b'{"custom_id": "nobody", "error": {"code": "x"}}\n{"cus',
-    ],
-)
-def test_spoilt_files_lose_nothing(make_server, tmp_path, spoil):
-    server = make_server()
-    server.spoil = spoil
-    assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
-    assert len(server.jobs) == 1
-
-
 def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
     server = make_server()
     first = [True]

@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.clients.batch_jobs.jsonl import (
-    BatchResult,
-    ParsedBatchResults,
-    format_request_line,
-    parse_result_lines,
-)
+from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_line, parse_result_lines
+from factmill.tasks.clients.openai_server import ServerResponse
 
 KNOWN = ("a", "b", "c")
 
@@ -100,15 +96,20 @@ def test_of_doubled_lines_the_first_that_answers_counts():
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        ({"response": {"status_code": 429, "body": {"error": "slow"}}}, BatchResult(429, '{"error": "slow"}')),
-        ({"response": {"status_code": "400", "body": "oops"}}, BatchResult(400, "oops")),
-        ({"response": {"body": {"choices": []}}}, BatchResult(200, '{"choices": []}')),
+        ({"response": {"status_code": 429, "body": {"error": "slow"}}}, ServerResponse(429, '{"error": "slow"}')),
+        ({"response": {"status_code": "400", "body": "oops"}}, ServerResponse(400, "oops")),
+        ({"response": {"body": {"choices": []}}}, ServerResponse(200, '{"choices": []}')),
         (
             {"response": None, "error": {"code": "batch_expired", "message": "late"}},
-            BatchResult(0, "batch_expired: late"),
+            ServerResponse(0, "batch_expired: late"),
         ),
-        ({"error": "gone"}, BatchResult(0, "line_failed: gone")),
-        ({"error": {"code": None}}, BatchResult(0, "line_failed: no reason given")),
+        ({"error": "gone"}, ServerResponse(0, "line_failed: gone")),
+        # a refusal beside an empty response, as vLLM's program writes it
+        (
+            {"response": {"status_code": 400, "request_id": "r"}, "error": {"code": 5}},
+            ServerResponse(400, '{"code": 5}'),
+        ),
+        ({"error": {"code": None}}, ServerResponse(0, "line_failed: no reason given")),
     ],
 )
 def test_what_a_line_says(told, expected):
@@ -127,10 +128,3 @@ def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
 def test_any_json_is_a_line_or_none(told):
     lines = read(json.dumps(told).encode())
     assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1
-
-
-def test_a_refusal_beside_an_empty_response_is_read_with_its_status():
-    """As vLLM's program writes it."""
-    refusal = {"error": {"message": "n must be 1 when using greedy sampling", "code": 400}}
-    told = {"custom_id": "a", "response": {"status_code": 400, "request_id": "r"}, "error": refusal}
-    assert read(json.dumps(told).encode()).results == {"a": BatchResult(400, json.dumps(refusal))}

@@ -15,48 +15,40 @@ from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
-def test_statuses_that_may_pass_are_tried_again(status):
-    with pytest.raises(Retry, match=f"http_{status}: try later") as caught:
-        find_http_failure_or_raise("it", status, "try\nlater", "7")
-    assert caught.value.retry_after_s == 7
-    assert not caught.value.split
+@pytest.mark.parametrize(
+    ("statuses", "told", "splits"),
+    [
+        ((408, 425, 429, 500, 502, 503), "", False),
+        ((413, 414, 504), "", True),
+        ((300, 301, 304, 308), "a redirect that leads nowhere: ", False),
+    ],
+    ids=["may pass", "too big or too slow", "not followed"],
+)
+def test_trouble_that_may_pass_is_tried_again_in_halves_where_that_may_help(statuses, told, splits):
+    for status in statuses:
+        with pytest.raises(Retry, match=f"http_{status}: {told}try later") as caught:
+            find_http_failure_or_raise("it", status, "try\nlater", "7")
+        assert (caught.value.retry_after_s, caught.value.split) == (7, splits)
 
 
-@pytest.mark.parametrize("status", [300, 301, 304, 308])
-def test_a_redirect_that_was_not_followed_is_tried_again(status):
-    with pytest.raises(Retry, match=f"http_{status}: a redirect that leads nowhere: try later"):
-        find_http_failure_or_raise("it", status, "try\nlater")
+@pytest.mark.parametrize(("statuses", "transient"), [((400, 404, 410, 422), False), ((405, 406, 409, 418, 451), True)])
+def test_only_statuses_about_the_request_are_final(statuses, transient):
+    for status in statuses:
+        reply = find_http_failure_or_raise("it", status, "not now")
+        assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: not now", transient)
 
 
-@pytest.mark.parametrize("status", [413, 414, 504])
-def test_too_big_or_too_slow_is_tried_again_in_halves(status):
-    with pytest.raises(Retry) as caught:
-        find_http_failure_or_raise("it", status, "")
-    assert caught.value.split
-
-
-@pytest.mark.parametrize("status", [400, 404, 410, 422])
-def test_other_statuses_are_final(status):
-    reply = find_http_failure_or_raise("it", status, "no such thing")
-    assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: no such thing", False)
-
-
-@pytest.mark.parametrize("status", [405, 406, 409, 418, 451])
-def test_statuses_that_are_not_about_the_request_are_left_to_the_next_run(status):
-    reply = find_http_failure_or_raise("it", status, "not now")
-    assert (reply.error, reply.transient) == (f"http_{status}: not now", True)
-
-
-def test_an_account_without_credit_stops_the_run():
-    with pytest.raises(AccountBlocked, match=r"it: .* HTTP 402: pay"):
-        find_http_failure_or_raise("it", 402, "pay")
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_being_refused_stops_the_run_and_says_what_to_check(status):
-    with pytest.raises(ServiceUnreachable, match=f"it: .*HTTP {status}.*user_agent"):
-        find_http_failure_or_raise("it", status, "who are you?")
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        (402, AccountBlocked, "it: .* HTTP 402: no"),
+        (401, ServiceUnreachable, "it: .*HTTP 401.*user_agent"),
+        (403, ServiceUnreachable, "it: .*HTTP 403.*user_agent"),
+    ],
+)
+def test_no_credit_and_no_access_stop_the_run(status, error, told):
+    with pytest.raises(error, match=told):
+        find_http_failure_or_raise("it", status, "no")
 
 
 @pytest.mark.parametrize("status", [200, 204])

@@ -126,48 +126,36 @@ def test_a_refused_request_costs_nothing(server):
 FAILED = {"error": {"message": "overloaded"}}
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        {"status": 529, "json": FAILED},
-        {"status": 529, "text": ""},
-        {"status": 503, "text": "<html>busy</html>"},
-        {"status": 500, "json": FAILED},
-        {"status": 502, "json": FAILED},
-        {"status": 400, "json": FAILED},
-        {"json": FAILED},
-        {"json": {"choices": [{"error": FAILED["error"], "finish_reason": "error", "message": {"content": ""}}]}},
-    ],
-)
-def test_a_request_that_failed_with_an_error_holds_no_money_once_it_is_over(server, trouble):
-    budget = Budget(BudgetLimits(cost_usd=2.0))
-    server.script(*[trouble] * 5, says(100))
-    ask(server, budget, parallel=1)
-    assert budget.spent.unanswered_usd == 0.0
-    assert budget.spent.paid_usd == 2.0
+USED = {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    ("trouble", "unanswered_usd", "paid_usd"),
     [
-        {"status": 504, "json": FAILED},
-        {"status": 408, "json": FAILED},
-        {"status": 500, "text": "<html>bad gateway</html>"},
-        {"text": "<html>welcome</html>"},
+        ({"status": 529, "json": FAILED}, 0.0, 2.0),
+        ({"status": 529, "text": ""}, 0.0, 2.0),
+        ({"status": 503, "text": "<html>busy</html>"}, 0.0, 2.0),
+        ({"status": 500, "json": FAILED}, 0.0, 2.0),
+        ({"status": 502, "json": FAILED}, 0.0, 2.0),
+        ({"status": 400, "json": FAILED}, 0.0, 2.0),
+        ({"json": FAILED}, 0.0, 2.0),
+        ({"json": {"choices": [{"error": FAILED["error"], "finish_reason": "error", "message": {"content": ""}}]}}, 0.0, 2.0),
+        # a gateway gave up, and the server may have answered
+        ({"status": 504, "json": FAILED}, 1.0, 1.0),
+        ({"status": 408, "json": FAILED}, 1.0, 1.0),
+        ({"status": 500, "text": "<html>bad gateway</html>"}, 1.0, 1.0),
+        ({"text": "<html>welcome</html>"}, 1.0, 1.0),
+        # an error that tells usage
+        ({"json": FAILED | USED}, 0.0, 2.5),
     ],
-)
-def test_what_a_gateway_gave_up_on_may_have_been_billed(server, trouble):
-    budget = Budget(BudgetLimits(cost_usd=3.0))
+)  # fmt: skip
+def test_a_failed_request_is_billed_by_its_usage_or_not_at_all_unless_it_may_have_been_answered(
+    server, trouble, unanswered_usd, paid_usd
+):
+    budget = Budget(BudgetLimits(cost_usd=2.5))
     server.script(trouble, says(100))
     ask(server, budget, parallel=1)
-    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (1.0, 2.0)
-
-
-def test_an_error_that_tells_usage_is_billed_by_it(server):
-    budget = Budget(BudgetLimits(cost_usd=2.5))
-    server.script({"json": FAILED | {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}}, says(100))
-    ask(server, budget, parallel=1)
-    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, 2.5)
+    assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (unanswered_usd, paid_usd)
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 10, "completion_tokens": -1}, {"read": 10}])

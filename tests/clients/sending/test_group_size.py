@@ -94,13 +94,6 @@ def test_growth_is_tried_ever_more_rarely_where_it_fails():
     assert late[1] / late[0] < early[1] / early[0] / 3
 
 
-def test_requests_of_the_old_size_that_were_under_way_count_once():
-    size = AdaptiveGroupSize(100)
-    for _ in range(4):
-        size.note_too_big(100)
-    assert size.current == 50
-
-
 def test_small_groups_say_nothing_of_bigger_ones():
     size = AdaptiveGroupSize(64)
     size.note_too_big(64)
@@ -112,7 +105,11 @@ def test_small_groups_say_nothing_of_bigger_ones():
     assert size.current == 64
 
 
-def test_a_size_never_falls_below_one():
+def test_requests_of_the_old_size_under_way_count_once_and_a_size_never_falls_below_one():
+    size = AdaptiveGroupSize(100)
+    for _ in range(4):
+        size.note_too_big(100)
+    assert size.current == 50
     size = AdaptiveGroupSize(2)
     for _ in range(5):
         size.note_too_big(2)

@@ -20,24 +20,13 @@ def drive(limiter: RequestLimiter, *outcomes: str) -> float:
     return asyncio.run(run())
 
 
-def test_a_round_of_nothing_but_trouble_halves_what_is_permitted():
-    assert drive(RequestLimiter(64), *["trouble"] * 64) == 32
-
-
-def test_permission_never_falls_below_one_nor_rises_above_the_limit():
-    assert drive(RequestLimiter(4), *["trouble"] * 100) == 1
-    assert drive(RequestLimiter(4), *["ok"] * 100) == 4
-
-
-def test_success_wins_places_back_step_by_step():
+def test_trouble_halves_what_is_permitted_and_success_wins_it_back_between_one_and_the_limit():
     limiter = RequestLimiter(64)
-    low = drive(limiter, *["trouble"] * 64)
-    assert low < drive(limiter, *["ok"] * 32) < 40
+    assert drive(limiter, *["trouble"] * 64) == 32
+    assert 32 < drive(limiter, *["ok"] * 32) < 40
     assert drive(limiter, *["ok"] * 2000) == 64
-
-
-def test_one_refusal_in_ten_by_chance_costs_hardly_any_places():
-    assert drive(RequestLimiter(64), *(["trouble"] + ["ok"] * 9) * 100) > 60
+    assert drive(limiter, *(["trouble"] + ["ok"] * 9) * 100) > 60, "one refusal in ten costs hardly any places"
+    assert drive(RequestLimiter(4), *["trouble"] * 100) == 1
 
 
 def start_times(latency_s: float) -> list[float]:

@@ -20,8 +20,8 @@ import os, resource, signal, sys
 from pathlib import Path
 from factmill.tasks.graph import load
 from factmill.tasks.graph.loading import staging
-from factmill.tasks.graph.loading.sources import streams, turtle
-streams.BLOCK_BYTES, turtle.TURTLE_BATCH_TRIPLES, staging.COMMIT_TEXT_BYTES = 4000, 30, 24_000
+from factmill.tasks.graph.loading.sources import streams
+streams.BLOCK_BYTES, streams.TURTLE_BATCH_TRIPLES, staging.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
 """How a process of its own loads in small blocks and commits every few, as a long load would."""

@@ -8,7 +8,7 @@ from factmill.tasks.clients.pageviews import PageviewsClient
 from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
-from factmill.tasks.core.calls.call import Call, CallService
+from factmill.tasks.core.calls.call import Call, CallService, ResponseHandler
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, make_same_as_call
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
@@ -66,5 +66,15 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
     ),
 }
 """Name → what opens a client for an address, within limits, and what makes a call about something of a name."""
+
+
+def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler, *token: str) -> Call:
+    """Send one call about Berlin by a client, and return it."""
+    open_client, make_call = CLIENTS[name]
+    call = make_call("Berlin")
+    open_client(url, limits, *token).send([call], inbox)
+    return call
+
+
 WITH_TOKENS = ("wikidata", "dbpedia", "wikipedia", "pageviews", "falcon")
 """Clients that take a token as well."""

@@ -146,9 +146,8 @@ def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
             raise OSError("Invalid data stream")
     stop, ends = _find_block_end_and_checksums(packed, max(begin, 0), 8 * len(packed), is_last=True)
     if not ends or (begin < 0 and (stop or any(ends))):
-        behind = (
-            packed[-(-(at + _END_BITS) // 8) :][:3] for at in _find_mark_bits(packed, max(begin, 0) // 8, _END_MARK)
-        )
+        marks = _find_mark_bits(packed, max(begin, 0) // 8, _END_MARK)
+        behind = (packed[-(-(at + _END_BITS) // 8) :][:3] for at in marks)
         # a head followed by nothing is a truncated stream
         is_other = any(not b"BZh".startswith(each) for each in behind)
         raise OSError("Something else behind the data stream" if is_other else "Truncated data stream")

@@ -2,9 +2,9 @@
 
 A source is a file, a pipe or standard input (`-`), plain or compressed with gzip, bzip2 or zstd; consecutive members,
 streams or frames form one text. The compression is detected from the first bytes, not from the name, so renamed files
-and pipes work too. Turtle is detected by the name or the beginning of the text, and converted to N-Triples
-(tasks/graph/loading/sources/turtle.py), so that later code handles one form. Size and SHA-256 are those of the bytes on
-disk and come from the same single pass, because a pipe cannot be read twice.
+and pipes work too. Turtle is detected by the name or the beginning of the text, and converted to N-Triples,
+so that later code handles one form. Size and SHA-256 are those of the bytes on disk and come from the same single pass,
+because a pipe cannot be read twice.
 
 A partly read source is resumed by reading it again: the part read before is decompressed and digested, but not parsed,
 and must be unchanged. That works for pipes too, and for a file downloaded again with another compression.
@@ -19,15 +19,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol
+from types import SimpleNamespace
+from typing import IO, TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.graph.loading.sources.bzip2 import ParallelBzip2Stream
-from factmill.tasks.graph.loading.sources.turtle import convert_turtle_to_ntriples
+
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
 
 RdfSyntax = Literal["ntriples", "turtle"]
 
@@ -45,6 +49,7 @@ _UNSUPPORTED_FORMATS = {
 _MAGIC_SIZE_BYTES = 8
 _SYNTAX_GUESS_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
+TURTLE_BATCH_TRIPLES = 50_000
 _DIRECTIVE = re.compile(rb"(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t]*(?:@(?:prefix|base)\b|(?i:prefix|base)[ \t])")
 _RDF_FILE_NAME = re.compile(
     r"\.(?:(?P<turtle>ttl|turtle)|(?P<ntriples>nt|ntriples))(?:\.(?:gz|bz2|zst|zstd))?$", re.IGNORECASE
@@ -356,3 +361,41 @@ class _CountedRawFile(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+def convert_turtle_to_ntriples(
+    read: Callable[[int], bytes], source: str, skipped_triples: int = 0
+) -> Iterator[tuple[bytes, int]]:
+    """Yield batches of N-Triples lines, one per triple, with their number, after the first `skipped_triples` triples.
+
+    `read` returns at most the given number of next bytes, none at the end. Blank nodes keep their labels or get random
+    ones. IRIs and language tags are not checked: Wikidata holds some invalid ones, and one of them must not stop a dump
+    of a billion triples; their lines are set aside like all malformed ones. Raises SourceError with line and column for
+    invalid Turtle, since the parser would skip everything between the error and the next full stop.
+    """
+    # imported here: it takes 17 MB of memory, and only Turtle needs it
+    import pyoxigraph
+
+    triples = pyoxigraph.parse(
+        cast(IO[bytes], SimpleNamespace(read=read)), format=pyoxigraph.RdfFormat.TURTLE, lenient=True
+    )
+    try:
+        for _ in islice(triples, skipped_triples):
+            pass
+        while some := list(islice(triples, TURTLE_BATCH_TRIPLES)):
+            data = _format_ntriples(some)
+            if data.count(b"\n") != len(some):
+                # an IRI contains a newline: keep it malformed, but on one line
+                data = b"".join(_format_ntriples([triple])[:-1].replace(b"\n", rb"\n") + b"\n" for triple in some)
+            yield data, len(some)
+    except SyntaxError as error:
+        expected = error.msg.partition(": ")[2] or error.msg
+        raise SourceError(
+            f"{source}: invalid Turtle at line {error.lineno}, column {error.offset}: {expected}"
+        ) from error
+
+
+def _format_ntriples(triples: "list[Quad]") -> bytes:
+    import pyoxigraph
+
+    return pyoxigraph.serialize(triples, format=pyoxigraph.RdfFormat.N_TRIPLES) or b""
