@@ -7,7 +7,6 @@ server of its own, its report page and its run in Prefect's UI, as Chromium draw
 import argparse
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +22,9 @@ from xml.sax.saxutils import escape
 
 import httpx
 from PIL import Image
-from websockets.sync.client import connect
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.docs.driven_chromium import DrivenChromium
 
 FOLDER = Path(__file__).parent / "pictures"
 MAX_BYTES = 150_000
@@ -142,11 +143,12 @@ def take_screenshots() -> None:
             run_factmill(settings, "evaluate", "granola", "--model", "guesser", "--limit", "50")
             base = api.removesuffix("/api")
             page = f"{base}/runs/flow-run/{run['id']}"
-            with open_browser(home / "profile") as send:
+            browser = DrivenChromium(home, "--hide-scrollbars")
+            try:
                 report = f"file://{home / 'granola.html'}"
-                save_screenshot(send, report, FOLDER / "report.png", awaited="From source to rows", height=880)
+                save_screenshot(browser, report, FOLDER / "report.png", awaited="From source to rows", height=880)
                 save_screenshot(
-                    send, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
+                    browser, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
                 )
                 for url, name, awaited in (
                     (f"{base}/runs", "prefect-runs", run["name"]),
@@ -154,10 +156,12 @@ def take_screenshots() -> None:
                     (
                         f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
                         "prefect-figures",
-                        "Rows of each stage",
+                        "Time of each stage",
                     ),
                 ):
-                    save_screenshot(send, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
+                    save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
+            finally:
+                browser.kill()
 
 
 @contextmanager
@@ -197,36 +201,8 @@ def find_program(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-@contextmanager
-def open_browser(profile: Path) -> Iterator[Callable[..., Any]]:
-    """Run Chromium; yield a function that sends a command of its DevTools protocol and returns the result."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        raise RuntimeError("no Chromium is installed: apt-get install chromium")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
-    flags += [f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
-    with subprocess.Popen([chromium, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
-        try:
-            port_file = profile / "DevToolsActivePort"
-            wait_until(lambda: port_file.exists() and "\n" in port_file.read_text(), "Chromium does not start")
-            port = port_file.read_text().split("\n")[0]
-            (tab,) = [each for each in httpx.get(f"http://127.0.0.1:{port}/json").json() if each["type"] == "page"]
-            with connect(tab["webSocketDebuggerUrl"], max_size=None) as socket_:
-
-                def send(method: str, **parameters: Any) -> Any:
-                    socket_.send(json.dumps({"id": 1, "method": method, "params": parameters}))
-                    while True:
-                        answer = json.loads(socket_.recv(timeout=60))
-                        if answer.get("id") == 1:
-                            return answer["result"]
-
-                yield send
-        finally:
-            browser.terminate()
-
-
 def save_screenshot(
-    send: Callable[..., Any],
+    browser: DrivenChromium,
     url: str,
     file: Path,
     *,
@@ -242,15 +218,13 @@ def save_screenshot(
     place; `theme`: light or dark, as the reader's system prefers.
     """
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    send("Emulation.setDeviceMetricsOverride", **size)
-    send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-    send("Page.navigate", url=url)
+    browser.send("Emulation.setDeviceMetricsOverride", **size)
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    browser.open(url)
     script = f"document.body.innerText.includes({json.dumps(awaited)})"
-    wait_until(
-        lambda: send("Runtime.evaluate", expression=script)["result"].get("value"), f"{url} never shows {awaited!r}"
-    )
+    wait_until(lambda: browser.read(script), f"{url} never shows {awaited!r}")
     time.sleep(settles_in_s)
-    raw = b64decode(send("Page.captureScreenshot", format="png")["data"])
+    raw = b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
     with Image.open(BytesIO(raw)) as image:
         for colours in (128, 64, 32):
             packed = BytesIO()

@@ -16,6 +16,7 @@ import yaml
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from support.docs.documents import DOCUMENTS, OWN, list_blocks, list_examples
+from support.docs.driven_chromium import DrivenChromium
 
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.main import app
@@ -34,7 +35,13 @@ SEARCHED = {
     "back up": "help/backup.html",
     "upgrade": "help/backup.html",
     "delete old builds": "help/backup.html",
+    "upgrade to a new version": "help/backup.html",
+    "new version": "help/backup.html",
     "proxy": "help/faq.html",
+    "behind a firewall": "help/faq.html",
+    "certificate": "help/faq.html",
+    "throttling": "help/faq.html",
+    "wikimedia limits": "help/faq.html",
     "wikimedia rate limit": "help/faq.html",
     "gpu": "help/faq.html",
     "own questions": "help/faq.html",
@@ -87,7 +94,9 @@ def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
         assert (ASSETS_ROOT / document).parent.joinpath(target).exists(), target
 
 
-def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_and_every_link_of_it_leads_somewhere(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     build(load_config(str(ASSETS_ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
     commands_page = (tmp_path / "reference" / "commands.html").read_text("utf-8")
     assert all(f"factmill {name}" in commands_page for name in commands())
@@ -101,6 +110,19 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(tmp_path: Path) 
             if all(word in f"{each['title']} {each['text']}".casefold() for word in words.split())
         }
         assert page in found, (words, found)
+    browser = DrivenChromium(tmp_path_factory.mktemp("browser"))
+    try:
+        for theme, page in (
+            ("light", "index"),
+            ("dark", "help/faq"),
+            ("light", "measure/evaluate"),
+            ("dark", "tutorial"),
+        ):
+            browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+            browser.open(f"file://{tmp_path}/{page}.html")
+            assert browser.list_axe_findings() == [], page
+    finally:
+        browser.kill()
     pages = [page.read_text("utf-8") for page in tmp_path.rglob("*.html")]
     assert not [
         found for page in pages for found in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]*)', page)

@@ -60,7 +60,7 @@
     rows.lower.forEach(function (line, at) {
       if (!line.includes(words)) return;
       const values = tests.length ? rows.lines[at].split("\t") : [];
-      if (tests.every(([place, value]) => place < first || values[place] === value)) hits.push(at);
+      if (tests.every(([place, value]) => place < first || values[place].split("\u001f").includes(value))) hits.push(at);
     });
     listed = 0;
     found.querySelector("ol").textContent = "";

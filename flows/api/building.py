@@ -14,7 +14,7 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
-from factmill.tasks.evaluation.metrics_html import render_metrics_html
+from factmill.tasks.evaluation.scoring_session import render_metrics_html
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import format_row_balance
 from factmill.tasks.storage.builds import resolve_build

@@ -49,6 +49,7 @@ from factmill.tasks.reports.site_pages import (
     SiteBuild,
     make_build_change,
     make_leaderboard,
+    make_page_trail,
     render_benchmark_page,
     render_site_index,
 )
@@ -235,7 +236,7 @@ def _make_site_build(
             problem = escape_control_characters(str(error))
         else:
             link = f"changes/{_make_file_name(before.record.build_id, record.build_id)}"
-            files[link] = render_changes_html(diff)
+            files[link] = render_changes_html(diff, make_page_trail(benchmark.name, benchmark.title))
             change = make_build_change(diff, before.record.build_id, link)
     return SiteBuild(
         build_id=shorten_line(record.build_id, MAX_NAME_CHARACTERS),
@@ -383,7 +384,8 @@ def _write_evaluation_page(
     shown = replace(report, warnings=(*report.warnings, _WITHHELD_NOTE)) if is_cut else report
     name = f"{folder}/{_make_file_name(*(each.record.build_id for each in evaluated))}"
     if folder == "evaluations" or len(evaluated) > 1:
-        files[name] = render_report_html(shown)
+        benchmark = evaluation.benchmark
+        files[name] = render_report_html(shown, make_page_trail(benchmark.name, benchmark.title))
     return report, name
 
 

@@ -158,16 +158,12 @@ def _compare_paired_rows(
         params=[sides.before, sides.after],
     ).to_arrow_table()
     return {
-        (row["id_before"], row["id_after"]): _list_changed_columns(table, columns, row)
+        (row["id_before"], row["id_after"]): [
+            (table, name, row[f"a{at}"], row[f"b{at}"]) for at, name in enumerate(columns) if row[f"d{at}"]
+        ]
         for batch in rows.to_batches(max_chunksize=10_000)
         for row in batch.to_pylist()
     }
-
-
-def _list_changed_columns(
-    table: str, columns: Sequence[str], row: Mapping[str, Any]
-) -> list[tuple[str, str, Any, Any]]:
-    return [(table, name, row[f"a{at}"], row[f"b{at}"]) for at, name in enumerate(columns) if row[f"d{at}"]]
 
 
 def list_row_trace_ids(

@@ -4,7 +4,7 @@ It uses the same functions as recipes (`Evaluation`), so the same answers give t
 """
 
 import atexit
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,6 @@ from factmill.tasks.evaluation.measured_build import (
     is_held_out_of_release,
     load_benchmark_table_with_digest,
 )
-from factmill.tasks.evaluation.metrics_html import render_metrics_html
 from factmill.tasks.options import format_invalid_option, format_unknown_option
 from factmill.tasks.settings import default_warehouse_path, factmill_home
 from factmill.tasks.storage.builds import (
@@ -52,9 +51,11 @@ from factmill.tasks.storage.builds import (
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
+from factmill.tasks.text.html_tables import render_html_table
 
 _RESERVED_OPTIONS = EvaluationInputs.resolved | {"model"}
 """Parameters that are no options of a session, which takes the build and the answers as arguments."""
+_METRIC_HEADINGS = ("setting", "metric", "value", "95 % interval", "n", "unscored", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +253,23 @@ def make_question_table(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]
     except (KeyError, ValidationError) as error:
         raise SourceError(f"asked: the rows are not questions of {evaluation.benchmark.name}: {error}") from error
     return make_arrow_table(model, kept)
+
+
+def render_metrics_html(
+    title: str, metrics: Iterable[EvaluationMetric], only: Collection[str] = (), notes: Sequence[str] = ()
+) -> str:
+    """Return the metrics over all items as an HTML table for notebooks, in the order given; `only`: names of the metrics to show; empty: all."""
+    overall = [each for each in metrics if not each.group_by and (not only or each.metric in only)]
+    rows = (
+        (
+            each.setting,
+            each.metric,
+            None if each.value is None else f"{each.value:.3f}",
+            None if each.ci_low is None else f"{each.ci_low:.3f} to {each.ci_high:.3f}",
+            each.n,
+            each.n_unscored,
+            each.note,
+        )
+        for each in overall
+    )
+    return render_html_table(title, _METRIC_HEADINGS, rows, notes)

@@ -124,7 +124,8 @@ def draw_fanoutqa_distributions(build: PublishedTables) -> Iterator[ReportFigure
     yield make_bar_figure("articles", "Articles per question", "questions", articles, "articles")
     subs = count_numbers_filling_gaps(row["sub_questions"] for row in rows)
     yield make_bar_figure("sub_questions", "Sub-questions per question", "questions", subs, "sub-questions")
-    flags = dict(sorted(build.facts.get("flags", {}).items(), key=lambda each: (-each[1], each[0])))
+    counts = sorted(build.facts.get("flags", {}).items(), key=lambda each: (-each[1], each[0]))
+    flags = {flag.replace("_", " "): count for flag, count in counts}
     note = "Over all checked questions, including those that were dropped later."
     yield make_bar_figure("flags", "Flags of the checks", "questions", flags, "flag", note)
 

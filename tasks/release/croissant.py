@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
-from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.dataset_card import format_release_bibtex
-from factmill.tasks.release.responsible_ai import RAI_CONFORMS_TO, make_responsible_ai_fields
+from factmill.tasks.release.licence_tables import list_licence_lines
 
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
+_RAI_CONFORMS_TO = "http://mlcommons.org/croissant/RAI/1.0"
 _JSON_LD_CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -68,13 +68,16 @@ def render_croissant(release: Release) -> str:
     metadata: dict[str, Any] = {
         "@context": _JSON_LD_CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": [_CONFORMS_TO, RAI_CONFORMS_TO],
+        "conformsTo": [_CONFORMS_TO, _RAI_CONFORMS_TO],
         "name": f"{release.benchmark.name}-factmill",
         "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _PROJECT_URL,
         "citeAs": format_release_bibtex(release),
-        "creator": [_make_creator(author) for author in release.options.authors]
+        "creator": [
+            {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
+            for author in release.options.authors
+        ]
         or {"@type": "sc:Organization", "name": "factmill"},
         **({"sameAs": f"https://doi.org/{release.options.doi}"} if release.options.doi else {}),
         "inLanguage": list(release.languages),
@@ -82,15 +85,11 @@ def render_croissant(release: Release) -> str:
         "datePublished": f"{build.published_at:%Y-%m-%d}",
         "version": f"1.0.0+{build.build_id}",
         "isLiveDataset": False,
-        **make_responsible_ai_fields(release),
+        **_make_responsible_ai_fields(release),
         "distribution": [_make_file_object(file) for _, _, file in _iterate_parquet_files(release)],
         "recordSet": [_make_record_set(*each) for each in _iterate_parquet_files(release)],
     }
     return json.dumps(metadata, ensure_ascii=False, indent=1) + "\n"
-
-
-def _make_creator(author: Author) -> dict[str, str]:
-    return {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
 
 
 def _iterate_parquet_files(release: Release) -> Iterator[tuple[ReleaseDatasetConfig, ReleaseSplit, ReleaseDataFile]]:
@@ -157,3 +156,67 @@ def _get_croissant_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "sc:Integer"
     return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
+
+
+def _make_responsible_ai_fields(release: Release) -> dict[str, Any]:
+    """Return the fields of Croissant RAI 1.0: field → text or list of texts, derived from the build and the card.
+
+    A field without a known answer is absent: social impact is never stated, nor the time frame, whose name differs between
+    specification and mlcroissant.
+    """
+    build, card, report = release.build, release.forms.card, release.build.report
+    services = build.lock["services"].values()
+    read = max((each.rows for each in release.audit), default=0)
+    fields: dict[str, Any] = {
+        "dataCollection": " ".join(
+            filter(None, [release.notice, card.about, f"Made by factmill as build {build.build_id}."])
+        ),
+        "dataCollectionType": [
+            "Secondary Data analysis",
+            *(["Web API"] if any(str(each).startswith("http") for each in services) else []),
+        ],
+        "dataCollectionRawData": "; ".join(
+            f"{line.source}: {line.what} ({line.licence.id})" for line in list_licence_lines(release)
+        ),
+        "dataCollectionMissingData": (
+            f"{report['rejects']:,} rows were dropped on the way; rejects.parquet has each with its stage and reason. Values "
+            "that the sources lack are null."
+        ),
+        "dataPreprocessingProtocol": [
+            f"{stage['stage']}: {card.steps.get(stage['stage'], '')} {stage['rows_in']:,} rows in, {stage['rows_out']:,} out."
+            for stage in release.stages
+        ],
+        "dataAnnotationProtocol": _describe_annotation(release),
+        "machineAnnotationTools": [
+            "factmill",
+            *(f"{model} ({role})" for role, model in sorted(build.lock["models"].items())),
+        ],
+        "annotationsPerItem": (
+            f"No label was made by a person; people read {read:,} rows to check them." if read else "None by people."
+        ),
+        "dataLimitations": list(card.limits),
+        "dataBiases": [
+            "What Wikidata, Wikipedia and the sources lack is not asked about, and what they cover best is asked about most."
+        ],
+        "dataUseCases": [
+            "Testing: measuring what a language model knows, as the card describes.",
+            f"Not for training: {release.forms.canary_line}",
+        ],
+        "personalSensitiveInformation": [card.personal_information] if card.personal_information else [],
+        "dataReleaseMaintenancePlan": (
+            "A rebuild from newer sources is a new build with another id; CHANGELOG.md lists what changed where the earlier one "
+            "was named. Nobody promises when the next one is made."
+        ),
+    }
+    return {f"rai:{name}": value for name, value in fields.items() if value}
+
+
+def _describe_annotation(release: Release) -> str:
+    judge, decided = release.build.lock["models"].get("judge", ""), len(release.decisions)
+    told = ["Answers are those of the sources, or made by the steps of dataPreprocessingProtocol."]
+    if judge:
+        checked = "was compared with people" if release.judge_cards else "has not been compared with people"
+        told.append(f"Verdicts are by the judge {judge}, which {checked}.")
+    if decided:
+        told.append(f"{decided:,} flagged items went through review; decisions.csv has who decided what.")
+    return " ".join(told)

@@ -80,7 +80,10 @@ def _render_card_body(release: Release) -> str:
         own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
-        examples=[_format_example(row) for row in release.examples[:_MAX_EXAMPLES]],
+        examples=[
+            json.dumps({name: _shorten_value(value) for name, value in row.items()}, ensure_ascii=False, indent=1)
+            for row in release.examples[:_MAX_EXAMPLES]
+        ],
         types={
             config.name: {field.name: _format_column_type(field.type) for field in config.schema}
             for config in release.configs
@@ -169,10 +172,6 @@ def _format_split_notes(config: ReleaseDatasetConfig) -> dict[str, str]:
         if len(having) < len(config.splits):
             notes[column] = f" Only in {', '.join(having)}, null elsewhere."
     return notes
-
-
-def _format_example(row: Mapping[str, Any]) -> str:
-    return json.dumps({name: _shorten_value(value) for name, value in row.items()}, ensure_ascii=False, indent=1)
 
 
 def _shorten_value(value: Any) -> Any:

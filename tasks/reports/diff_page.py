@@ -1,7 +1,7 @@
 """Renders the diff of two builds as a self-contained HTML page, Markdown, JSON or JSON Lines."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,17 +16,32 @@ from factmill.tasks.diff.core.changes import (
     RowChange,
     count_unexplained_rows,
     excerpt_change_keeping_line_breaks,
+    format_change_in_lines,
     format_value_in_line,
 )
-from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_parameter_value, shorten_line
-from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, format_bibtex
-from factmill.tasks.reports.rendering import load_filter_script_variables, render_html_template
+from factmill.tasks.reports.formatting import (
+    MAX_NAME_CHARACTERS,
+    format_column_value,
+    format_parameter_value,
+    shorten_line,
+)
+from factmill.tasks.reports.page_frame import (
+    MAX_INDEXED_ROWS,
+    AllRows,
+    CitationAndCommands,
+    KeyFigure,
+    format_bibtex,
+    pack_rows,
+)
+from factmill.tasks.reports.rendering import list_filters, load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _MAX_DIFF_ROWS = 2000
 """Maximum number of rows on a page."""
 _MAX_DIFF_VALUE_CHARACTERS = 2000
 """Maximum characters of a value on a page."""
+_MAX_SEARCHED_CHARACTERS = 80
+"""Maximum characters of a changed value in a page's search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +52,20 @@ class _ChangedColumn:
     withheld: bool
 
 
-def render_changes_html(diff: BuildDiff) -> str:
-    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened."""
+def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) -> str:
+    """Return a diff as one HTML page, with rows filterable by kind, cause and column, and long values shortened.
+
+    `trail`: address and name of the pages of a site that lead to it, the outermost first.
+    """
     counts, unexplained = diff.count_rows_by_kind(), count_unexplained_rows(diff)
     facts = {
         "before": f"{diff.before.build_id}, {diff.before.published}, {diff.before.rows:,} rows",
         "after": f"{diff.after.build_id}, {diff.after.published}, {diff.after.rows:,} rows",
-        "the same": f"{diff.same:,}" + (f", {diff.remade:,} of them with other provenance" if diff.remade else ""),
-        **{kind: f"{counts[kind]:,}" for kind in ROW_CHANGE_KINDS},
-        **({"unexplained": f"{unexplained:,}"} if unexplained else {}),
-        **{f"table {name}": _format_change_counts(found) for name, found in diff.tables.items()},
+        **({"the same, with other provenance": f"{diff.remade:,} rows"} if diff.remade else {}),
+        **{
+            f"table {name}": ", ".join(f"{count:,} {kind}" for kind, count in found.items() if count)
+            for name, found in diff.tables.items()
+        },
         **({"columns in one build only": ", ".join(diff.new_columns)} if diff.new_columns else {}),
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
@@ -66,7 +85,9 @@ def render_changes_html(diff: BuildDiff) -> str:
             KeyFigure(
                 "rows without a known cause",
                 f"{unexplained:,}",
-                f"most by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}" if main else "no row differs",
+                f"most differ by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}"
+                if main
+                else "no row differs",
             ),
         ),
         "reference": CitationAndCommands(
@@ -97,10 +118,38 @@ def render_changes_html(diff: BuildDiff) -> str:
         ],
         "rows": len(diff.rows),
         "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",
-        "filters": _list_change_filters(diff),
+        "filters": list_filters(map(_list_change_filter_values, diff.rows[:MAX_INDEXED_ROWS])),
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
-    return render_html_template("changes.html", **load_filter_script_variables(), page=page)
+    all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
+    return render_html_template(
+        "changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail
+    )
+
+
+def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
+    """Return changed rows for the page's search, with the values before and after of all their columns in a line each."""
+    names = list(dict.fromkeys(name for row in rows for name in row.shown if name != "id"))
+
+    def list_values(row: RowChange) -> list[str | Sequence[str]]:
+        changed = [
+            (each.name, *format_change_in_lines(each.before, each.after, _MAX_SEARCHED_CHARACTERS))
+            for each in row.columns
+            if not each.withheld
+        ]
+        return [
+            row.id,
+            row.kind,
+            "; ".join(_format_cause_label(each) for each in row.causes),
+            *(format_column_value(row.shown.get(name)) for name in names),
+            "; ".join(f"{name}: {before}" for name, before, _ in changed),
+            "; ".join(f"{name}: {after}" for name, _, after in changed),
+            f"{row.fate.stage}: {row.fate.reason} {row.fate.detail}" if row.fate else "",
+            *_list_change_filter_values(row).values(),
+        ]
+
+    headings = ["row", "change", "cause", *names, "before", "after", "rejected"]
+    return pack_rows(headings, list(_list_change_filter_values(rows[0])), map(list_values, rows))
 
 
 def render_changes_markdown(diff: BuildDiff) -> str:
@@ -168,12 +217,12 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
             "detail": format_value_in_line(row.fate.detail, _MAX_DIFF_VALUE_CHARACTERS),
         },
         "shown": {
-            name: format_value_in_line(value, _MAX_DIFF_VALUE_CHARACTERS)
+            name: format_value_in_line(format_column_value(value), _MAX_DIFF_VALUE_CHARACTERS)
             for name, value in row.shown.items()
             if name != "id" and name not in changed
         },
         "columns": columns,
-        "groups": json.dumps(_list_change_filter_values(row), ensure_ascii=False),
+        "groups": _list_change_filter_values(row),
     }
 
 
@@ -187,21 +236,9 @@ def _list_change_filter_values(row: RowChange) -> dict[str, list[str]]:
     }
 
 
-def _list_change_filters(diff: BuildDiff) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, None]] = {}
-    for row in diff.rows[:_MAX_DIFF_ROWS]:
-        for by, values in _list_change_filter_values(row).items():
-            found.setdefault(by, {}).update(dict.fromkeys(values))
-    return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
-
-
 def _format_cause_label(cause: ChangeCause) -> str:
     return _shorten_diff_name(cause.label)
 
 
 def _shorten_diff_name(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)
-
-
-def _format_change_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)

@@ -135,6 +135,8 @@ class EvaluationReport:
     """The figures at the top: main metric, coverage, another headline metric."""
     all_rows: AllRows | None = None
     """All items, to search; None: the page shows them all, or none."""
+    main_metric: str = ""
+    """The metric whose comparisons come first."""
 
     @property
     def items_command(self) -> str:
@@ -251,7 +253,12 @@ def make_report_outline(
         benchmark=evaluation.benchmark.name,
         warnings=tuple(
             dict.fromkeys(
-                [*_warn_of_model_coverage(overall), *_list_report_warnings(named), *_warn_of_input_differences(named)]
+                [
+                    *_warn_of_model_coverage(overall),
+                    *_list_report_warnings(named),
+                    *_list_notes(named),
+                    *_warn_of_input_differences(named),
+                ]
             )
         ),
         subjects=tuple(_make_reported_model(evaluation, label, each) for label, each in named.items()),
@@ -268,6 +275,7 @@ def make_report_outline(
         paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
         paper_notes=tuple(paper_notes),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
+        main_metric=evaluation.main_metric,
     )
 
 
@@ -409,11 +417,19 @@ def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[
         for name, value in facts.items():
             if name.startswith("answers "):
                 yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {format_parameter_value(value)}"
-        for note in (*facts.get("notes", ()), *each.record.report["notes"]):
-            yield f"{label}: {escape_control_characters(note)}"
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
             card = escape_control_characters(_format_judge_card(each))
             yield f"{card[0].upper()}{card[1:]}."
+
+
+def _list_notes(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+    """Yield each note of the evaluations once, with the models that it is about."""
+    noted: dict[str, list[str]] = {}
+    for label, each in named.items():
+        for note in dict.fromkeys((*each.record.report["facts"].get("notes", ()), *each.record.report["notes"])):
+            noted.setdefault(escape_control_characters(note), []).append(label)
+    for note, labels in noted.items():
+        yield f"{', '.join(labels)}: {note}"
 
 
 def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:

@@ -97,6 +97,17 @@ def format_parameter_value(value: object) -> str:
     return "not set" if value is None or value == "" else f"{text[:16]}…" if _SHA256_HEX.fullmatch(text) else text
 
 
+def format_column_value(value: Any) -> str:
+    """Format the value of a column as one line."""
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(format_column_value(each) for each in value.values() if each is not None)
+    if isinstance(value, list | tuple):
+        return " · ".join(format_column_value(each) for each in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 _TEMPLATES_FOLDER = "data/templates"
 _REPORT_TEMPLATE = "page.html"
 

@@ -41,6 +41,12 @@ class ItemBrowserEntry:
     """Command that shows the provenance of the row."""
     groups: Mapping[str, str]
 
+    @property
+    def filter_values(self) -> dict[str, str | list[str]]:
+        """Filter of the page → the entry's values."""
+        verdicts = sorted({each.verdict for each in self.given})
+        return {"setting": self.setting, "verdict": verdicts, **self.groups}
+
 
 def list_item_entries(
     items: Mapping[str, Sequence[ReportedAnswer]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
@@ -69,14 +75,14 @@ def list_item_entries(
 
 
 def pack_item_entries(items: Mapping[str, Sequence[ReportedAnswer]]) -> AllRows:
-    """Return the items of the first model, with the answers of all, for the page's search; groups are its filters."""
+    """Return the items of the first model, with the answers of all, for the page's search."""
     first, *others = items.values()
     known = [{item.answer_id: item for item in each} for each in others]
     groups = list(dict.fromkeys(by for item in first for by in item.groups))
     answers = [heading for model in items for heading in ((f"{model}: " if others else "") + "answer",)]
     return pack_rows(
         ["row", "question", "gold", *answers],
-        ["setting", *groups],
+        ["setting", "verdict", *groups],
         (
             [
                 item.row_id,
@@ -84,6 +90,7 @@ def pack_item_entries(items: Mapping[str, Sequence[ReportedAnswer]]) -> AllRows:
                 item.gold,
                 *(f"{found.answer} [{found.verdict}]" if found else "–" for found in each),
                 item.setting,
+                sorted({shorten_with_note(found.verdict, 200) for found in each if found}),
                 *(item.groups.get(by) or "–" for by in groups),
             ]
             for item in sort_worst_first(first)[:MAX_INDEXED_ROWS]

@@ -111,6 +111,8 @@ class BenchmarkCardPart:
     """The card's part for one benchmark."""
 
     benchmark: str
+    title: str
+    """The benchmark as papers write it: `GRANOLA-EQ`."""
     meaning: str
     metric: str
     rows: tuple[SettingResults, ...]
@@ -206,7 +208,12 @@ def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFi
     yield KeyFigure("answers with a score", f"{scored:,} of {asked:,}", f"by the main metrics, {share}")
     judged = {facts.get("Judge", "") for part in parts for facts in part.facts.values()}
     programs = sum(1 for judge in judged if judge.startswith(("none", EXACT_JUDGE)))
-    yield KeyFigure("judges", f"{len(judged) - programs} models", f"{programs} programs" if programs else "no program")
+    models = len(judged) - programs
+    yield KeyFigure(
+        "judges",
+        f"{models} model{'' if models == 1 else 's'}" if models else "programs alone",
+        f"{programs} program{'' if programs == 1 else 's'}" if models else "no model judges an answer",
+    )
 
 
 def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> CitationAndCommands:
@@ -238,6 +245,7 @@ def _make_card_part(
     ids = [each.record.build_id for each in taken.evaluated]
     return BenchmarkCardPart(
         benchmark=evaluation.benchmark.name,
+        title=evaluation.benchmark.title.partition(":")[0],
         meaning=evaluation.main_metric_meaning,
         metric=evaluation.main_metric,
         rows=() if report is None else tuple(_list_setting_results(evaluation, report, best)),
@@ -352,7 +360,7 @@ def _make_main_metric_figures(models: Sequence[str], parts: Sequence[BenchmarkCa
         )
         figure = ReportFigure(
             f"card_{part.benchmark}",
-            f"{part.benchmark}: {format_snake_case_as_words(part.metric)}",
+            f"{part.title}: {format_snake_case_as_words(part.metric)}",
             "bars",
             "setting",
             format_snake_case_as_words(part.metric),

@@ -58,7 +58,8 @@ def rank_models(
     units = {(each.setting, each.metric): each.unit for each in metrics}
     models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
     places = sorted(
-        {place for scores in models.values() for place in scores}, key=lambda at: _get_headline_sort_key(evaluation, at)
+        {place for scores in models.values() for place in scores},
+        key=lambda at: (evaluation.headline_metrics.index(at[1]), at[0]),
     )
     shared: dict[str, list[MetricScores]] = {model: [] for model in models}
     for place in places:
@@ -117,10 +118,6 @@ def _iterate_headline_scores(
                 is_share=bool(np.all(np.isnan(values) | (values == 0) | (values == 1))),
             ),
         )
-
-
-def _get_headline_sort_key(evaluation: Evaluation, place: SettingMetric) -> tuple[int, str]:
-    return evaluation.headline_metrics.index(place[1]), place[0]
 
 
 def _count_scored_items(scores: MetricScores | None) -> int:

@@ -62,12 +62,22 @@ class AllRows:
     """Names of the filters whose values follow in a row."""
     rows: int
     packed: str
-    """Rows as lines of tab-separated values, compressed (zlib), as base64."""
+    """Rows as lines of tab-separated values, compressed (zlib), as base64; U+001F parts several values of a filter."""
 
 
-def pack_rows(headings: Sequence[str], filters: Sequence[str], rows: Iterable[Sequence[str]]) -> AllRows:
-    """Return rows, of which each has a value for each heading and each filter, for a page's search."""
-    lines = ["\t".join(shorten_line(value, _MAX_INDEXED_CHARACTERS) for value in row) for row in rows]
+def pack_rows(
+    headings: Sequence[str], filters: Sequence[str], rows: Iterable[Sequence[str | Sequence[str]]]
+) -> AllRows:
+    """Return rows for a page's search; each has a value for each heading, then for each filter one or several."""
+    lines = [
+        "\t".join(
+            "\x1f".join(
+                shorten_line(each, _MAX_INDEXED_CHARACTERS) for each in ([value] if isinstance(value, str) else value)
+            )
+            for value in row
+        )
+        for row in rows
+    ]
     packed = zlib.compress("\n".join(lines).encode("utf-8", "replace"), 9)
     return AllRows(tuple(headings), tuple(filters), len(lines), base64.b64encode(packed).decode())
 

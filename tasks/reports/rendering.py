@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -27,13 +27,14 @@ from factmill.tasks.reports.formatting import (
     render_markdown_template,
     shorten_line,
 )
-from factmill.tasks.reports.item_browser import ItemBrowserEntry
 from factmill.tasks.reports.model_card import ModelCard
 from factmill.tasks.reports.page_frame import make_metric_key_figure
 from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour
 
 _MAX_VERDICT_FILTERS = 12
 """Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
+FilterValues = Mapping[str, str | Sequence[str]]
+"""Filter of a page → one or several values of an item."""
 _TEMPLATE_FILTERS = {
     "number": format_number,
     "share": format_share,
@@ -46,18 +47,26 @@ _TEMPLATE_FILTERS = {
 }
 
 
-def render_report_html(report: EvaluationReport) -> str:
-    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used."""
+def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]] = ()) -> str:
+    """Return a report as HTML; a policy forbids external scripts, styles, fonts and pictures, and none are used.
+
+    `trail`: address and name of the pages of a site that lead to it, the outermost first.
+    """
     drawn = [draw_figure_with_legend(figure) for figure in report.figures]
     return render_html_template(
         "page.html",
         **load_filter_script_variables(),
         report=report,
         drawn=drawn,
-        filters=_list_entry_filters(report),
+        filters=[
+            each
+            for each in list_filters(entry.filter_values for entry in report.entries)
+            if each["by"] != "verdict" or len(each["values"]) <= _MAX_VERDICT_FILTERS
+        ],
         key_figures=report.key_figures or [make_metric_key_figure(each) for each in report.headline[:3]],
         reference=report.reference,
         all_rows=report.all_rows,
+        trail=trail,
     )
 
 
@@ -118,20 +127,25 @@ def render_html_template(template: str, **variables: Any) -> str:
         "summary": "",
         "canary": "",
         "all_rows": None,
+        "trail": (),
     }
     return html_environment().get_template(template).render(**common | variables)
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
-    """Return a figure for a template: the figure, its SVG, and a legend of (colour, sign, label) for each series,
-    which is shown if there are several."""
+    """Return a figure for a template: the figure, its SVG (empty if all bars are 0), and a legend of (colour, sign, label)
+    for each series with a value, which is shown if there are several."""
+    is_seen = figure.kind in ("lines", "scatter") or any(
+        each for series in figure.series for each in (*series.y, *series.low, *series.high)
+    )
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
         "figure": figure,
-        "svg": Markup(draw_inline_svg(figure)),
+        "svg": Markup(draw_inline_svg(figure)) if is_seen else "",
         "legend": [
             (get_series_colour(figure, at), signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
             for at, each in enumerate(figure.series)
+            if any(value is not None for value in each.y)
         ],
         "has_ends": any(each.low for each in figure.series),
     }
@@ -161,34 +175,28 @@ def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
     return list(dict.fromkeys(model for row in rows for model in row.paper))
 
 
-def format_entry_filters(entry: ItemBrowserEntry) -> str:
-    """Return an entry's filter values as JSON for the page's script."""
-    verdicts = sorted({each.verdict for each in entry.given})
-    groups = {by: [group] for by, group in entry.groups.items()}
-    return json.dumps({"setting": [entry.setting], "verdict": verdicts, **groups}, ensure_ascii=False)
-
-
-def _list_entry_filters(report: EvaluationReport) -> list[dict[str, Any]]:
-    """Return the filters of a page as {by, values}, for names with more than one value among the entries."""
-    found: dict[str, dict[str, None]] = {"setting": {}, "verdict": {}}
-    for entry in report.entries:
-        found["setting"][entry.setting] = None
-        found["verdict"].update(dict.fromkeys(each.verdict for each in entry.given))
-        for by, group in entry.groups.items():
-            found.setdefault(by, {})[group] = None
-    if len(found["verdict"]) > _MAX_VERDICT_FILTERS:
-        del found["verdict"]
+def list_filters(items: Iterable[FilterValues]) -> list[dict[str, Any]]:
+    """Return the filters of a page's items as {by, values}, without those that have one value for all items."""
+    found: dict[str, dict[str, None]] = {}
+    for each in items:
+        for by, values in each.items():
+            found.setdefault(by, {}).update(dict.fromkeys([values] if isinstance(values, str) else values))
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 
 
+def format_filter_values(item: FilterValues) -> str:
+    """Return the filter values of an item as JSON for the page's script, a list for each filter."""
+    named = {by: [values] if isinstance(values, str) else values for by, values in item.items()}
+    return json.dumps(named, ensure_ascii=False)
+
+
 def _register_report_jinja_helpers(made: Environment) -> None:
-    made.filters.update(_TEMPLATE_FILTERS)
+    made.filters.update(_TEMPLATE_FILTERS, filter_values=format_filter_values)
     made.globals.update(
         list_values=list_x_values,
         format_series_point=format_series_point,
         format_figure_value=format_figure_value,
         paper_models=list_paper_models,
-        entry_groups=format_entry_filters,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
     )
 

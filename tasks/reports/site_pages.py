@@ -18,7 +18,7 @@ from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_snake_
 from factmill.tasks.reports.model_ranking import ModelRanking
 from factmill.tasks.reports.rendering import draw_figure_with_legend, render_html_template
 
-INDEX_PAGE = "index.html"
+INDEX_PAGE, INDEX_NAME = "index.html", "All benchmarks"
 _MAX_CAUSES_NAMED = 5
 """Maximum number of causes named for one build; its page of changes has all."""
 
@@ -343,6 +343,11 @@ def make_rows_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigur
     )
 
 
+def make_page_trail(benchmark: str, title: str) -> list[tuple[str, str]]:
+    """Return address and name of the pages above an evaluation or a diff of a site: its index, and the benchmark's page."""
+    return [(f"../{INDEX_PAGE}", INDEX_NAME), (f"../{benchmark}.html", title.partition(":")[0])]
+
+
 def render_site_index(pages: Sequence[BenchmarkPage]) -> str:
     """Return the first page of a site: a line and the figures of each benchmark."""
     notices: dict[str, list[str]] = {}
@@ -366,6 +371,7 @@ def render_benchmark_page(page: BenchmarkPage) -> str:
     return render_html_template(
         "site_benchmark.html",
         digest="",
+        trail=[(INDEX_PAGE, INDEX_NAME)],
         page=page,
         warnings=list(page.notices),
         rows_drawn=[draw_figure_with_legend(figure)] if figure else [],

@@ -192,7 +192,9 @@ def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str,
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
     if figure.y_range:
-        axes.set_xlim(*figure.y_range)
+        # a score may go below the range: its bar would run through its name
+        below = [each for series in figure.series for each in (*series.y, *series.low) if each is not None]
+        axes.set_xlim(min(figure.y_range[0], *below), figure.y_range[1])
     axes.locator_params(axis="x", nbins=6, integer=figure.is_of_counts)
     if isinstance(figure.reference, float):
         axes.axvline(figure.reference, **_REFERENCE_LINE)

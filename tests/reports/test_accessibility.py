@@ -1,12 +1,14 @@
 """What keyboards, screen readers and weak eyes need of every page: landmarks, headings, labels, table headers, contrast."""
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from support.builds.built import publish_hostile
 from support.builds.reported import EVALUATION, make_evaluated
+from support.docs.driven_chromium import DrivenChromium
 
 from factmill.flows.commands.report import load_page_for_build
 from factmill.tasks.assets import asset_path
@@ -16,6 +18,14 @@ from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import make_evaluation_report
 from factmill.tasks.reports.model_card import BenchmarkEvaluations, make_model_card
 from factmill.tasks.reports.rendering import render_card_html, render_report_html
+from factmill.tasks.reports.site_pages import (
+    BenchmarkPage,
+    SiteBuild,
+    make_leaderboard,
+    make_page_trail,
+    render_benchmark_page,
+    render_site_index,
+)
 from factmill.tasks.storage.builds import resolve_build
 
 GOOD = ["gold"] * 18 + ["no", ""]
@@ -112,6 +122,44 @@ def test_a_page_opens_with_three_figures_and_ends_with_how_to_cite_and_reproduce
     assert cite < page.index("@misc{") < reproduce < page.index("factmill ", reproduce)
     for target in re.findall(r'<li><a href="#([\w-]+)">', page):
         assert f'id="{target}"' in page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenChromium]:
+    opened = DrivenChromium(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.kill()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_and_no_page_is_wider_than_its_window(
+    pages: dict[str, str], browser: DrivenChromium, tmp_path: Path, width: int, theme: str
+) -> None:
+    browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    for name, page in {**pages, **_list_site_pages()}.items():
+        (tmp_path / f"{name}.html").write_text(page, "utf-8")
+        browser.open(f"file://{tmp_path}/{name}.html")
+        browser.read("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert browser.list_axe_findings() == [], name
+        assert browser.read("document.documentElement.scrollWidth") <= width, name
+
+
+def _list_site_pages() -> dict[str, str]:
+    """Return a page of each kind that only a site has."""
+    evaluated = [make_evaluated("strong", GOOD), make_evaluated("weaker", ["no", *GOOD[1:]])]
+    links = {each.record.build_id: "e.html" for each in evaluated}
+    report = make_evaluation_report(EVALUATION, evaluated)
+    board = make_leaderboard(EVALUATION, report, (), links, (), "m-1", "2026-01-01", (), "c.html")
+    builds = tuple(SiteBuild(f"multihal-{at}", "2026-01-01", 10, ("world w",), "", None) for at in range(2))
+    page = BenchmarkPage("multihal", "MultiHal: questions", builds, 0, (board,), ())
+    trail = make_page_trail("multihal", "MultiHal: questions")
+    return {
+        "index": render_site_index([page]),
+        "benchmark": render_benchmark_page(page),
+        "evaluation": render_report_html(report, trail),
+    }
 
 
 def _luminance(colour: str) -> float:

@@ -1,9 +1,11 @@
 """What changed between builds, as files: nothing that rows say acts on who reads them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.builds.changes import HOSTILE, make_diff
+from support.docs.chromium import open_filtered
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.diff.core.changes import ChangeCause, ColumnChange, InputChange, RowChange, RowDrop
@@ -53,8 +55,28 @@ def test_only_the_first_rows_of_many_are_on_the_page() -> None:
     (row, *_) = make_diff().rows
     page = render_changes_html(make_diff(rows=[row] * 2001))
     assert page.count('class="item"') == 2000
-    assert "The first 2,000 of 2,001." in page
+    assert "The first 2,000 of 2,001; the search looks at all." in page
     assert "factmill diff x-aaa x-bbb --to rows.jsonl" in page
+    assert "<template" not in render_changes_html(make_diff())
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"search": "seventh"}, {"search": "ulm"}, {"cause": "reply: judge"}, {"column": "note", "kind": "changed"}],
+    ids=str,
+)
+def test_the_search_finds_rows_that_are_not_on_the_page(wanted: dict[str, str], tmp_path: Path) -> None:
+    source, reply = ChangeCause("source", "a.json"), ChangeCause("reply", "judge")
+    late = RowChange(
+        "changed", "x-7", "x-7", (source, reply),
+        (ColumnChange("answer", "Bonn", "Ulm"), ColumnChange("note", "a", "b")), {"question": "The seventh?"},
+    )  # fmt: skip
+    rows = [RowChange("added", f"x{n}", "", (source,), shown={"question": "?"}) for n in range(2_001)]
+    dumped = open_filtered(render_changes_html(make_diff(rows=[*rows, late])), tmp_path, **wanted)
+    assert "0 of 2000 shown; 1 of 2,002 rows found" in dumped
+    found = dumped.partition('aria-label="Found among all rows"')[2].partition("</section>")[0]
+    for text in ("x-7", "The seventh?", "answer: Bonn; note: a", "source: a.json; reply: judge"):
+        assert text in found
 
 
 def test_json_has_the_values_whole() -> None:

@@ -97,3 +97,12 @@ def test_a_name_of_a_figure_is_no_markup_in_its_ids() -> None:
     assert all(ids) and not ids[0] & ids[1]
     assert all(re.fullmatch(r"[\w.-]+", each) for each in {*ids[0], *ids[1]})
     assert all(each.startswith("plain_name-") for each in ids[2])
+
+
+def test_a_bar_below_the_range_does_not_run_through_its_name() -> None:
+    def find_zero(value: float) -> float:
+        svg = _draw("bars", FigureSeries("one", ("a",), (value,), (value - 0.05,), (0.5,)), y_range=(0.0, 1.0))
+        (tick,) = re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>0\.0+</text>', svg)
+        return float(tick)
+
+    assert find_zero(-0.2) > find_zero(0.2)

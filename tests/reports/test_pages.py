@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from support.builds.reported import EVALUATION, HOSTILE, MODEL, list_items, make_evaluated
-from support.docs.chromium import open_page
+from support.docs.chromium import open_filtered, open_page
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
@@ -211,12 +211,13 @@ def test_items_that_a_page_does_not_show_are_found_by_its_search(tmp_path: Path)
     assert report.all_rows and report.all_rows.rows == MAX_ITEM_ENTRIES + 50
     assert report.all_rows.headings == ("row", "question", "gold", "answer")
     assert "packed" not in render_report_json(report)
-    search = (
-        "<script>const field = document.querySelector('.browse input'); field.value = 'question 549?';"
-        "field.dispatchEvent(new Event('input', {bubbles: true}));</script></body>"
-    )
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render_report_html(report))
-    (tmp_path / "page.html").write_text(page.replace("</body>", search), "utf-8")
-    dumped, _ = open_page(tmp_path / "page.html")
+    page = render_report_html(report)
+    dumped = open_filtered(page, tmp_path, search="question 549?")
     assert "1 of 550 rows found" in dumped
     assert '<dd dir="auto">Question 549?</dd>' in dumped
+
+
+def test_rows_that_a_page_does_not_show_are_filtered_by_verdict(tmp_path: Path) -> None:
+    answers = [*["no"] * 30, *["gold"] * (MAX_ITEM_ENTRIES + 50)]
+    report = make_evaluation_report(EVALUATION, [make_evaluated("m", answers)])
+    assert "30 of 580 rows found" in open_filtered(render_report_html(report), tmp_path, verdict="wrong")

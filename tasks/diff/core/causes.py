@@ -240,7 +240,7 @@ class _CauseTracer:
         strong = [
             own[0]
             for own, each in zip(self.direct_causes[:upto], self.evidence.call_differences, strict=False)
-            if own and _has_changed_model_reply(each)
+            if own and each.latest_call.is_model_call and each.replies_differ  # such a reply is surely read completely
         ]
         if strong:
             return [strong[0]]
@@ -273,7 +273,9 @@ class _CauseTracer:
         unseen += [
             each.cause
             for each in self.manifests.changes
-            if each.cause.kind == "world" and _is_local_graph_identity(each.after)
+            if each.cause.kind == "world"
+            and isinstance(each.after, str)
+            and not each.after.startswith(("http", "embedded-"))  # a local graph, whose look-ups are not recorded
         ]
         return unseen
 
@@ -291,16 +293,6 @@ def _list_traceable_values(call: Any) -> Any:
     return [call.reply, call.service, call.parts.get("model"), call.parts.get("revid")]
 
 
-def _has_changed_model_reply(difference: CallDifference) -> bool:
-    """True for a changed model reply, which is surely read completely."""
-    return difference.latest_call.is_model_call and difference.replies_differ
-
-
 def _is_same_change(input_change: tuple[Any, Any], change: tuple[Any, Any]) -> bool:
     """True where an input changed between exactly these two values."""
     return input_change == change and input_change[0] != input_change[1]
-
-
-def _is_local_graph_identity(identity: Any) -> bool:
-    """True for a local Wikidata graph, whose look-ups are not recorded."""
-    return isinstance(identity, str) and not identity.startswith(("http", "embedded-"))

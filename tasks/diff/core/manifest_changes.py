@@ -208,7 +208,10 @@ def _list_differing_entries(before: Mapping[str, Any], after: Mapping[str, Any])
 
 def _make_input_change(kind: ChangeCauseKind, what: str, before: Any, after: Any, description: str = "") -> InputChange:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        description = description or _format_entry_changes(before, after)
+        description = description or ", ".join(
+            f"{name} {_format_input_value(old)} → {_format_input_value(new)}"
+            for name, old, new in _list_differing_entries(before, after)
+        )
     return InputChange(
         ChangeCause(kind, what, description or f"{_format_input_value(before)} → {_format_input_value(after)}"),
         before,
@@ -218,13 +221,6 @@ def _make_input_change(kind: ChangeCauseKind, what: str, before: Any, after: Any
 
 def _format_input_value(value: Any) -> str:
     return "not set" if value is None else str(value)
-
-
-def _format_entry_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {_format_input_value(old)} → {_format_input_value(new)}"
-        for name, old, new in _list_differing_entries(before, after)
-    )
 
 
 def _format_model_identity(value: Any) -> Any:

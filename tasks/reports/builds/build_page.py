@@ -16,7 +16,12 @@ from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
 from factmill.tasks.reports.page_frame import AllRows, CitationAndCommands, KeyFigure
-from factmill.tasks.reports.rendering import draw_figure_with_legend, load_filter_script_variables, render_html_template
+from factmill.tasks.reports.rendering import (
+    draw_figure_with_legend,
+    list_filters,
+    load_filter_script_variables,
+    render_html_template,
+)
 from factmill.tasks.storage.builds import BuildRecord, format_planted_faults, is_scripted
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
@@ -254,7 +259,7 @@ def render_build_html(page: BuildPage) -> str:
         drawn=[draw_figure_with_legend(figure) for figure in page.distributions],
         opens=any(stage.opened for stage in page.stages),
         total=_sum_stages(page),
-        filters=_list_row_filters(page),
+        filters=list_filters(row.groups for row in page.rows),
     )
 
 
@@ -280,11 +285,6 @@ BUILD_RENDERERS: Mapping[str, Callable[[BuildPage], str]] = {
 """File ending → renderer of the page."""
 
 
-def format_row_filters_json(row: BuildPageRow) -> str:
-    """Return a row's filter values as JSON for the page's script."""
-    return json.dumps({by: [value] for by, value in row.groups.items()}, ensure_ascii=False)
-
-
 def format_trimmed_number(value: float | None, digits: int = 3) -> str:
     """Format a number without trailing zeros, integers without decimals; a dash for None."""
     if value is None:
@@ -299,17 +299,8 @@ def _sum_stages(page: BuildPage) -> StageSummary:
     return StageSummary("all stages", **sums)
 
 
-def _list_row_filters(page: BuildPage) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, None]] = {}
-    for row in page.rows:
-        for by, value in row.groups.items():
-            found.setdefault(by, {})[value] = None
-    return [{"by": by, "values": sorted(values)} for by, values in found.items()]
-
-
 def _register_build_page_jinja_helpers(made: Environment) -> None:
     made.filters.update(count=lambda number: f"{number:,}", plain=format_trimmed_number)
-    made.globals.update(row_groups=format_row_filters_json)
 
 
 _register_build_page_jinja_helpers(html_environment())

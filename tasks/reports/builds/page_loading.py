@@ -96,7 +96,7 @@ def load_build_page(
         review = _load_review_summary(db, benchmark, build, allowed)
         tells_answers = not allowed.withheld and any(
             each["rows"]
-            for each in _load_table_counts(db, build.build_id)
+            for each in query_rows(db, "SELECT table_name, rows FROM build_tables WHERE build_id = ?", build.build_id)
             if each["table_name"] in benchmark.held_out_tables
         )
     of_stages = build.report["reasons"]
@@ -341,10 +341,6 @@ def _make_distribution_figures(
     except BuildFormatTooOld as error:
         return [], [str(error)]
     return [each for each in found if any(y for series in each.series for y in series.y)], []
-
-
-def _load_table_counts(db: Connection, build_id: str) -> list[dict[str, Any]]:
-    return query_rows(db, "SELECT table_name, rows FROM build_tables WHERE build_id = ?", build_id)
 
 
 def _load_reply_ages(db: Connection, build: BuildRecord) -> Iterator[ServiceReplyAges]:

@@ -1,7 +1,7 @@
 """Rows of a build for its page: sampled if there are many, each with its provenance, shortened to fit the page."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
@@ -23,6 +23,7 @@ from factmill.tasks.reports.builds.tracing import (
     get_call_settings_variables_reply,
     load_row_traces,
 )
+from factmill.tasks.reports.formatting import format_column_value
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
@@ -94,7 +95,11 @@ def load_page_rows_and_errors(
             if room < 0 and entries:
                 return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
             entries.append(entry)
-            values[entry.id] = _shorten_text_columns(trace["row"])
+            values[entry.id] = {
+                name: (value or "")[:100]
+                for name, value in trace["row"].items()
+                if name != "id" and (value is None or isinstance(value, str))
+            }
     return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
@@ -147,17 +152,6 @@ def load_page_rejects(
         where: tuple(_make_page_reject(benchmark, traces[each["id"]], shown) for each in group)
         for where, group in groupby(first, key=lambda each: (each["stage"], each["reason"]))
     }
-
-
-def format_column_value(value: Any) -> str:
-    """Format the value of a column as one line."""
-    if value is None:
-        return ""
-    if isinstance(value, Mapping):
-        return ", ".join(format_column_value(each) for each in value.values() if each is not None)
-    if isinstance(value, list | tuple):
-        return " · ".join(format_column_value(each) for each in value)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def format_utc_minute(moment: datetime) -> str:
@@ -282,7 +276,14 @@ def _sort_and_add_filter_groups(
     kept = [
         name
         for name, each in found.items()
-        if len(each) > 1 and (name == part or _has_few_short_values(each, most=min(_MAX_FILTER_VALUES, len(rows) // 2)))
+        if len(each) > 1
+        and (
+            name == part
+            or (
+                len(each) <= min(_MAX_FILTER_VALUES, len(rows) // 2)
+                and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in each)
+            )
+        )
     ]
     return [
         replace(
@@ -292,16 +293,3 @@ def _sort_and_add_filter_groups(
         )
         for row in sorted(rows, key=lambda each: each.id)
     ]
-
-
-def _has_few_short_values(values: Collection[str], most: int) -> bool:
-    return len(values) <= most and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in values)
-
-
-def _shorten_text_columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return column → text for the text columns of a row, null as an empty text, cut to 100 characters."""
-    return {
-        name: (value or "")[:100]
-        for name, value in row.items()
-        if name != "id" and (value is None or isinstance(value, str))
-    }

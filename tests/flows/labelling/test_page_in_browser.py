@@ -105,6 +105,7 @@ def test_sixty_labels_survive_the_end_of_browser_and_server(
     browser.kill()
 
     browser = open_browser(browsers, tmp_path, url, 20)
+    assert browser.list_axe_findings() == []
     press_labels(browser, labels[20:40], 20)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

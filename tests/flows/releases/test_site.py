@@ -1,6 +1,7 @@
 """`factmill site`: builds over time, models on the same rows, what is withheld, and which folders are replaced."""
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -132,8 +133,11 @@ def test_links_lead_somewhere_and_nothing_is_asked_of_elsewhere(
         assert "<b>" not in page and not re.search(r'(?:src|href|url\()\s*=?"?(?:https?:)?//', page), path
         for link in re.findall(r'<a [^>]*href="([^"]*)"', page):
             file, _, anchor = link.partition("#")
-            other = files[(Path(path).parent / file).as_posix() if file else path]
+            other = files[posixpath.normpath(Path(path).parent / file) if file else path]
             assert not anchor or f'id="{anchor}"' in other, f"{path}: {link}"
+        trail = re.findall(r'<a href="([^"]*)"', page.partition('<p class="trail">')[2].partition("</p>")[0])
+        above = {"index.html": [], "granola.html": ["index.html"]}.get(path, ["../index.html", "../granola.html"])
+        assert trail == above, path
         names = re.findall(r'\bid="([^"]*)"', page)
         assert len(names) == len(set(names)), path
 

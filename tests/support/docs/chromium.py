@@ -1,5 +1,7 @@
 """A page as Chromium shows it, and what it asked for on the way."""
 
+import json
+import re
 import shutil
 import socketserver
 import subprocess
@@ -50,3 +52,15 @@ def open_page(page: Path) -> tuple[str, list[str]]:
         ).stdout
         server.shutdown()
     return dumped, asked
+
+
+def open_filtered(html: str, folder: Path, **wanted: str) -> str:
+    """Return the document after its filters are set: `search` to words, any other by name to an option."""
+    fields = "".join(
+        f"form.querySelector({json.dumps('input' if name == 'search' else f'select[name={name}]')}).value = {json.dumps(value)};"
+        for name, value in wanted.items()
+    )
+    script = f"<script>const form = document.querySelector('.browse'); {fields} form.dispatchEvent(new Event('input'));</script>"
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html)
+    (folder / "page.html").write_text(page.replace("</body>", f"{script}</body>"), "utf-8")
+    return open_page(folder / "page.html")[0]

@@ -1,5 +1,6 @@
 """A Chromium that a test drives over its debugging protocol: it opens pages, presses keys, reads the page, and is killed."""
 
+import importlib.resources
 import json
 import os
 import signal
@@ -70,6 +71,12 @@ class DrivenChromium:
         """Open an address and wait until the document is loaded."""
         self.send("Page.navigate", url=address)
         self.wait_until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def list_axe_findings(self) -> list[tuple[str, str]]:
+        """Return what axe-core finds fault with on the page: rule, and the first element that breaks it."""
+        self.read(importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8"))
+        found = "(found) => found.violations.map((each) => [each.id, each.nodes[0].html.slice(0, 200)])"
+        return [(rule, element) for rule, element in self.read(f"axe.run().then({found})")]
 
     def press(self, key: str, **more: Any) -> None:
         """Press and release a key."""

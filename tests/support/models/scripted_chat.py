@@ -76,12 +76,7 @@ def write_chat_world(
 
     `world`: its name; an evaluation takes builds of a world of another name only by --build.
     """
-    settings = f'kind = "openai"
-name = "{name}"
-url = "{url}"
-key_env = "TEST_KEY"
-usd_per_million_in = 1.0
-limits = {_LIMITS}'
+    settings = f'kind = "openai"\nname = "{name}"\nurl = "{url}"\nkey_env = "TEST_KEY"\nusd_per_million_in = 1.0\nlimits = {_LIMITS}'
     return write_world_with_model(folder / "chatty.toml", roles, settings, world)
 
 

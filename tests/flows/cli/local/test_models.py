@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from factmill.flows.commands.models import models_app
+from factmill.flows.commands.local_data import models_app
 from support.models.random_decoder import write_random_decoder
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from typer.testing import CliRunner
