@@ -20,7 +20,7 @@ SHARED  = --numprocesses $$($(BIN)/python -c 'import os; print(min(os.cpu_count(
 # those that are skipped where torch is not installed
 MECHANISM = tests/slaq/mechanism tests/slaq/core/mechanism tests/flows/evaluate/test_slaq_mechanism.py \
   tests/models/converting tests/models/translating/test_translate_tokenizer.py $(addsuffix \
-  .py::test_a_checkpoint_that_transformers_saved_gives_what_torch_computes,tests/models/test_cross_encoder tests/models/test_embed)
+  .py::test_checkpoint_saved_by_transformers_gives_same_results_as_torch,tests/models/test_cross_encoder tests/models/test_embed)
 
 .DEFAULT_GOAL := help
 .PHONY: help build gallery collect test test-quick test-llm test-mechanism trials check digests docs lock clean

@@ -20,8 +20,8 @@ def read_options(doc: str | None, **options: Any) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, option in options.items():
         parts = option if isinstance(option, tuple) else (option,)
-        told = option if isinstance(option, dict) else _describe_option(*parts)
-        parser.add_argument(name if name in {"arguments", "sections"} else f"--{name.replace('_', '-')}", **told)
+        text = option if isinstance(option, dict) else _describe_option(*parts)
+        parser.add_argument(name if name in {"arguments", "sections"} else f"--{name.replace('_', '-')}", **text)
     return parser.parse_args()
 
 

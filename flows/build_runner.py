@@ -78,8 +78,8 @@ def make_or_reuse_build(
             remove_finished_run_folder(run_folder(benchmark.name, lock, run))
             report = _load_build_report(present, run)
             replayed, seconds = report.calls_sent + report.calls_replayed, round(time.perf_counter() - started, 2)
-            told = {"calls_sent": 0, "calls_replayed": replayed, "up_to_date": True, "seconds": seconds}
-            return report.model_copy(update=told)
+            result = {"calls_sent": 0, "calls_replayed": replayed, "up_to_date": True, "seconds": seconds}
+            return report.model_copy(update=result)
     if run.mode != "replay":
         ensure_writable_home()
         world, roles = load_world(run.world, run.graph), benchmark.model_roles(params)
@@ -123,7 +123,7 @@ def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOp
     parameters no longer validate.
     """
     origin = record.origin
-    told = {"world": origin["world"], "graph": origin["graph"], "mode": "replay", "pinned_build": record.build_id}
+    result = {"world": origin["world"], "graph": origin["graph"], "mode": "replay", "pinned_build": record.build_id}
     try:
         params = benchmark.params.model_validate(origin["flow"])
     except ValidationError as error:
@@ -132,7 +132,7 @@ def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOp
             f"{record.build_id} was made by {record.code_version} with parameters that this one does not read "
             f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
         ) from error
-    replay = run.model_copy(update=told)
+    replay = run.model_copy(update=result)
     with recipe_with_prefect_server(benchmark, replay) as recipe:
         report = recipe(params, replay)
     with open_warehouse(resolve_warehouse_path(run)) as db:

@@ -53,10 +53,10 @@ def make_deployed_flow(benchmark: Benchmark) -> Flow[..., State[Any]]:
     def served(params: BenchmarkParams, run: RunOptions) -> State[Any]:
         def make() -> str:
             report = make_or_reuse_build(benchmark, params, run, recipe=recipe.fn)
-            told = format_build_outcome(report)
+            text = format_build_outcome(report)
             if report.up_to_date:  # a run with nothing to make has logged nothing yet
-                progress.log_to_current_run(told)
-            return told
+                progress.log_to_current_run(text)
+            return text
 
         return run_to_final_state(make)
 

@@ -349,14 +349,14 @@ class OwnServer:
                 because = ", perhaps since memory ran out" if code == -signal.SIGKILL else ""
                 ending = f"killed by {signal.Signals(-code).name}{because}"
             self.unexpected_exits.append(ending)
-            told = f"factmill's own Prefect server ended ({ending})"
+            text = f"factmill's own Prefect server ended ({ending})"
             try:
                 if len(self.unexpected_exits) >= MAX_SERVER_EXITS:
                     raise ServiceUnreachable(
-                        f"{told}, {MAX_SERVER_EXITS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
+                        f"{text}, {MAX_SERVER_EXITS} times by now; the end of its log: {self._read_log()}; what was done is kept: "
                         "give it memory (it needs some 300 MB), and run the same command again"
                     )
-                print_and_log(f"note: {told}; another is started in its place")
+                print_and_log(f"note: {text}; another is started in its place")
                 ensure_writable_home()
                 self._start()
             except (FactmillError, OSError) as error:
@@ -383,14 +383,14 @@ def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -
         from prefect.client.orchestration import get_client
         from prefect.events import Event
 
-        told = Event(
+        result = Event(
             event=f"factmill.{event}",
             resource={"prefect.resource.id": f"factmill.{resource}.{name}", "prefect.resource.name": name},  # type: ignore[arg-type]
             payload=dict(about),
         )
         try:
             with get_client(sync_client=True) as client:
-                client.request("POST", "/events", json=[told.model_dump(mode="json")])
+                client.request("POST", "/events", json=[result.model_dump(mode="json")])
         except Exception as error:  # noqa: BLE001 - the work is done, whether or not the server takes the event
             trouble = str(error)
     if trouble:

@@ -20,7 +20,7 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> None:
+def test_compute_location_does_not_change_world_digest(tmp_path: Path) -> None:
     here = load_world(write(tmp_path, WORLD))
     there = load_world(write(tmp_path, WORLD + DASK + "wait_s = 5\n"))
     assert here.compute == ComputeSettings() and there.compute.address == "tcp://10.0.0.5:8786"
@@ -29,7 +29,7 @@ def test_where_is_computed_is_no_part_of_a_world_s_digest(tmp_path: Path) -> Non
     assert there.compute.device == "auto"
 
 
-def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_cluster_for_any_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://[::1]:8786")
     assert load_world("embedded").compute == ComputeSettings(engine="dask", address="tcp://[::1]:8786")
     assert load_world(write(tmp_path, WORLD + DASK)).compute.address == "tcp://[::1]:8786"
@@ -39,7 +39,7 @@ def test_the_environment_names_a_cluster_for_any_world(tmp_path: Path, monkeypat
             load_world("embedded")
 
 
-def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cluster(
+def test_cluster_address_from_environment_keeps_other_compute_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://10.0.0.9:1")
@@ -61,20 +61,20 @@ def test_an_address_of_the_environment_leaves_the_other_settings_of_a_world_s_cl
         "tcp://hunter2@h:0",
     ],
 )
-def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
+def test_cluster_address_with_password_is_rejected_without_repeating_it(address: str) -> None:
     with pytest.raises(ValueError, match="not a scheduler address") as refused:
         check_dask_scheduler_address(address)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("address", ["tcp://h:0", "tcp://h:1\n", "tcp://h:1/"])
-def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
+def test_malformed_cluster_address_is_rejected(address: str) -> None:
     with pytest.raises(ValueError, match="not a scheduler address"):
         check_dask_scheduler_address(address)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ('[compute]\nengine = "ray"\n', r"compute.engine: Input should be 'local' or 'dask'"),
         (
@@ -88,6 +88,6 @@ def test_what_only_looks_like_an_address_is_refused(address: str) -> None:
         (DASK + "wait_s = 0\n", "compute.wait_s"),
     ],
 )
-def test_what_cannot_be_is_told(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=told):
+def test_invalid_compute_settings_are_reported(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=expected):
         load_world(write(tmp_path, WORLD + text))

@@ -30,7 +30,7 @@ def load(tmp_path: Path, more: str) -> World:
     return load_world(str(path))
 
 
-def test_a_model_may_say_how_its_server_is_reached(tmp_path, monkeypatch):
+def test_model_settings_accept_connection_options(tmp_path, monkeypatch):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     model = load(tmp_path, REACHED).models["author"]
     require_model_environment_variables(model)
@@ -40,7 +40,7 @@ def test_a_model_may_say_how_its_server_is_reached(tmp_path, monkeypatch):
     assert SECRET not in repr(model) + model.model_dump_json()
 
 
-def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_world(tmp_path):
+def test_connection_options_do_not_change_request_profile_or_world_digest(tmp_path):
     plain, reached = load(tmp_path, ""), load(tmp_path, REACHED)
     assert reached.digest_answer_settings(BUILD_MODEL_ROLES) == plain.digest_answer_settings(BUILD_MODEL_ROLES)
     assert reached.models["author"].request_profile() == {}
@@ -50,7 +50,7 @@ def test_how_a_server_is_reached_is_no_part_of_a_profile_and_of_the_digest_of_a_
 
 
 @pytest.mark.parametrize("setting", ["headers", "query"])
-def test_a_variable_that_is_not_set_is_named(tmp_path, monkeypatch, setting):
+def test_unset_variable_is_named(tmp_path, monkeypatch, setting):
     monkeypatch.delenv("CF_TOKEN", raising=False)
     world = load(tmp_path, f'{setting} = {{ "X-Y" = {{ env = "CF_TOKEN" }} }}')
     with pytest.raises(SettingsError, match=rf"model m: .*{setting}.X-Y is not set"):
@@ -81,7 +81,7 @@ def test_a_variable_that_is_not_set_is_named(tmp_path, monkeypatch, setting):
         ('[models.perplexity]\nkind = "openai"\nname = "p"\nurl = "http://p/v1"\nstream = true', "perplexity.stream"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_and_no_secret_repeated(tmp_path, more, message):
+def test_invalid_settings_are_rejected_without_repeating_secrets(tmp_path, more, message):
     with pytest.raises(SettingsError) as caught:
         load(tmp_path, more)
     assert message in str(caught.value)
@@ -92,5 +92,5 @@ def test_what_cannot_be_is_refused_and_no_secret_repeated(tmp_path, more, messag
     "line",
     ['headers = { "X-Author" = "me", "anthropic-beta" = "a" }', 'query = { "api-version" = "1", max_tokens = "9" }'],
 )
-def test_ordinary_names_may_have_values_in_the_file(tmp_path, line):
+def test_non_secret_names_accept_literal_values(tmp_path, line):
     assert load(tmp_path, line).models["author"].connection_settings()

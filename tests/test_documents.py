@@ -68,7 +68,7 @@ def commands() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("document", ALL)
-def test_documents_name_only_commands_and_options_that_exist(document: str) -> None:
+def test_documents_name_only_existing_commands_and_options(document: str) -> None:
     known = commands()
     text = (ASSETS_ROOT / document).read_text()
     for line in re.findall(r"factmill ((?:graph |world |build |models )?[a-z]+[^`\n#&|]*)", text):
@@ -86,7 +86,7 @@ def test_documents_name_only_commands_and_options_that_exist(document: str) -> N
 
 
 @pytest.mark.parametrize("document", ALL)
-def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
+def test_links_and_paths_in_documents_resolve(document: str) -> None:
     text = (ASSETS_ROOT / document).read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if re.fullmatch(r"(?:\.\./)?reference/[a-z_]+\.md", target):
@@ -94,9 +94,7 @@ def test_links_and_paths_in_documents_lead_somewhere(document: str) -> None:
         assert (ASSETS_ROOT / document).parent.joinpath(target).exists(), target
 
 
-def test_the_site_is_built_and_every_link_of_it_leads_somewhere(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_site_builds_and_every_link_resolves(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     build(load_config(str(ASSETS_ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
     commands_page = (tmp_path / "reference" / "commands.html").read_text("utf-8")
     assert all(f"factmill {name}" in commands_page for name in commands())
@@ -129,7 +127,7 @@ def test_the_site_is_built_and_every_link_of_it_leads_somewhere(
     ]
 
 
-def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
+def test_every_world_in_documents_loads(tmp_path: Path) -> None:
     worlds = list_blocks("docs/rebuild/worlds.md", "toml")
     assert len(worlds) == 6
     (from_file,) = [world for world in worlds if 'engine = "zim"' in world]
@@ -145,7 +143,7 @@ def test_every_world_of_the_documents_loads(tmp_path: Path) -> None:
         load_world(str(tmp_path / f"{number}.toml")).require_services("wikipedia", "pageviews")
 
 
-def test_every_command_has_help_and_the_main_ones_an_example() -> None:
+def test_every_command_has_help_and_main_ones_have_example() -> None:
     group = typer.main.get_command(app)
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         assert command.help, name
@@ -155,7 +153,7 @@ def test_every_command_has_help_and_the_main_ones_an_example() -> None:
         assert "Example" in command.help, name
 
 
-def test_what_is_not_run_is_there() -> None:
+def test_documented_commands_that_tests_do_not_run_exist() -> None:
     targets = re.findall(r"^([a-z-]+):", (ASSETS_ROOT / "Makefile").read_text(), re.MULTILINE)
     project = tomllib.loads((ASSETS_ROOT / "pyproject.toml").read_text())["project"]
     compose = yaml.safe_load((ASSETS_ROOT / "docker-compose.yml").read_text())["services"]
@@ -175,7 +173,7 @@ def test_what_is_not_run_is_there() -> None:
                 assert words[0] in OTHERS, words
 
 
-def test_every_metric_that_is_printed_or_compared_with_a_paper_has_a_formula() -> None:
+def test_every_printed_or_paper_metric_has_documented_formula() -> None:
     described = tomllib.loads((ASSETS_ROOT / "docs" / "metrics.toml").read_text("utf-8"))
     for name, evaluation in list_evaluations_and_analyses().items():
         if isinstance(evaluation, Evaluation):
@@ -184,7 +182,7 @@ def test_every_metric_that_is_printed_or_compared_with_a_paper_has_a_formula() -
             assert {each for each in metrics if not any(fnmatchcase(each, pattern) for pattern in formulas)} == set()
 
 
-def test_every_reason_that_the_code_writes_out_is_described() -> None:
+def test_every_reason_written_by_code_is_documented() -> None:
     described = tomllib.loads((ASSETS_ROOT / "docs" / "reasons.toml").read_text("utf-8"))
     reasons = set(FAILURE_CAUSES)
     for path in (ASSETS_ROOT / "tasks").rglob("*.py"):
@@ -196,7 +194,7 @@ def test_every_reason_that_the_code_writes_out_is_described() -> None:
     assert reasons - {reason for known in described.values() for reason in known} == set()
 
 
-def test_the_page_of_messages_names_codes_that_exist_and_most_of_them() -> None:
+def test_troubleshooting_page_names_only_existing_codes_and_most_of_them() -> None:
     text = (ASSETS_ROOT / "docs" / "help" / "troubleshooting.md").read_text("utf-8")
     named = set(re.findall(r"`\[([a-z-]+)\]`", text))
     pending, codes = [FactmillError], set()
@@ -206,7 +204,7 @@ def test_the_page_of_messages_names_codes_that_exist_and_most_of_them() -> None:
     assert len(named) > 15 and named <= codes, named - codes
 
 
-def test_the_citation_names_the_papers_of_all_benchmarks() -> None:
+def test_citation_names_papers_of_every_benchmark() -> None:
     citation = yaml.safe_load((ASSETS_ROOT / "CITATION.cff").read_text("utf-8"))
     page = (ASSETS_ROOT / "docs" / "help" / "cite.md").read_text("utf-8")
     project = tomllib.loads((ASSETS_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -220,7 +218,7 @@ def test_the_citation_names_the_papers_of_all_benchmarks() -> None:
         assert paper.title in page and paper.url in page
 
 
-def test_pictures_are_those_of_the_script_and_small() -> None:
+def test_pictures_match_script_output_and_are_small() -> None:
     script = load_pictures_script()
     for theme in script.COLOURS:
         assert (script.FOLDER / f"stages-{theme}.svg").read_text("utf-8") == script.draw_diagram(theme)

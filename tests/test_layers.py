@@ -10,7 +10,7 @@ from factmill.testing import check_layers
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_packages_keep_to_the_layers(name: str) -> None:
+def test_packages_respect_layers(name: str) -> None:
     check_layers(name)
 
 
@@ -30,7 +30,7 @@ def test_packages_keep_to_the_layers(name: str) -> None:
         ("core/rows.py", "from ..steps import ask\nimport requests\n", "toyroom.core.rows imports requests"),
     ],
 )
-def test_what_a_package_must_not_import_is_named(
+def test_forbidden_import_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, said: str
 ) -> None:
     """A package of its own, found by its entry point; its modules are read and not run."""

@@ -34,7 +34,7 @@ def read_packaged(prompt_id: str) -> bytes:
     return (ASSETS_ROOT / "prompts" / f"{prompt_id}.md").read_bytes()
 
 
-def test_a_prompt_of_the_folder_is_read_in_place_of_the_packaged_one(tmp_path: Path) -> None:
+def test_prompt_of_folder_replaces_packaged_one(tmp_path: Path) -> None:
     put(tmp_path, "slaq/fact_type", (HEAD + BODY).encode())
     put(tmp_path, ANSWER, read_packaged(ANSWER))
     found = load_own_prompts(tmp_path)
@@ -49,7 +49,7 @@ def test_a_prompt_of_the_folder_is_read_in_place_of_the_packaged_one(tmp_path: P
 
 
 @pytest.mark.parametrize("saved", ["BOM", "CRLF", "both"])
-def test_a_copy_that_an_editor_saved_otherwise_is_the_packaged_prompt(tmp_path: Path, saved: str) -> None:
+def test_copy_with_bom_or_crlf_equals_packaged_prompt(tmp_path: Path, saved: str) -> None:
     content = read_packaged("slaq/generate")
     content = content if saved == "BOM" else content.replace(b"\n", b"\r\n")
     put(tmp_path, "slaq/generate", content if saved == "CRLF" else b"\xef\xbb\xbf" + content)
@@ -65,7 +65,7 @@ def test_every_packaged_prompt_can_be_copied_and_edited(tmp_path: Path, prompt_i
 
 
 @pytest.mark.parametrize(
-    ("prompt_id", "content", "told"),
+    ("prompt_id", "content", "messages"),
     [
         (
             "slaq/fact_typ",
@@ -108,17 +108,15 @@ def test_every_packaged_prompt_can_be_copied_and_edited(tmp_path: Path, prompt_i
         ("slaq/fact_type", "x" * 1_000_001, ["larger than 1 MB"]),
     ],
 )
-def test_a_prompt_that_cannot_take_its_place_is_refused(
-    tmp_path: Path, prompt_id: str, content: str, told: list[str]
-) -> None:
+def test_unusable_prompt_file_is_rejected(tmp_path: Path, prompt_id: str, content: str, messages: list[str]) -> None:
     path = put(tmp_path, prompt_id, content.encode("latin-1"))
     with pytest.raises(PromptError) as refused:
         load_own_prompts(tmp_path)
     assert str(path) in str(refused.value)
-    assert not [each for each in told if each not in str(refused.value)], refused.value
+    assert not [each for each in messages if each not in str(refused.value)], refused.value
 
 
-def test_a_file_of_another_kind_is_refused_and_notes_and_hidden_files_are_not(tmp_path: Path) -> None:
+def test_file_of_other_kind_is_rejected_but_notes_and_hidden_files_are_not(tmp_path: Path) -> None:
     put(tmp_path, ANSWER, read_packaged(ANSWER))
     (tmp_path / "README.md").write_text("ours", "utf-8")
     (tmp_path / ".git").mkdir()
@@ -130,16 +128,16 @@ def test_a_file_of_another_kind_is_refused_and_notes_and_hidden_files_are_not(tm
         load_own_prompts(tmp_path)
 
 
-def test_a_folder_that_holds_none_is_refused(tmp_path: Path) -> None:
-    for folder, told in ((tmp_path, "holds no prompt"), (tmp_path / "no", "does not exist")):
-        with pytest.raises(SettingsError, match=f"{told}.*factmill prompts granola/answer --copy-to"):
+def test_folder_without_prompts_is_rejected(tmp_path: Path) -> None:
+    for folder, result in ((tmp_path, "holds no prompt"), (tmp_path / "no", "does not exist")):
+        with pytest.raises(SettingsError, match=f"{result}.*factmill prompts granola/answer --copy-to"):
             load_own_prompts(folder)
     (tmp_path / "file").write_text("x", "utf-8")
     with pytest.raises(FactmillError, match="is no folder"):
         load_own_prompts(tmp_path / "file")
 
 
-def test_linked_folders_are_read_and_one_with_a_whole_disk_is_refused(
+def test_linked_folders_are_read_and_too_many_files_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "shelf", ANSWER, read_packaged(ANSWER))
@@ -153,7 +151,7 @@ def test_linked_folders_are_read_and_one_with_a_whole_disk_is_refused(
         load_own_prompts(mine)
 
 
-def test_runs_beside_each_other_keep_their_own_prompts(tmp_path: Path) -> None:
+def test_concurrent_runs_keep_their_own_prompts(tmp_path: Path) -> None:
     put(tmp_path, "slaq/fact_type", (HEAD + BODY).encode())
     own = load_own_prompts(tmp_path)["slaq/fact_type"].template
     found = {}

@@ -28,11 +28,11 @@ from factmill.testing import check_record
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_options_and_prefects_form_are_made_of_the_models(name: str) -> None:
+def test_command_options_and_prefect_form_come_from_parameter_models(name: str) -> None:
     check_record(name)
 
 
-def test_prefects_form_shows_ranges_and_choices() -> None:
+def test_prefect_form_shows_ranges_and_choices() -> None:
     form = load_tracked_flow(BENCHMARKS["granola"]).parameters
     known = {name: each for model in form.definitions.values() for name, each in model["properties"].items()}
     assert (known["concurrency"]["minimum"], known["concurrency"]["maximum"]) == (1, 64)
@@ -51,12 +51,12 @@ def test_prefects_form_shows_ranges_and_choices() -> None:
         ("slaq", {"run": {"batch_size": 0}}, "run.batch_size: Input should be greater than or equal to 1"),
     ],
 )
-def test_a_run_with_wrong_parameters_is_refused_before_it_starts(name: str, given: Any, said: str) -> None:
+def test_run_with_invalid_parameters_is_rejected_before_start(name: str, given: Any, said: str) -> None:
     with pytest.raises(ParameterTypeError, match=said):
         load_tracked_flow(BENCHMARKS[name]).validate_parameters(given)
 
 
-def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
+def test_deployment_is_built_from_models_and_enforces_their_schema() -> None:
     options = ServeOptions(world="live", cron="0 3 1 * *", benchmarks=("slaq",))
     made, rebuild = make_deployments(options, {"slaq": SlaqParams(per_half=3)})
     assert made.enforce_parameter_schema
@@ -72,7 +72,7 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "age"),
+    ("expected", "age"),
     [
         ({"interval": "12h"}, "6h"),
         ({"cron": "0 3 * * *"}, "12h"),
@@ -80,28 +80,28 @@ def test_a_deployment_is_made_of_the_models_and_held_to_them() -> None:
         ({}, None),
     ],
 )
-def test_what_a_schedule_asks_again_is_older_than_half_its_period(told: Any, age: str | None) -> None:
-    options = ServeOptions(benchmarks=("slaq",), **told)
+def test_scheduled_max_age_is_half_of_period(expected: Any, age: str | None) -> None:
+    options = ServeOptions(benchmarks=("slaq",), **expected)
     assert [each.parameters["run"]["max_age"] for each in make_deployments(options, {})] == [age, age]
 
 
-def test_a_parameter_that_there_is_not_is_named_with_what_was_meant() -> None:
-    told = {"params": {"relation": ["P19"]}, "relations": ["P19"], "paramz": {}}
+def test_unknown_parameter_suggests_similar_name() -> None:
+    result = {"params": {"relation": ["P19"]}, "relations": ["P19"], "paramz": {}}
     said = (
         "relations: unknown parameter; did you mean params.relations?; "
         "paramz: unknown parameter; did you mean params?; "
         "params.relation: unknown parameter; did you mean relations?"
     )
     with pytest.raises(UsageError, match=re.escape(said)):
-        validate_flow_parameters("granola", told)
+        validate_flow_parameters("granola", result)
 
 
-def test_choices_are_those_that_there_are() -> None:
+def test_choices_match_available_values() -> None:
     assert get_args(FoundationName) == tuple(FOUNDATIONS)
     assert get_args(get_args(MultiHalParams.model_fields["languages"].annotation)[0]) == tuple(LANGUAGE_TAGS)
 
 
-def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
+def test_manifest_records_input_content_but_not_its_path(tmp_path: Path) -> None:
     rows = '[{"question": "Where was Ada born?", "answers": ["London"]}]'
     locks = []
     for name in ("one", "two"):
@@ -115,7 +115,7 @@ def test_a_lock_holds_what_was_found_and_not_where(tmp_path: Path) -> None:
     assert '"samples":3' in locks[0]
 
 
-def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
+def test_build_with_parameters_of_earlier_version_is_reported() -> None:
     now = datetime.now(UTC)
     origin = {"world": "embedded", "graph": None, "flow": {"categories": None, "decisions": []}}
     record = BuildRecord("slaq-1", "slaq", "", {"version": "0.1.0", "code": "0" * 64}, origin, "", {}, now, now)
@@ -134,7 +134,7 @@ def test_a_build_with_the_parameters_of_an_earlier_factmill_says_so() -> None:
         ("biokalma", "biokalma/pairs.jsonl", "lack the columns paragraph, person, relation, other"),
     ],
 )
-def test_files_of_a_source_that_are_not_used_are_noted(tmp_path: Path, benchmark: str, used: str, note: str) -> None:
+def test_unused_source_files_are_noted(tmp_path: Path, benchmark: str, used: str, note: str) -> None:
     shutil.copy(ASSETS_ROOT / "data" / "world" / "sources" / used, tmp_path)
     (tmp_path / "other.json").write_text('[{"a": 1}]')
     known = BENCHMARKS[benchmark]

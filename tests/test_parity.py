@@ -65,7 +65,7 @@ def list_calls(operation: Operation[Any], language: str) -> list[Call]:
 @pytest.mark.parametrize(
     "operation", [each for each in list_operations() if callable(each.load_from_graph)], ids=lambda each: each.name
 )
-def test_both_give_the_same_bodies(
+def test_sparql_and_graph_return_same_bodies(
     services: tuple[CallService, CallService], operation: Operation[Any], language: str
 ) -> None:
     sparql, graph = services
@@ -78,7 +78,7 @@ def test_both_give_the_same_bodies(
     assert by_sparql == by_graph
 
 
-def test_facts_of_the_world_have_statements_precisions_and_units(services: tuple[CallService, CallService]) -> None:
+def test_world_facts_have_statements_precisions_and_units(services: tuple[CallService, CallService]) -> None:
     bodies = answer(services[1], list_calls(ITEM_FACTS_OPERATION, "en"))
     facts = [fact for body in bodies for fact in body]  # type: ignore[union-attr]
     assert all(fact["statement"] for fact in facts)
@@ -87,14 +87,14 @@ def test_facts_of_the_world_have_statements_precisions_and_units(services: tuple
     assert len({fact["unit"] for fact in facts}) > 3
 
 
-def test_ambiguous_names_are_in_the_world() -> None:
+def test_world_contains_ambiguous_names() -> None:
     names: dict[str, set[str]] = {}
     for qid, item in load_world_data().items.items():
         names.setdefault(item.labels["en"], set()).add(qid)
     assert sum(len(qids) > 1 for qids in names.values()) >= 15
 
 
-def test_the_graph_is_made_once(tmp_path: Path) -> None:
+def test_embedded_graph_is_built_once(tmp_path: Path) -> None:
     with open_or_build_embedded_graph(tmp_path) as first:
         made = first.manifest.created_at
     with open_or_build_embedded_graph(tmp_path) as second:

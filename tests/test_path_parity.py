@@ -211,7 +211,7 @@ def check_literals(
 
 
 @BOTH_MODES
-def test_a_thousand_pairs_of_real_items(real: Engines, all_hops: bool) -> None:
+def test_thousand_pairs_of_real_items_have_same_paths(real: Engines, all_hops: bool) -> None:
     pairs = draw_item_pairs(real.plain, 1000, seed=3)
     paths = check_items(real, pairs, PathSearchOptions(all_hops, max_paths=None))
     print(f"\n{len(pairs)} pairs, {paths} paths")
@@ -219,14 +219,16 @@ def test_a_thousand_pairs_of_real_items(real: Engines, all_hops: bool) -> None:
 
 
 @BOTH_MODES
-def test_pairs_of_the_embedded_world(world: Engines, all_hops: bool) -> None:
+def test_pairs_of_embedded_world_have_same_paths(world: Engines, all_hops: bool) -> None:
     pairs = draw_item_pairs(world.plain, 1000, seed=4)
     assert check_items(world, pairs, PathSearchOptions(all_hops, max_paths=None)) > 800
 
 
 @BOTH_MODES
 @pytest.mark.parametrize("name", ["real", "world"])
-def test_ignored_properties_and_the_cap(name: str, all_hops: bool, request: pytest.FixtureRequest) -> None:
+def test_ignored_properties_and_path_limit_yield_same_paths(
+    name: str, all_hops: bool, request: pytest.FixtureRequest
+) -> None:
     engines = request.getfixturevalue(name)
     pairs = draw_item_pairs(engines.plain, 300, seed=5)
     ignored = frozenset({31, 106, 530})
@@ -235,7 +237,7 @@ def test_ignored_properties_and_the_cap(name: str, all_hops: bool, request: pyte
 
 @BOTH_MODES
 @pytest.mark.parametrize("kind", LISTS)
-def test_values_of_two_items_with_all_their_statements(real: Engines, kind: str, all_hops: bool) -> None:
+def test_values_of_two_real_items_with_all_statements_have_same_paths(real: Engines, kind: str, all_hops: bool) -> None:
     properties = load_property_numbers(LISTS[kind])
     pairs = draw_literal_pairs(real.plain, kind, 300, seed=6)
     # neither item has a rank, so their numbers are looked for among ranks, and not found
@@ -247,7 +249,7 @@ def test_values_of_two_items_with_all_their_statements(real: Engines, kind: str,
 
 @BOTH_MODES
 @pytest.mark.parametrize("kind", LISTS)
-def test_values_of_the_embedded_world(world: Engines, kind: str, all_hops: bool) -> None:
+def test_values_of_embedded_world_have_same_paths(world: Engines, kind: str, all_hops: bool) -> None:
     pairs = draw_literal_pairs(world.plain, kind, 300, seed=7)
     paths = check_literals(
         world, pairs, load_property_numbers(LISTS[kind]), PathSearchOptions(all_hops, max_paths=None)
@@ -257,7 +259,7 @@ def test_values_of_the_embedded_world(world: Engines, kind: str, all_hops: bool)
 
 
 @BOTH_MODES
-def test_ignored_properties_and_the_cap_of_values(world: Engines, all_hops: bool) -> None:
+def test_ignored_properties_and_path_limit_of_values_yield_same_paths(world: Engines, all_hops: bool) -> None:
     pairs = draw_literal_pairs(world.plain, "date", 300, seed=8)
     options = PathSearchOptions(all_hops, frozenset({571, 580, 19}), max_paths=1)
     assert check_literals(world, pairs, load_property_numbers(LISTS["date"]), options) > 50

@@ -47,7 +47,7 @@ threading.Event().wait()
 
 
 @pytest.mark.parametrize(
-    ("lost", "told"),
+    ("lost", "expected"),
     [
         ("raise MemoryError", "out of memory (MemoryError)"),
         ('raise RuntimeError("can\'t start new thread")', "more threads or processes (RuntimeError: can't start"),
@@ -56,15 +56,15 @@ threading.Event().wait()
     ],
     ids=["memory", "threads", "asyncio", "stop"],
 )
-def test_a_process_ends_when_a_thread_dies_of_a_shortage(lost: str, told: str) -> None:
+def test_process_exits_when_thread_dies_of_resource_shortage(lost: str, expected: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _SHORT.format(lost=lost)], check=False, capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stderr) == (5, "")
-    assert told in ran.stdout
+    assert expected in ran.stdout
 
 
-def test_a_thread_that_could_not_start_is_known_where_a_library_raises_something_else() -> None:
+def test_failed_thread_start_is_detected_behind_other_library_error() -> None:
     program = """
 import threading
 from factmill.tasks import processes
@@ -85,18 +85,18 @@ except RuntimeError:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's death on Linux alone")
 @pytest.mark.parametrize(("parent", "end"), [(os.getpid(), 0), (2**22 + 1, -signal.SIGTERM)], ids=["there", "gone"])
-def test_a_process_whose_parent_is_gone_before_it_looked_ends(parent: int, end: int) -> None:
+def test_process_whose_parent_exited_early_terminates(parent: int, end: int) -> None:
     code = f"from factmill.tasks.processes import terminate_with_parent; terminate_with_parent({parent})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == end
 
 
-def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_lock_of_stopped_process_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOCK_WAIT_NOTICE_AFTER_S", 0.0)
-    told: SimpleQueue[str] = SimpleQueue()
+    result: SimpleQueue[str] = SimpleQueue()
     lock, entered = tmp_path / "lock", threading.Event()
 
     def enter() -> None:
-        with processes.exclusive_file_lock(lock, told.put):
+        with processes.exclusive_file_lock(lock, result.put):
             entered.set()
 
     with subprocess.Popen(
@@ -107,14 +107,14 @@ def test_who_waits_for_a_stopped_process_says_for_which(tmp_path: Path, monkeypa
         held.send_signal(signal.SIGSTOP)
         thread = threading.Thread(target=enter)
         thread.start()
-        assert f"waiting for process {held.pid}, which holds {lock}" in told.get()
+        assert f"waiting for process {held.pid}, which holds {lock}" in result.get()
         assert not entered.is_set()
         held.kill()
     thread.join()
     assert entered.is_set()
 
 
-def test_who_only_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brief_shared_lock_does_not_block_exclusive_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "lock").open("w") as looks, (tmp_path / "lock").open("w") as wants:
         fcntl.flock(looks, fcntl.LOCK_SH)
         assert not processes.try_lock_file(wants.fileno())
@@ -122,7 +122,7 @@ def test_who_only_looks_at_a_lock_keeps_nobody_from_it(tmp_path: Path, monkeypat
         assert processes.try_lock_file(wants.fileno())
 
 
-def test_a_child_that_cannot_be_started_is_missed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_process_start_failure_is_raised_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         raise MemoryError
 
@@ -142,11 +142,11 @@ print(pa.default_memory_pool().backend_name)
 """
 
 
-@pytest.mark.parametrize(("told", "backend"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")])
-def test_arrow_takes_the_systems_memory_unless_the_environment_says_otherwise(
-    told: dict[str, str], backend: str
-) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"} | told
+@pytest.mark.parametrize(
+    ("messages", "backend"), [({}, "system"), ({"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"}, "mimalloc")]
+)
+def test_arrow_uses_system_memory_pool_unless_environment_overrides(messages: dict[str, str], backend: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"} | messages
     command = [sys.executable, "-c", SETTLED]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == f"{backend}\n"
@@ -175,7 +175,7 @@ def _behind(error: Exception) -> Exception:
         (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "x"), ""),
     ],
 )
-def test_a_shortage_is_found_behind_an_error(error: Exception, short: str) -> None:
+def test_resource_shortage_is_found_behind_error(error: Exception, short: str) -> None:
     found = find_resource_shortage(error)
     assert short in found if short else not found
 
@@ -192,7 +192,7 @@ def test_a_shortage_is_found_behind_an_error(error: Exception, short: str) -> No
         (0, 0, 0, 0, 100),
     ],
 )
-def test_a_stage_is_as_far_as_its_batches_and_the_replies_of_the_next(
+def test_stage_progress_counts_batches_and_replies(
     batches: int, done: int, replies: int, expected: int, percent: float
 ) -> None:
     bar = StageProgress("link_question_entities", batches, None)

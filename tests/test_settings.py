@@ -44,11 +44,11 @@ def test_shipped_worlds_load() -> None:
     assert all(model.key_env for model in live.models.values())
 
 
-def test_a_world_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
+def test_user_world_is_read_from_path(tmp_path: Path) -> None:
     assert load_world(write(tmp_path, WORLD)).name == "mine"
 
 
-def test_a_file_lies_beside_the_world_s_file_and_its_place_is_in_no_digest(tmp_path: Path) -> None:
+def test_zim_path_is_relative_to_world_file_and_not_in_digest(tmp_path: Path) -> None:
     worlds = []
     for folder, name in ((tmp_path / "one", "a.zim"), (tmp_path / "two", "elsewhere/b.zim")):
         folder.mkdir()
@@ -87,12 +87,12 @@ def test_a_file_lies_beside_the_world_s_file_and_its_place_is_in_no_digest(tmp_p
         ),
     ],
 )
-def test_a_wrong_world_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_world_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=rf"mine\.toml: .*{message}"):
         load_world(write(tmp_path, text))
 
 
-def test_an_unknown_world_says_what_to_give() -> None:
+def test_unknown_world_names_expected_values() -> None:
     with pytest.raises(SettingsError, match="no world 'marble'; expected `embedded`, `live` or the path"):
         load_world("marble")
 
@@ -114,7 +114,7 @@ BY_JOBS = 'mode = "batch"\nbatch_price = 0.4\njobs = { poll_s = 5, requests = 10
         ('name = "m"', 'name = "n"', True),
     ],
 )
-def test_the_digest_of_a_world_holds_what_changes_replies_and_nothing_else(
+def test_world_digest_covers_only_settings_that_change_responses(
     tmp_path: Path, old: str, new: str, is_part: bool
 ) -> None:
     plain, other = (load_world(write(tmp_path, text)) for text in (WORLD, WORLD.replace(old, new)))
@@ -125,7 +125,7 @@ def test_the_digest_of_a_world_holds_what_changes_replies_and_nothing_else(
     assert bool(other.models["author"].request_profile()) == ("thinking" in new)
 
 
-def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_keys_come_only_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ModelSettings(kind="openai", name="m", key_env="MY_KEY")
     with pytest.raises(SettingsError, match=r"model m: key_env .* is not set"):
         read_api_key(model)
@@ -135,19 +135,19 @@ def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -
     assert read_api_key(ModelSettings(kind="openai", name="m")) == "none"
 
 
-def test_the_epoch_of_a_world_without_one_is_the_first_of_the_month(tmp_path: Path) -> None:
+def test_world_without_epoch_uses_first_day_of_month(tmp_path: Path) -> None:
     world = load_world(write(tmp_path, WORLD))
     assert world.epoch_day().day == 1
     assert load_world("embedded").epoch_day() == date(2026, 1, 1)
 
 
-def test_home_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_home_comes_from_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "h"))
     assert settings.default_warehouse_path() == tmp_path / "h" / "factmill.duckdb"
     assert settings.graphs_folder(settings.factmill_home()) == tmp_path / "h" / "graphs"
 
 
-def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tmp_path: Path) -> None:
+def test_world_may_omit_services_and_names_missing_one(tmp_path: Path) -> None:
     world = load_world(write(tmp_path, 'name = "w"\nuser_agent = "me"\nwikipedia = { url = "http://b" }\n[models]\n'))
     world.require_services("wikipedia")
     with pytest.raises(SettingsError, match=r"the world w .* falcon, .*; add \[falcon\]"):
@@ -165,13 +165,13 @@ def test_a_world_names_only_the_services_it_has_and_says_which_one_is_missing(tm
         ("usd_per_million_out = nan", "models.author.usd_per_million_out"),
     ],
 )
-def test_a_wrong_profile_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_invalid_profile_is_named(tmp_path: Path, line: str, message: str) -> None:
     text = WORLD.replace('pageviews = { url = "http://c" }\n', "") if line == "[pageviews]" else WORLD
     with pytest.raises(SettingsError, match=message):
         load_world(write(tmp_path, f"{text}{line}\n"))
 
 
-def test_batch_jobs_go_for_chat_models_that_are_asked_so(tmp_path: Path) -> None:
+def test_batch_settings_require_batch_mode_of_chat_model(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"unknown setting; did you mean requests"):
         load_world(write(tmp_path, WORLD + "jobs = { request = 10 }\n"))
     for line in ("batch_price = 0.4", "jobs = { requests = 10 }"):
@@ -182,16 +182,16 @@ def test_batch_jobs_go_for_chat_models_that_are_asked_so(tmp_path: Path) -> None
         load_world(write(tmp_path, f"{WORLD}\n{local}"))
 
 
-def test_a_misspelt_setting_is_told_with_the_one_that_may_be_meant(tmp_path: Path) -> None:
+def test_misspelt_setting_suggests_similar_name(tmp_path: Path) -> None:
     author = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://b"\n'
     world = write(tmp_path, f'name = "w"\nuser_agent = "me"\n{author}temprature = 1\nlimits = {{ paralel = 2 }}\n')
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load_world(world)
-    assert "models.author.temprature: unknown setting; did you mean temperature?" in str(told.value)
-    assert "models.author.limits.paralel: unknown setting; did you mean parallel?" in str(told.value)
+    assert "models.author.temprature: unknown setting; did you mean temperature?" in str(error.value)
+    assert "models.author.limits.paralel: unknown setting; did you mean parallel?" in str(error.value)
 
 
-def test_a_model_to_be_measured_may_have_any_name_and_is_no_part_of_builds(tmp_path: Path) -> None:
+def test_evaluated_model_may_have_any_name_and_is_not_in_build_digest(tmp_path: Path) -> None:
     before = load_world(write(tmp_path, WORLD))
     other = load_world(write(tmp_path, WORLD + '[models.mine]\nkind = "openai"\nname = "m"\nurl = "http://x/v1"\n'))
     assert other.models["mine"].name == "m"
@@ -221,7 +221,7 @@ SECRET = "sk-live-0123456789abcdef"
         ('key_env = "MY_KEY"', f"extra_body = {'[' * 9000}", "not a valid TOML file: nested too deeply"),
     ],
 )
-def test_what_is_no_address_or_holds_a_secret_is_refused_and_not_repeated(
+def test_invalid_url_or_secret_is_rejected_without_repeating_it(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message) as caught:
@@ -233,7 +233,7 @@ AUTHOR = '[models.author]\nkind = "openai"\nname = "m"\nurl = "http://m/v1"\n'
 JUDGE = '[models.judge]\nkind = "openai"\nname = "j"\nurl = "http://m/v1"\n'
 
 
-def test_services_and_models_have_ages(tmp_path: Path) -> None:
+def test_services_and_models_have_max_age(tmp_path: Path) -> None:
     plain, aged = tmp_path / "plain.toml", tmp_path / "aged.toml"
     text = f'name = "w"\nuser_agent = "a"\n[wikidata]\nurl = "http://w/sparql"\nAGE\n[wikipedia]\nurl = "embedded"\n{AUTHOR}'
     plain.write_text(text.replace("AGE", ""), "utf-8")
@@ -249,7 +249,7 @@ def test_services_and_models_have_ages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "text"),
     [
         (
             '[pageviews]\nurl = "http://p"\nmax_age = "monthly"\n',
@@ -259,18 +259,18 @@ def test_services_and_models_have_ages(tmp_path: Path) -> None:
         ('[models.author]\nkind = "scripted"\nmax_age = "1d"\n', "models.author.max_age: .*`scripted`"),
     ],
 )
-def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> None:
+def test_invalid_max_age_is_reported(tmp_path: Path, more: str, text: str) -> None:
     path = tmp_path / "w.toml"
     path.write_text(
         f'name = "w"\nuser_agent = "a"\n[wikidata]\nurl = "http://w"\n{more if "models" in more else more + AUTHOR}',
         "utf-8",
     )
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=text):
         load_world(str(path))
 
 
 @pytest.mark.parametrize(
-    ("told", "bounds"),
+    ("text", "bounds"),
     [
         ("", {"page_text": 32_000_000, "files": 2_000_000_000}),
         ("max_bytes = 7", {"page_text": 7, "search": 7, "files": 2_000_000_000}),
@@ -278,17 +278,15 @@ def test_an_age_that_cannot_be_is_told(tmp_path: Path, more: str, told: str) -> 
         ("max_bytes = { all = 5, files = 6 }", {"page_text": 5, "files": 6}),
     ],
 )
-def test_a_reply_has_as_many_bytes_as_its_operation_is_allowed(
-    tmp_path: Path, told: str, bounds: dict[str, int]
-) -> None:
+def test_response_byte_limit_depends_on_operation(tmp_path: Path, text: str, bounds: dict[str, int]) -> None:
     world = load_world(
-        write(tmp_path, WORLD.replace('{ url = "http://b" }', f'{{ url = "http://b", limits = {{ {told} }} }}'))
+        write(tmp_path, WORLD.replace('{ url = "http://b" }', f'{{ url = "http://b", limits = {{ {text} }} }}'))
     )
     assert {name: world.wikipedia.limits.get_max_response_bytes(name) for name in bounds} == bounds
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("text", "message"),
     [
         ("0", "greater than or equal to 1"),
         ("{ page_text = -1 }", "greater than or equal to 1"),
@@ -296,14 +294,14 @@ def test_a_reply_has_as_many_bytes_as_its_operation_is_allowed(
         ("{ page_txt = 9 }", "unknown operation page_txt; did you mean page_text?"),
     ],
 )
-def test_a_limit_of_bytes_that_is_none_is_refused(tmp_path: Path, told: str, message: str) -> None:
-    limits = f'{{ url = "http://b", limits = {{ max_bytes = {told} }} }}'
+def test_invalid_byte_limit_is_rejected(tmp_path: Path, text: str, message: str) -> None:
+    limits = f'{{ url = "http://b", limits = {{ max_bytes = {text} }} }}'
     with pytest.raises(SettingsError, match=r"limits\.max_bytes") as caught:
         load_world(write(tmp_path, WORLD.replace('{ url = "http://b" }', limits)))
     assert message in str(caught.value)
 
 
-def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path) -> None:
+def test_every_service_operation_accepts_byte_limit(tmp_path: Path) -> None:
     for operation in (*list_operations(), SimpleNamespace(name="files", service="model")):
         limits = f'{{ url = "http://b", limits = {{ max_bytes = {{ {operation.name} = 9 }} }} }}'
         text = WORLD.replace('{ url = "http://b" }', limits)
@@ -335,7 +333,7 @@ def test_every_operation_that_services_are_asked_can_have_a_limit(tmp_path: Path
         ("@" * 8_000, False),
     ],
 )
-def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, agent: str, names: bool) -> None:
+def test_user_agent_contact_must_not_be_placeholder(tmp_path: Path, agent: str, names: bool) -> None:
     world = load_world(write(tmp_path, WORLD.replace('"me"', f'"{agent}"')))
     assert world.has_contact_address == names
     if names:
@@ -346,19 +344,19 @@ def test_a_user_agent_names_a_contact_that_is_no_placeholder(tmp_path: Path, age
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7", "localhost", "[::1]:80", "127.9.9.9", "wiki.localhost"])
-def test_services_of_this_machine_need_no_contact_address(tmp_path: Path, host: str) -> None:
+def test_local_services_need_no_contact_address(tmp_path: Path, host: str) -> None:
     load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
     load_world("embedded").require_service_access("wikidata", "wikipedia", "pageviews")
     load_world(write(tmp_path, WORLD), graph="g").require_service_access("wikidata", "dbpedia")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1.evil.net", "10.0.0.5", "localhost.net", "0.0.0.0"])
-def test_other_hosts_do(tmp_path: Path, host: str) -> None:
+def test_remote_hosts_need_contact_address(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError, match="user_agent with your web page or mail address"):
         load_world(write(tmp_path, WORLD.replace("http://a/", f"http://{host}/"))).require_service_access("wikidata")
 
 
-def test_a_token_is_read_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_read_from_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = load_world(write(tmp_path, WORLD.replace('"http://b"', '"http://b", token_env = "MY_TOKEN"')))
     with pytest.raises(SettingsError, match=r"\[wikipedia\]: the environment variable MY_TOKEN \(token_env\) is"):
         world.require_service_access("wikipedia")
@@ -388,7 +386,7 @@ def test_a_token_is_read_from_its_variable(tmp_path: Path, monkeypatch: pytest.M
         ("", None),
     ],
 )
-def test_hosts_of_wikimedia_are_known_by_their_names(url: str, counted: str | None) -> None:
+def test_wikimedia_hosts_are_recognised_by_name(url: str, counted: str | None) -> None:
     assert (is_wikimedia_url_except_query_service(url), is_wikidata_query_service(url)) == (
         counted == "apis",
         counted == "queries",

@@ -16,7 +16,7 @@ def open_pages(folder: Path, *pages: ZimPage, **others: object) -> ZimArchive:
     return ZimArchive(ZimFile(pages, **others).write(folder / "wiki.zim"))  # type: ignore[arg-type]
 
 
-def test_an_article_has_its_title_its_path_and_the_revision_that_it_states(tmp_path: Path) -> None:
+def test_article_has_title_path_and_stated_revision(tmp_path: Path) -> None:
     found = open_pages(tmp_path, ZimPage("Al-Jabr (book)", "<p>A book.</p>", 78, "2024-02-29")).find_article(
         "Al-Jabr (book)"
     )
@@ -34,9 +34,7 @@ def test_an_article_has_its_title_its_path_and_the_revision_that_it_states(tmp_p
     ],
     ids=["behind the text", "within the text's own block"],
 )
-def test_the_link_to_the_revision_is_no_part_of_the_text_and_takes_nothing_with_it(
-    tmp_path: Path, page: ZimPage
-) -> None:
+def test_revision_link_is_removed_from_text_without_losing_content(tmp_path: Path, page: ZimPage) -> None:
     found = open_pages(tmp_path, page).find_article("Algebra").article
     assert found
     assert (found.revid, ALGEBRA.body in found.text, "issued" in found.text) == (77, True, False)
@@ -53,13 +51,13 @@ def test_the_link_to_the_revision_is_no_part_of_the_text_and_takes_nothing_with_
         ("", None),
     ],
 )
-def test_a_revision_is_read_from_a_link_to_this_page_alone(tmp_path: Path, link: str, revid: int | None) -> None:
+def test_revision_is_read_only_from_link_to_same_page(tmp_path: Path, link: str, revid: int | None) -> None:
     found = open_pages(tmp_path, ZimPage("Algebra", f"<p>Text.</p><div>{link}</div>")).find_article("Algebra").article
     assert found
     assert found.revid == revid
 
 
-def test_redirects_of_redirects_and_pages_that_only_refresh_lead_to_the_article(tmp_path: Path) -> None:
+def test_redirect_chains_and_refresh_pages_lead_to_article(tmp_path: Path) -> None:
     moved = ZimPage("Al/Gebra", '<meta http-equiv="refresh" content="0;URL=\'../Algebra#History\'" />')
     archive = open_pages(tmp_path, ALGEBRA, moved, redirects={"Algebras": "Algebra", "The algebras": "Algebras"})
     for title in ("The algebras", "Al/Gebra"):
@@ -68,7 +66,7 @@ def test_redirects_of_redirects_and_pages_that_only_refresh_lead_to_the_article(
         assert (found.article.title, found.redirected_from) == ("Algebra", title)
 
 
-def test_articles_lie_below_a_folder_where_the_main_page_does(tmp_path: Path) -> None:
+def test_articles_are_found_below_folder_of_main_page(tmp_path: Path) -> None:
     pages = [
         ZimPage("Main Page", "<p>Welcome.</p>", 1, path="A/Main_Page"),
         ZimPage("Algebra", "<p>Rules.</p>", 2, path="A/Algebra"),
@@ -80,7 +78,7 @@ def test_articles_lie_below_a_folder_where_the_main_page_does(tmp_path: Path) ->
     assert archive.search("rules", 3) == ["Algebra"]
 
 
-def test_a_title_with_a_stroke_is_no_folder(tmp_path: Path) -> None:
+def test_title_with_slash_is_not_folder(tmp_path: Path) -> None:
     archive = open_pages(
         tmp_path,
         ZimPage("Main Page", "<p>Welcome.</p>", 1),
@@ -91,26 +89,26 @@ def test_a_title_with_a_stroke_is_no_folder(tmp_path: Path) -> None:
     assert archive.find_article("B testing").article is None
 
 
-def test_pages_that_refresh_to_each_other_lead_in_circles(tmp_path: Path) -> None:
+def test_pages_refreshing_to_each_other_form_redirect_loop(tmp_path: Path) -> None:
     one, other = (ZimPage(a, f'<meta http-equiv="refresh" content="0;url={b}">') for a, b in ("AB", "BA"))
     found = open_pages(tmp_path, one, other).find_article("A")
     assert (found.article, found.is_loop) == (None, True)
 
 
-def test_there_is_no_article_where_there_is_a_picture_or_nothing(tmp_path: Path) -> None:
+def test_picture_or_missing_path_is_not_article(tmp_path: Path) -> None:
     archive = open_pages(tmp_path, ALGEBRA, ZimPage("Logo.png", "x", mimetype="image/png"))
     for title in ("Logo.png", "Geometry"):
         found = archive.find_article(title)
         assert (found.article, found.is_loop) == (None, False)
 
 
-def test_a_disambiguation_page_shows_by_its_box(tmp_path: Path) -> None:
+def test_disambiguation_page_is_recognised_by_its_box(tmp_path: Path) -> None:
     box = '<table class="metadata dmbox dmbox-disambig"><tr><td>several</td></tr></table>'
     archive = open_pages(tmp_path, ALGEBRA, ZimPage("Ring", f"<p>Ring may be</p>{box}", 9))
     assert [archive.find_article(title).article.is_disambiguation for title in ("Ring", "Algebra")] == [True, False]  # type: ignore[union-attr]
 
 
-def test_search_finds_titles_by_text_and_only_with_an_index(tmp_path: Path) -> None:
+def test_search_finds_titles_by_text_and_requires_index(tmp_path: Path) -> None:
     pages = [ZimPage(f"Page {n}", "<p>The zebra grazes.</p>" if n % 2 else "<p>Rain.</p>", n) for n in range(1, 6)]
     archive = open_pages(tmp_path, *pages)
     assert archive.has_search
@@ -119,7 +117,7 @@ def test_search_finds_titles_by_text_and_only_with_an_index(tmp_path: Path) -> N
     assert not ZimArchive(ZimFile(pages, indexed=False).write(tmp_path / "plain.zim")).has_search
 
 
-def test_a_copy_is_the_same_wikipedia_and_a_file_made_again_is_another(tmp_path: Path) -> None:
+def test_copied_zim_file_has_same_identity_and_recreated_file_another(tmp_path: Path) -> None:
     first = open_pages(tmp_path, ALGEBRA)
     copy = tmp_path / "copy.zim"
     copy.write_bytes(first.path.read_bytes())
@@ -138,14 +136,14 @@ def test_a_copy_is_the_same_wikipedia_and_a_file_made_again_is_another(tmp_path:
         ({"Language": "deu"}, "its language is deu"),
     ],
 )
-def test_a_file_without_a_day_or_of_another_language_is_refused(
+def test_file_without_date_or_in_other_language_is_rejected(
     tmp_path: Path, metadata: dict[str, str], message: str
 ) -> None:
     with pytest.raises(WikipediaFileError, match=message):
         open_pages(tmp_path, ALGEBRA, metadata=metadata)
 
 
-def test_what_is_no_zim_file_or_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_non_zim_and_truncated_files_are_rejected(tmp_path: Path) -> None:
     path = ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim")
     for content in (path.read_bytes()[:-100], b"", b"no zim", b"ZIM\x04" + bytes(200)):
         path.write_bytes(content)
@@ -153,13 +151,13 @@ def test_what_is_no_zim_file_or_is_cut_off_is_refused(tmp_path: Path) -> None:
             ZimArchive(path)
 
 
-def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+def test_missing_file_and_folder_path_are_reported(tmp_path: Path) -> None:
     for path, why in ((tmp_path / "none.zim", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(WikipediaFileError, match=f"cannot be read .{why}"):
             open_zim_archive(path)
 
 
-def test_a_file_that_is_replaced_is_noticed_and_opened_anew(tmp_path: Path) -> None:
+def test_replaced_file_is_detected_and_reopened(tmp_path: Path) -> None:
     first = open_zim_archive(ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim"))
     first.check_unchanged()
     ZimFile([ALGEBRA]).write(tmp_path / "new.zim").replace(first.path)
@@ -168,7 +166,7 @@ def test_a_file_that_is_replaced_is_noticed_and_opened_anew(tmp_path: Path) -> N
     assert open_zim_archive(first.path).identity != first.identity
 
 
-def test_damage_shows_when_the_whole_file_is_read(tmp_path: Path) -> None:
+def test_full_read_detects_damage(tmp_path: Path) -> None:
     archive = open_pages(tmp_path, ALGEBRA)
     assert not archive.find_damage()
     content = bytearray(archive.path.read_bytes())
@@ -177,7 +175,7 @@ def test_damage_shows_when_the_whole_file_is_read(tmp_path: Path) -> None:
     assert "does not have the checksum that it states" in ZimArchive(archive.path).find_damage()
 
 
-def test_without_libzim_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libzim_names_required_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = ZimFile([ALGEBRA]).write(tmp_path / "wiki.zim")
     monkeypatch.setitem(sys.modules, "libzim.reader", None)
     with pytest.raises(SettingsError, match=r'pip install "factmill\[zim\]"'):

@@ -63,11 +63,11 @@ def time_large() -> dict[str, float]:
 
 
 def main() -> None:
-    told: dict[str, object] = {
+    result: dict[str, object] = {
         "device": "cpu",
         **compare(read_options(__doc__, threads=torch.get_num_threads()).threads),
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
     if torch.cuda.is_available():
         print(json.dumps({"device": torch.cuda.get_device_name(), **time_large()}))
     else:

@@ -59,8 +59,8 @@ class Trial:
         """Write the world, whose models under test and judges are those of the server too."""
         roles = ("author", "judge", "mine")
         world = write_habit_world(self.folder, self.server, self.habit, roles)
-        told = world.read_text("utf-8").replace('name = "habits"', f'name = "habits"\n{PRICES}')
-        world.write_text(told, "utf-8")
+        result = world.read_text("utf-8").replace('name = "habits"', f'name = "habits"\n{PRICES}')
+        world.write_text(result, "utf-8")
         return world
 
     def run(self, *arguments: str | Path) -> Ran:
@@ -80,12 +80,14 @@ def compare_build(trial: Trial, name: str, seed: int) -> bool:
     wanted = trial.share * PILOTED[name] * (DRAWN if seed else 1)
     one, other = (trial.folder / f"{name}-{seed}-{which}.duckdb" for which in ("pilot", "fresh"))
     before = trial.answered
-    told = trial.run("build", *given, "--forecast", "--warehouse", one, "--pilot", str(max(1, round(wanted)))).json
+    result = trial.run("build", *given, "--forecast", "--warehouse", one, "--pilot", str(max(1, round(wanted)))).json
     piloted = trial.answered - before
     report = trial.run("build", *given, "--warehouse", other).json
     fresh = trial.answered - before - piloted
     trial.run("build", *given, "--warehouse", one)
-    return _compare(trial, f"{name} {seed}", told, report, (piloted, fresh, trial.answered - before - piloted - fresh))
+    return _compare(
+        trial, f"{name} {seed}", result, report, (piloted, fresh, trial.answered - before - piloted - fresh)
+    )
 
 
 def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
@@ -102,7 +104,7 @@ def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
     limit = ("--limit", str(round(DRAWN * asked))) if seed else ()
     wanted = str(max(1, round(trial.share * asked * (DRAWN if seed else 1))))
     before = trial.answered
-    told = trial.run("evaluate", name, "--forecast", *given, *limit, "--warehouse", one, "--pilot", wanted).json
+    result = trial.run("evaluate", name, "--forecast", *given, *limit, "--warehouse", one, "--pilot", wanted).json
     piloted = trial.answered - before
     evaluate = ("evaluate", name, *given, *limit, "--reports", trial.folder)
     trial.run(*evaluate, "--warehouse", other)
@@ -110,17 +112,17 @@ def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
     report = trial.run("builds", "--warehouse", other, "--json").json[-1]
     trial.run(*evaluate, "--warehouse", one)
     left = trial.answered - before - piloted - fresh
-    return _compare(trial, f"{name} evaluated {seed}", told, report, (piloted, fresh, left))
+    return _compare(trial, f"{name} evaluated {seed}", result, report, (piloted, fresh, left))
 
 
 def _compare(
-    trial: Trial, title: str, told: Mapping[str, Any], report: Mapping[str, Any], asked: tuple[int, int, int]
+    trial: Trial, title: str, messages: Mapping[str, Any], report: Mapping[str, Any], asked: tuple[int, int, int]
 ) -> bool:
     """Print a forecast beside what a build came to; `asked`: requests to models by the pilot, by a build of its own, and by
     the build behind the pilot."""
     piloted, fresh, left = asked
     services = Counter[str]()
-    for stage in told["stages"]:
+    for stage in messages["stages"]:
         for each in stage["asked"]:
             services[each["service"]] += 0 if each["model"] else each["requests"]
     sent = report["spent"].get("by_service", {})
@@ -131,10 +133,10 @@ def _compare(
         "usd": report["cost_usd"],
         "hours": report["seconds"] / 3600,
     }
-    total = {**told["total"], "wikimedia_requests": sum(services.values())}
+    total = {**messages["total"], "wikimedia_requests": sum(services.values())}
     good = piloted + left == fresh
     for what, came in actual.items():
-        low, high = told["low"].get(what), told["high"].get(what)
+        low, high = messages["low"].get(what), messages["high"].get(what)
         between = "" if low is None else f" ({low:,.4f} to {high:,.4f})"
         off = total[what] / came - 1 if came else 0.0
         is_off = what in JUDGED and abs(off) > MOST_OFF

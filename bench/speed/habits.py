@@ -26,11 +26,11 @@ def describe(came: Came, plain: Came) -> str:
     """Return what is told of a build beside its counts."""
     more: Counter[str] = Counter(came.reasons)
     more.subtract(plain.reasons)
-    told = [f"{reason} {count:+}" for reason, count in sorted(more.items()) if count]
+    lines = [f"{reason} {count:+}" for reason, count in sorted(more.items()) if count]
     if came.code:
         last = [line for line in came.err.splitlines() if line.strip()]
-        told.append(f"| {last[-1][:300] if last else 'nothing said'}")
-    return ", ".join(told)
+        lines.append(f"| {last[-1][:300] if last else 'nothing said'}")
+    return ", ".join(lines)
 
 
 def find_fault(habit: str, came: Came, plain: Came) -> str:

@@ -23,13 +23,13 @@ _CALLS = """
 
 
 def main() -> None:
-    told = read_options(
+    result = read_options(
         __doc__,
         warehouse=factmill_home() / "factmill.duckdb",
         usd_in=(1.1, "US$ a million tokens of prompts"),
         usd_out=(4.4, "US$ a million tokens of replies"),
     )
-    db = duckdb.connect(str(told.warehouse), read_only=True)
+    db = duckdb.connect(str(result.warehouse), read_only=True)
     print(
         "| benchmark | stage | asks | calls a row | tokens in | tokens out | US$ a 1,000 rows |\n|---|---|---|--:|--:|--:|--:|"
     )
@@ -42,7 +42,7 @@ def main() -> None:
             continue
         build_id, rows = newest[0], int(newest[1])
         for stage, operation, calls, tokens_in, tokens_out in _add_up(db, build_id):
-            usd = (tokens_in * told.usd_in + tokens_out * told.usd_out) / rows / 1000
+            usd = (tokens_in * result.usd_in + tokens_out * result.usd_out) / rows / 1000
             cost = f"{tokens_in / calls:,.0f} | {tokens_out / calls:,.0f} | {usd:.2f}" if tokens_in else "– | – | –"
             print(f"| {name} | {stage} | {operation} | {calls / rows:.2f} | {cost} |")
 

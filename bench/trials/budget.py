@@ -88,18 +88,18 @@ def report_openai(used: Used) -> dict[str, Any]:
 
 
 def report_reasoning_apart(used: Used) -> dict[str, Any]:
-    told = report_openai(used)["usage"]
-    return {"usage": told | {"completion_tokens": used.said}}
+    result = report_openai(used)["usage"]
+    return {"usage": result | {"completion_tokens": used.said}}
 
 
 def report_reasoning_in_the_total_alone(used: Used) -> dict[str, Any]:
-    told = report_reasoning_apart(used)["usage"]
-    return {"usage": {name: count for name, count in told.items() if name != "completion_tokens_details"}}
+    result = report_reasoning_apart(used)["usage"]
+    return {"usage": {name: count for name, count in result.items() if name != "completion_tokens_details"}}
 
 
 def report_deepseek(used: Used) -> dict[str, Any]:
-    told = report_openai(used)["usage"]
-    return {"usage": told | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": used.cached}}
+    result = report_openai(used)["usage"]
+    return {"usage": result | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": used.cached}}
 
 
 def report_anthropic(used: Used) -> dict[str, Any]:
@@ -177,8 +177,8 @@ class Habit:
     @property
     def least_bought(self) -> float:
         """Share of a bound that has to buy replies."""
-        told = not set(self.tells) & set(UNTOLD)
-        return 0.0 if not told else 0.5 if self.loses else 0.9
+        result = not set(self.tells) & set(UNTOLD)
+        return 0.0 if not result else 0.5 if self.loses else 0.9
 
 
 _FAILED = {"index": 0, "finish_reason": "error", "error": ERROR["error"], "message": {"content": ""}}
@@ -234,7 +234,7 @@ class PricedServer:
             used = self._use(
                 sum(len(each["content"]) for each in asked["messages"]) // 4, sum(said), most * asked.get("n", 1)
             )
-            told = random.choice(habit.tells)(used)
+            result = random.choice(habit.tells)(used)
             lost = random.random() if habit.loses else 1.0
             usd = used.usd + habit.fee
             self.owed += usd
@@ -244,7 +244,7 @@ class PricedServer:
             {"index": at, "finish_reason": "stop", "message": {"role": "assistant", "content": "x " * (each // 8)}}
             for at, each in enumerate(said)
         ]
-        answer: dict[str, Any] = {"json": {"choices": choices, **told}, "delay_s": delay_s}
+        answer: dict[str, Any] = {"json": {"choices": choices, **result}, "delay_s": delay_s}
         if lost < 0.005:
             return answer | {"delay_s": 1.5 * habit.timeout_s}
         return answer | ({"cut": True} if lost < 0.01 else {})
@@ -304,7 +304,7 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
         reached = error.limit
     spent = service.budget.spent
     server.web.close()
-    told = sum(reply.cost_usd for reply in came.values())
+    result = sum(reply.cost_usd for reply in came.values())
     share = server.bought / bound
     is_crossed, is_little = server.owed > bound, share < habit.least_bought
     return Run(
@@ -313,28 +313,28 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
         bool(reached) and (heedless or not (is_crossed or is_little)),
         f"{seed:3}: owed US$ {server.owed:.6f} for {server.replies} replies, {server.refused} refused; {share:.1%} bought "
         f"replies; {server.web.most_at_once} at once; the client counts {spent.paid_usd:.6f} paid + {spent.unanswered_usd:.6f} "
-        f"of unknown cost, recorded {told:.6f}{'  CROSSED' if is_crossed else ''}{'  TOO LITTLE' if is_little else ''}"
+        f"of unknown cost, recorded {result:.6f}{'  CROSSED' if is_crossed else ''}{'  TOO LITTLE' if is_little else ''}"
         f"{'' if reached else '  NEVER STOPPED'}",
     )
 
 
 def main() -> int:
     """Make the runs."""
-    told = read_options(
+    result = read_options(
         __doc__, habit=("faulty", None, ["all", *HABITS]), runs=20, bound=(1.0, "US$"), parallel=64, heedless=False
     )
     table, good = [], True
-    for name in HABITS if told.habit == "all" else [told.habit]:
+    for name in HABITS if result.habit == "all" else [result.habit]:
         runs = []
-        for seed in range(told.runs):
-            runs.append(run_once(seed, HABITS[name], told.bound, told.parallel, told.heedless))
+        for seed in range(result.runs):
+            runs.append(run_once(seed, HABITS[name], result.bound, result.parallel, result.heedless))
             print(f"{name}: {runs[-1].line}", flush=True)
-        crossed = sum(run.owed > told.bound for run in runs)
+        crossed = sum(run.owed > result.bound for run in runs)
         owed, bought = sorted(run.owed for run in runs), sorted(run.bought for run in runs)
         good &= all(run.is_good for run in runs)
         table.append(
             f"| {name} | {crossed} of {len(runs)} | {owed[0]:.4f} to {owed[-1]:.4f} | {bought[0]:.1%} to {bought[-1]:.1%} |"
         )
-    print(f"\n| habit | bounds of US$ {told.bound:.2f} crossed | owed, US$ | bought replies |\n|---|--:|--:|--:|")
+    print(f"\n| habit | bounds of US$ {result.bound:.2f} crossed | owed, US$ | bought replies |\n|---|--:|--:|--:|")
     print("\n".join(table))
     return 0 if good else 1

@@ -59,8 +59,8 @@ def damage_and_rebuild(
             problems = ["a traceback"] * ("Traceback" in err)
             problems += ["other rows"] * (code == 0 and read_tables(out) != expected)
             problems += [f"ends with {code}: {err[-300:]}"] * (code != 0 and path.name not in err)
-            told = next((line for line in err.splitlines() if "damaged" in line or line.startswith("factmill")), "")
-            print(f"{kind} {number}, {how}: {'; '.join(problems) or 'same bytes'} {told[:160]}", flush=True)
+            result = next((line for line in err.splitlines() if "damaged" in line or line.startswith("factmill")), "")
+            print(f"{kind} {number}, {how}: {'; '.join(problems) or 'same bytes'} {result[:160]}", flush=True)
             wrong += problems
     return wrong
 

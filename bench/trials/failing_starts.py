@@ -64,10 +64,10 @@ def _find_place() -> str:
     ]
     ours = [each for each in shown if "site-packages" not in each.filename]
     last = (shown or frames)[-1]
-    told = [
+    lines = [
         f"{Path(each.filename).parent.name}/{Path(each.filename).name}:{each.lineno}" for each in (*ours[-1:], last)
     ]
-    return " ".join(dict.fromkeys(told))
+    return " ".join(dict.fromkeys(lines))
 
 
 if __name__ == "__main__":

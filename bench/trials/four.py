@@ -43,20 +43,20 @@ def build_at_once(trial: Trial, builds: Sequence[Sequence[str]], kills: int = 0,
     killer.start()
     told_here = [trial.tell("shared-here", each) for each in here]
     killer.join()
-    told = [trial.tell("shared-again", each) for each in given[:kills]]
+    lines = [trial.tell("shared-again", each) for each in given[:kills]]
     for process in processes[kills:]:
         out, err = process.communicate()
-        told.append((process.returncode, out, err))
-    told += told_here
+        lines.append((process.returncode, out, err))
+    lines += told_here
     seconds = time.monotonic() - started
-    wrong += [f"{build}: {err[-500:]}" for build, (code, _, err) in zip(builds, told, strict=True) if code]
+    wrong += [f"{build}: {err[-500:]}" for build, (code, _, err) in zip(builds, lines, strict=True) if code]
     requests = trial.requests()
     total, twice = count_calls(shared)
     single = [trial.run("alone", [*each, str(alone)])[1] for each in command]
     once, _ = count_calls(alone)
     wrong += [
         f"{build}: other bytes than alone"
-        for build, (_, out, _), tables in zip(builds, told, single, strict=True)
+        for build, (_, out, _), tables in zip(builds, lines, single, strict=True)
         if read_tables(out) != tables
     ]
     repeated = count_repeated(requests)

@@ -39,9 +39,9 @@ def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any
 
     from factmill.tasks.core.service_settings import ServiceLimits
 
-    told = ServiceLimits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
+    result = ServiceLimits(parallel=PARALLEL, backoff_s=0.01, batch=1, **limits)
     opens, make_call = CLIENTS[service]
-    return lambda: opens(url, told), map(make_call, map("Name {}".format, count(1)))
+    return lambda: opens(url, result), map(make_call, map("Name {}".format, count(1)))
 
 
 def _measure() -> tuple[int, int, int]:

@@ -82,12 +82,12 @@ def try_requests(folder: Path, requests: int, most_lines: int) -> bool:
     chat = open_chat(model.server, folder, jobs=jobs(requests=most_lines, poll_s=0.02))
     by_jobs = collect(chat, calls)
     spent = time.process_time() - begun
-    told, is_doubled = model.describe(), model.is_doubled
+    text, is_doubled = model.describe(), model.is_doubled
     singly = collect(open_chat(model.server, None, mode="single"), calls)
     model.server.close()
     same = bodies(by_jobs) == bodies(singly) and len(by_jobs) == requests
     left = list((folder / "jobs").glob("*"))
-    print(f"{requests:,} requests: {told}; {spent:.1f} CPU s, the server's included")
+    print(f"{requests:,} requests: {text}; {spent:.1f} CPU s, the server's included")
     print(
         f"  {'the same as by single calls' if same else 'OTHER than by single calls'}; {len(left)} files of jobs left"
     )
@@ -112,12 +112,12 @@ class Builds:
         if kills:
             self._kill_once(name, world, model)
         by_jobs = self._build(name, world, folder / "jobs.duckdb")
-        seconds, told, is_doubled = time.perf_counter() - begun, model.describe(), model.is_doubled
+        seconds, text, is_doubled = time.perf_counter() - begun, model.describe(), model.is_doubled
         world.write_text(world.read_text("utf-8").replace(batch, PRICES), "utf-8")
         singly = self._build(name, world, folder / "singly.duckdb")
         model.server.close()
         print(
-            f"{name}: {told}; {seconds:.0f} s, US$ {by_jobs.json['cost_usd']:.4f}, singly {singly.json['cost_usd']:.4f}"
+            f"{name}: {text}; {seconds:.0f} s, US$ {by_jobs.json['cost_usd']:.4f}, singly {singly.json['cost_usd']:.4f}"
         )
         left = list((folder / "jobs.duckdb.runs" / "jobs").rglob("*.job"))
         print(f"  left: {left}" if left else "  no job is left")
@@ -193,7 +193,7 @@ def try_builds(names: Sequence[str], habit: str, most_lines: int, kills: bool, f
 
 def main() -> int:
     """Ask requests, or make builds."""
-    told = read_options(
+    result = read_options(
         __doc__,
         requests=5_000,
         builds={"nargs": "*", "choices": list(BENCHMARKS), "help": "none named: all five"},
@@ -202,8 +202,8 @@ def main() -> int:
         files=(False, "builds by files of requests and replies"),
         most_lines=(1_000, "of a job"),
     )
-    if told.builds is not None:
-        names = told.builds or list(BENCHMARKS)
-        return 0 if try_builds(names, told.habit, told.most_lines, told.kill, told.files) else 1
+    if result.builds is not None:
+        names = result.builds or list(BENCHMARKS)
+        return 0 if try_builds(names, result.habit, result.most_lines, result.kill, result.files) else 1
     with tempfile.TemporaryDirectory() as folder:
-        return 0 if try_requests(Path(folder), told.requests, told.most_lines) else 1
+        return 0 if try_requests(Path(folder), result.requests, result.most_lines) else 1

@@ -178,8 +178,8 @@ def print_planted() -> bool:
         found = {name for name, benchmark in BENCHMARKS.items() if describe(edited, benchmark.recipe) != before[name]}
         is_right = found == set(passing.split())
         right += is_right
-        told = "" if is_right else f", EXPECTED {passing}"
-        print(f"  {module:34} {old.strip()[:30]:30} renames: {', '.join(sorted(found)) or 'nothing'}{told}")
+        text = "" if is_right else f", EXPECTED {passing}"
+        print(f"  {module:34} {old.strip()[:30]:30} renames: {', '.join(sorted(found)) or 'nothing'}{text}")
     print(f"  {right} of {len(PLANTED)} rename the builds whose rows pass through them, and no others")
     return right == len(PLANTED)
 
@@ -265,8 +265,8 @@ def print_constants(number: int, seed: int) -> None:
             left -= 1
             is_renamed = describe({**code, module: changed[0]}, benchmark.recipe) != before[name]
             counts[is_renamed] += 1
-            told = "renamed" if is_renamed else "NOT renamed"
-            print(f"  {name:9} {module}:{definition} {changed[1][:40]}: {told}")
+            text = "renamed" if is_renamed else "NOT renamed"
+            print(f"  {name:9} {module}:{definition} {changed[1][:40]}: {text}")
     print(f"  {counts[True]} renamed, {counts[False]} not")
 
 

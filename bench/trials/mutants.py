@@ -51,10 +51,10 @@ class Fault:
 def list_added(base: str) -> dict[str, set[int]]:
     """Return file → numbers of the lines that were added since a revision, of the product."""
     command = ["git", "diff", "-U0", base, "--", "tasks", "flows"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     added: dict[str, set[int]] = {}
     path = ""
-    for line in told.splitlines():
+    for line in output.splitlines():
         if line.startswith("+++ "):
             path = line.removeprefix("+++ b/")
         elif (found := re.match(r"@@ .* \+(\d+)(?:,(\d+))? @@", line)) and path.endswith(".py"):

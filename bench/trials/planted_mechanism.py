@@ -131,14 +131,14 @@ def main() -> None:
                 )
                 if ran.code:
                     sys.exit(ran.err)
-                told = ran.json
-                found = {each["metric"]: each for each in told["metrics"] if each["setting"] == "all six"}
+                result = ran.json
+                found = {each["metric"]: each for each in result["metrics"] if each["setting"] == "all six"}
                 print(
-                    f"  {paired_by}: {told['kinds']}; unscored {told['unscored']}; ROC-AUC by topic "
+                    f"  {paired_by}: {result['kinds']}; unscored {result['unscored']}; ROC-AUC by topic "
                     f"{found['roc_auc']['value']} ({found['roc_auc']['note']}), by fact {found['roc_auc_by_fact']['value']} "
                     f"({found['roc_auc_by_fact']['note']}); {time.perf_counter() - started:.0f} s",
                     flush=True,
                 )
-                lost += paired_by in ("judge", "position") and bool(told["unscored"])
+                lost += paired_by in ("judge", "position") and bool(result["unscored"])
         chat.close()
     sys.exit(1 if lost else 0)

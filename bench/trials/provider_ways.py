@@ -77,8 +77,8 @@ def compare_ways(command: OtherCommand, folder: Path, names: Sequence[str]) -> b
                 tables, trouble = _build(command, folder, benchmark, name, way)
                 is_equal = tables == plain[benchmark] and len(server.books[name].asked) > before
                 good &= is_equal
-                told = "equal" if is_equal else f"OTHER {trouble}"
-                print(f"{benchmark:9} {name:28} {_count(tables)} rows  {told}", flush=True)
+                text = "equal" if is_equal else f"OTHER {trouble}"
+                print(f"{benchmark:9} {name:28} {_count(tables)} rows  {text}", flush=True)
     server.close()
     return good
 

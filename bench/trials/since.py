@@ -44,13 +44,13 @@ class Beside:
     full: dict[str, Any]
 
     def __str__(self) -> str:
-        told = self.since["since"]
+        result = self.since["since"]
         sent, of_all = self.since["calls_sent"], self.full["calls_sent"]
-        undecidable = sum(told["undecidable"].values())
+        undecidable = sum(result["undecidable"].values())
         same = "same bytes" if self.since["tables"] == self.full["tables"] else "OTHER BYTES"
         return (
-            f"{self.benchmark:9} {of_all:6} {sent:6} {100 * sent / max(of_all, 1):6.1f} %  {told['changed']:6} {undecidable:6} "
-            f"{told['kept']:6} {told['lasting']:6} {told['requests']:6}   {same}"
+            f"{self.benchmark:9} {of_all:6} {sent:6} {100 * sent / max(of_all, 1):6.1f} %  {result['changed']:6} {undecidable:6} "
+            f"{result['kept']:6} {result['lasting']:6} {result['requests']:6}   {same}"
         )
 
 

@@ -152,8 +152,15 @@ def show_rates() -> None:
         server.close()
         times = sorted(seen.at for seen in server.seen)
         most = [max(sum(start <= at < start + window for at in times) for start in times) for window in (1, 10)]
-        told = rules or "defaults"
-        cells = (told, "yes" if token else "no", len(times), f"{times[-1] - times[0]:.1f}", server.most_at_once, *most)
+        result = rules or "defaults"
+        cells = (
+            result,
+            "yes" if token else "no",
+            len(times),
+            f"{times[-1] - times[0]:.1f}",
+            server.most_at_once,
+            *most,
+        )
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 

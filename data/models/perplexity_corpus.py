@@ -311,8 +311,8 @@ def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeVal
         )
     precision = PRECISIONS[value.precision]
     sign = "-" if value.year < 0 else ""
-    told = format_wikidata_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
-    return PersonKnowledgePiece(**given, value_qid=None, value=told, precision=precision)
+    text = format_wikidata_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
+    return PersonKnowledgePiece(**given, value_qid=None, value=text, precision=precision)
 
 
 def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:

@@ -61,9 +61,9 @@ def verbalise_fact(name: str, label: str, value: str, gender: str, *, is_person:
     wordings = _load_sentences()
     # a property whose wordings all want other values is told like one that has none
     fitting = next(
-        told
+        result
         for key in (label, "")
-        for patterns, told in wordings.get(key, {}).items()
+        for patterns, result in wordings.get(key, {}).items()
         if not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
     )
     place = int.from_bytes(hashlib.sha256(f"{name}|{label}|{value}".encode()).digest()[:8])

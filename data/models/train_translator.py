@@ -256,7 +256,7 @@ def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]
     scrambled = [
         (" ".join(chance.sample(words := text.split(), len(words))), language, "") for text, language, _ in sentences
     ]
-    told = translator.translate_paths(
+    result = translator.translate_paths(
         [([PathPart(part[SOURCE_LANGUAGE]) for part in parts], language) for parts, language in paths]
     )
     return {
@@ -266,10 +266,10 @@ def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]
         "held_out_paths": {
             **_count(
                 [("", language, "; ".join(part[language] for part in parts)) for parts, language in paths],
-                [path.problem or path.text for path in told],
+                [path.problem or path.text for path in result],
             ),
-            "joined": sum(path.partwise_reason is None for path in told),
-            "by_part": dict(Counter(path.partwise_reason for path in told if path.partwise_reason)),
+            "joined": sum(path.partwise_reason is None for path in result),
+            "by_part": dict(Counter(path.partwise_reason for path in result if path.partwise_reason)),
         },
     }
 

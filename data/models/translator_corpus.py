@@ -324,15 +324,15 @@ def _list_paths(world: WorldData) -> Iterator[list[str]]:
     """Yield the labels of each path of one hop, and of one path of two hops that begins with it."""
     for item in world.items.values():
         for statement in item.statements:
-            told = [item.labels["en"], world.properties[statement.pid].labels["en"]]
+            lines = [item.labels["en"], world.properties[statement.pid].labels["en"]]
             if not isinstance(statement.value, ItemValue):
-                yield told
+                yield lines
                 continue
             other = world.items[statement.value.qid]
-            told.append(other.labels["en"])
-            yield told
+            lines.append(other.labels["en"])
+            yield lines
             onward = [s for s in other.statements if isinstance(s.value, ItemValue)]
             if onward:
                 last = onward[derive_seed(item.qid, statement.pid, other.qid) % len(onward)]
                 assert isinstance(last.value, ItemValue)
-                yield [*told, world.properties[last.pid].labels["en"], world.items[last.value.qid].labels["en"]]
+                yield [*lines, world.properties[last.pid].labels["en"], world.items[last.value.qid].labels["en"]]

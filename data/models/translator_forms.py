@@ -91,8 +91,8 @@ def add_articles(fillers: Sequence[Texts], groups: Mapping[str, str | Sequence[s
 
     def add(label: Texts) -> Texts:
         cells = articles.get(label[SOURCE_LANGUAGE], others).split(" / ")
-        told = zip(TARGET_LANGUAGES, cells, strict=True)
-        return {**label, **{language: _add_article(cell, label[language], language) for language, cell in told}}
+        result = zip(TARGET_LANGUAGES, cells, strict=True)
+        return {**label, **{language: _add_article(cell, label[language], language) for language, cell in result}}
 
     return {label[SOURCE_LANGUAGE]: add(label) for label in fillers}
 

@@ -176,7 +176,7 @@ def _export_and_print_label_sheet(
     with open_warehouse(warehouse) as db:
         save_label_items(db, drawn.items)
     model = str(drawn.record.lock["author"])
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "file": str(to),
         "files": [str(file) for file in files],
         "evaluation_id": drawn.record.build_id,
@@ -187,16 +187,16 @@ def _export_and_print_label_sheet(
         "naming_the_model": sum(model.casefold() in item.answer.casefold() for item in drawn.items),
     }
     lines = [
-        f"{to}: {told['items']} of {told['judged']} judged answers of {told['evaluation_id']}; fill in the column label "
-        f"({', '.join(told['labels'])}), then run factmill label --from {to} --labeller NAME"
+        f"{to}: {result['items']} of {result['judged']} judged answers of {result['evaluation_id']}; fill in the column label "
+        f"({', '.join(result['labels'])}), then run factmill label --from {to} --labeller NAME"
     ]
     lines += format_setup_note(files)
-    lines += [f"  {count:5} of {size:6}  {stratum}" for stratum, (count, size) in told["strata"].items()]
-    if left := told["judged"] - sum(size for _, size in told["strata"].values()):
+    lines += [f"  {count:5} of {size:6}  {stratum}" for stratum, (count, size) in result["strata"].items()]
+    if left := result["judged"] - sum(size for _, size in result["strata"].values()):
         lines.append(f"  note: {left} answers are in strata from which none was drawn; increase --n to include them")
-    if told["naming_the_model"]:
-        lines.append(f"  note: {told['naming_the_model']} answers contain the model's name")
-    print_result(as_json, told, lines)
+    if result["naming_the_model"]:
+        lines.append(f"  note: {result['naming_the_model']} answers contain the model's name")
+    print_result(as_json, result, lines)
 
 
 def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool) -> None:
@@ -212,7 +212,7 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
     for draw, of_draw in labels.items():
         given.setdefault(benchmarks[draw], {}).update(of_draw)
     among = {name: measure_rater_agreement(said, list(schemes[name].classes)) for name, said in sorted(given.items())}
-    told = {
+    result = {
         "file": file,
         "labels": len(found.labels),
         "changed": changed,
@@ -226,7 +226,7 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
     lines += format_sheet_problems(found.problems)
     lines += [f"  {unlabelled} drawn answers have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
-    print_result(as_json, told, lines)
+    print_result(as_json, result, lines)
     _exit_where_rows_are_wrong(found.problems)
 
 
@@ -287,16 +287,16 @@ def review(
     sheet = make_review_sheet(load_review_queue(path, build))
     if to is not None:
         undecided = sum(not row["decision"] for row in sheet.rows)
-        told = {"file": str(to), "items": len(sheet.rows), "open": undecided}
+        result = {"file": str(to), "items": len(sheet.rows), "open": undecided}
         files = write_sheet_files(sheet, to, form)
         lines = [f"{to}: {len(sheet.rows)} items, {undecided} of them open", *format_setup_note(files)]
-        print_result(as_json, told, lines)
+        print_result(as_json, result, lines)
         return
     check = partial(parse_review_row, file="the page")
     made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check)
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
-    told = {"file": str(made.journal), "decisions": taken, "open": made.open}
-    print_result(as_json, told, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
+    result = {"file": str(made.journal), "decisions": taken, "open": made.open}
+    print_result(as_json, result, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
 
 
 def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
@@ -356,28 +356,28 @@ def audit(
     benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
-    told, parsed = list[str](), ParsedSheet()
+    results, parsed = list[str](), ParsedSheet()
     if taken_from:
         layout = make_audit_layout(known.audit)
         parsed, _ = load_filled_sheet(taken_from, form, layout, reviewer, f"audit {benchmark}")
-        told = [_save_audit_verdicts_and_format(path, known, build_id, parsed.rows, str(taken_from))]
-        told += format_sheet_problems(parsed.problems, taken_from.name)
+        results = [_save_audit_verdicts_and_format(path, known, build_id, parsed.rows, str(taken_from))]
+        results += format_sheet_problems(parsed.problems, taken_from.name)
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
         sheet = make_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts)
         if to:
-            told = [
+            results = [
                 f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then run factmill audit {benchmark} --from {to}",
                 *format_setup_note(write_sheet_files(sheet, to, form)),
             ]
         elif serve:
             made = decide_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
-            told = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
+            results = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
-            told = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
+            results = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = measure_audit(path, known, build_id)
     nothing = f"no row of {build_id} has a verdict yet; run this command in a terminal, or: factmill audit {benchmark} --to FILE.csv"
-    lines = [*told, *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
+    lines = [*results, *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
     shown = {"build_id": build_id, "figures": [figure.model_dump() for figure in figures], **_list_troubles(parsed)}
     print_result(as_json, shown, lines)
     _exit_where_rows_are_wrong(parsed.problems)

@@ -364,5 +364,5 @@ def _format_model_line(model: dict[str, Any]) -> str:
 
 
 def _make_model_json(manifest: ModelManifest) -> dict[str, Any]:
-    told = {name: getattr(manifest, name) for name in ("digest", "size_bytes", "settings", "made_with", "source")}
-    return {"name": manifest.name, "kind": manifest.kind, "state": "whole", **told, "advice": None}
+    result = {name: getattr(manifest, name) for name in ("digest", "size_bytes", "settings", "made_with", "source")}
+    return {"name": manifest.name, "kind": manifest.kind, "state": "whole", **result, "advice": None}

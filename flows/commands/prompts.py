@@ -119,9 +119,9 @@ def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool
                 path.write_bytes(content)
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-    told = [{"id": name, "file": str(folder / f"{name}.md"), "done": done[how]} for name, how in state.items()]
-    lines = [f"{each['done']}: {each['file']}" for each in told]
-    print_result(as_json, told, [*lines, f"next: edit, then see what is read: factmill prompts --prompts {to}"])
+    results = [{"id": name, "file": str(folder / f"{name}.md"), "done": done[how]} for name, how in state.items()]
+    lines = [f"{each['done']}: {each['file']}" for each in results]
+    print_result(as_json, results, [*lines, f"next: edit, then see what is read: factmill prompts --prompts {to}"])
 
 
 def _resolve_ids(given: Sequence[str]) -> list[str]:

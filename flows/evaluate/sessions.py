@@ -34,8 +34,8 @@ def open_store(source: str | Path | TableStore | None = None) -> TableStore:
     if source is not None and Path(source).exists():
         return TableStore(Path(source))
     if not home.exists():
-        told = f"nothing is built yet in {home}; make something: factmill build granola"
-        raise UnknownBuild(told if source is None else f"{source}: no such file or folder, and {told}")
+        text = f"nothing is built yet in {home}; make something: factmill build granola"
+        raise UnknownBuild(text if source is None else f"{source}: no such file or folder, and {text}")
     if source is None:
         return TableStore(home)
     try:

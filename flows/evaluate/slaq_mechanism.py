@@ -50,10 +50,10 @@ def analyse_slaq_mechanism(
             )
         compared = build.run_stage(compare_fact_answers, ablated)  # §5.1, equations 7 to 9
         rows = compared.table(ComparedFact)
-        told = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
+        result = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
         name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
         pairs = {each for file in pair_files for each in load_pairs_file(file)}
-        metrics = measure_mechanism(told, params.folds, params.seed, name, "")  # Figures 4 and 5
+        metrics = measure_mechanism(result, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             SLAQ_MECHANISM.main_table: rows,
             "slaq_mechanism_tokens": make_arrow_table(
@@ -66,8 +66,8 @@ def analyse_slaq_mechanism(
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
             "facts": count_available_facts(locked.inputs, resolve_warehouse_path(run)),
             "unscored": dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common()),
-            "kinds": count_drawn_and_unscored_by_kind((row["kind"], row["unscored"]) for row in told),
-            "details": {row["unscored"]: row["detail"] for row in reversed(told) if row["unscored"]},
-            "unused_pairs": len(pairs - {row["id"] for row in told}),
+            "kinds": count_drawn_and_unscored_by_kind((row["kind"], row["unscored"]) for row in result),
+            "details": {row["unscored"]: row["detail"] for row in reversed(result) if row["unscored"]},
+            "unused_pairs": len(pairs - {row["id"] for row in result}),
         }
         return build.publish(tables, facts)

@@ -60,10 +60,10 @@ class DecisionJournal:
             del self.answers[row]
 
     def _append(self, line: dict[str, object]) -> None:
-        told = {**line, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        result = {**line, "at": datetime.now(UTC).isoformat(timespec="seconds")}
         before = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(json.dumps(told, ensure_ascii=False).encode() + b"\n")
+            self._file.write(json.dumps(result, ensure_ascii=False).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError:
@@ -77,8 +77,8 @@ class DecisionJournal:
             self._file.truncate(len(whole))
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                told = json.loads(line)
-                self._apply(told["row"], told["answers"], bool(told.get("undo")))
+                result = json.loads(line)
+                self._apply(result["row"], result["answers"], bool(result.get("undo")))
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 raise UsageError(
                     f"{self.path}, line {number}: not a decision of the page: {error!r}; correct the line, or move the file away "

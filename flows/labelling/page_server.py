@@ -77,8 +77,8 @@ def decide_on_page(
     path = factmill_home() / "labelling" / f"{name}-{digest_json([who, shown])[:16]}.jsonl"
     with open_decision_journal(path) as journal:
         page = LabellingPage(sheet, title, who, journal, check_row)
-        told = f"{len(sheet.rows)} rows, {page.count_open()} of them open, for {who}; saved in {path}"
-        _serve_until_finished(page, port, told)
+        text = f"{len(sheet.rows)} rows, {page.count_open()} of them open, for {who}; saved in {path}"
+        _serve_until_finished(page, port, text)
         return PageDecisions(page.list_decided_rows(), page.count_open(), journal.digest(), path)
 
 

@@ -169,13 +169,13 @@ def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str, lin
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")
-    told = ""
+    text = ""
     if report.author.startswith(SCRIPTED_MODEL_NAME):
-        told = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
-    told += "".join(f"\n\nNote: {each}." for each in notes)
+        text = "\n\nAnswers and scores are scripted replies of the embedded world; no model was asked."
+    text += "".join(f"\n\nNote: {each}." for each in notes)
     author = f", author `{report.author}`" if report.author else ""
     create_markdown_artifact(
-        markdown=f"**{report.build_id}** in world `{report.world}`{author}: {format_row_balance(report.model_dump())}.{told}\n\n"
+        markdown=f"**{report.build_id}** in world `{report.world}`{author}: {format_row_balance(report.model_dump())}.{text}\n\n"
         f"Look at it: {link}\n\nIt is in `{report.warehouse}`.\n\n"
         f"| calls sent | calls replayed | tokens in | tokens out | cost | seconds |\n|---|---|---|---|---|---|\n"
         f"| {report.calls_sent:,} | {report.calls_replayed:,} | {report.tokens_in:,} | {report.tokens_out:,} | {report.format_cost()} | {report.seconds:.1f} |",

@@ -171,7 +171,7 @@ _MAX_RUN_NAME_CHARACTERS = 120
 def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
     """Return a flow whose runs are named, log what a terminal shows, and get a final state even if killed."""
     ends: list[FlowStateHook[..., Any]] = [_record_and_unlock_run_on_end]
-    told = flow.with_options(
+    result = flow.with_options(
         flow_run_name=_make_current_run_name,
         on_running=[_observe_and_lock_run_on_start],
         on_completion=ends,
@@ -179,8 +179,8 @@ def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
         on_crashed=ends,
         on_cancellation=ends,
     )
-    told.fn = _with_tags_and_artifacts(flow.fn)
-    return told
+    result.fn = _with_tags_and_artifacts(flow.fn)
+    return result
 
 
 def _with_tags_and_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,13 +228,13 @@ def make_run_name(flow: str, params: BenchmarkParams, run: RunOptions) -> str:
 
     `flow`: the flow's name.
     """
-    told = params.model_dump(exclude_defaults=True)
-    limit = told.pop("limit", None)
+    result = params.model_dump(exclude_defaults=True)
+    limit = result.pop("limit", None)
     if "model" in type(params).model_fields:
-        told = {"model": params.model, **told}  # type: ignore[attr-defined]
+        result = {"model": params.model, **result}  # type: ignore[attr-defined]
     parts = [flow.replace("_", " "), PurePath(run.world).stem]
     parts += [f"graph {run.graph}"] if run.graph else []
-    parts += [part for name, value in told.items() if (part := _format_run_parameter(name, value))]
+    parts += [part for name, value in result.items() if (part := _format_run_parameter(name, value))]
     parts += [str(limit)] if limit else []
     parts += [f"pilot of {run.pilot}"] if run.pilot else []
     parts += [f"verify {run.pinned_build}"] if run.pinned_build else [run.mode] if run.mode != "record" else []
@@ -392,8 +392,8 @@ def record_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: Stat
     line = format_unsuccessful_run_end(state)
     word = line.partition(":")[0].lower()
     level = logging.WARNING if word == "cancelled" else logging.ERROR
-    told = {"name": "factmill", "level": level, "message": line, "timestamp": datetime.now(UTC).isoformat()}
-    client.create_logs([{**told, "flow_run_id": str(run_id)}])
+    result = {"name": "factmill", "level": level, "message": line, "timestamp": datetime.now(UTC).isoformat()}
+    client.create_logs([{**result, "flow_run_id": str(run_id)}])
     of_run = ArtifactFilter(
         flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]), type=ArtifactFilterType(any_=[PROGRESS_ARTIFACT_TYPE])
     )

@@ -195,8 +195,8 @@ def open_scoring_session(
         if get_origin(known[name].annotation if name in known else None) is tuple and isinstance(value, str):
             options[name] = (value,)
         if name not in known or name in _RESERVED_OPTIONS:
-            told = format_unknown_option(name, known.keys() - _RESERVED_OPTIONS | {"setting", "source"})
-            raise UsageError(f"{evaluation.benchmark.name}: {told}")
+            text = format_unknown_option(name, known.keys() - _RESERVED_OPTIONS | {"setting", "source"})
+            raise UsageError(f"{evaluation.benchmark.name}: {text}")
     if (
         issubclass(evaluation.params, JudgedEvaluationParams)
         and options.setdefault("judge", EXACT_JUDGE) != EXACT_JUDGE

@@ -213,10 +213,10 @@ def _make_responsible_ai_fields(release: Release) -> dict[str, Any]:
 
 def _describe_annotation(release: Release) -> str:
     judge, decided = release.build.lock["models"].get("judge", ""), len(release.decisions)
-    told = ["Answers are those of the sources, or made by the steps of dataPreprocessingProtocol."]
+    lines = ["Answers are those of the sources, or made by the steps of dataPreprocessingProtocol."]
     if judge:
         checked = "was compared with people" if release.judge_cards else "has not been compared with people"
-        told.append(f"Verdicts are by the judge {judge}, which {checked}.")
+        lines.append(f"Verdicts are by the judge {judge}, which {checked}.")
     if decided:
-        told.append(f"{decided:,} flagged items went through review; decisions.csv has who decided what.")
-    return " ".join(told)
+        lines.append(f"{decided:,} flagged items went through review; decisions.csv has who decided what.")
+    return " ".join(lines)

@@ -124,9 +124,9 @@ def format_licences_by_part(release: Release) -> str:
         parts.setdefault((line.what, line.licence.id), []).append(
             f"{escape_markdown(shorten_line(line.source, MAX_NAME_CHARACTERS))} ({line.rows:,} rows)"
         )
-    told = []
+    lines = []
     for (what, licence), sources in parts.items():
         more = len(sources) - _MAX_NAMED_SOURCES
         named = ", ".join(sources[:_MAX_NAMED_SOURCES]) + (f" and {more:,} more" if more > 0 else "")
-        told.append(f"{what} of {named}: {licence}")
-    return f"{'; '.join(told)}. LICENSES.csv has all of it."
+        lines.append(f"{what} of {named}: {licence}")
+    return f"{'; '.join(lines)}. LICENSES.csv has all of it."

@@ -68,7 +68,7 @@ def chosen(left: Left, row_id: str) -> list[str]:
     return [piece["value"] for each in left.rows[row_id]["rounds"][1:] for piece in each["chosen"]]
 
 
-def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author: ScriptedAuthor, run: Run) -> None:
+def test_best_piece_becomes_next_sentence_and_all_scores_are_stored(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend}
     scorer = Weigher({})
     left = run(evolve_paragraph, [evolving("Ada", counts={"P20": 2})], scorer, rounds=3)
@@ -98,23 +98,23 @@ def test_the_best_piece_becomes_the_next_sentence_and_all_scores_are_kept(author
     assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "as the person is named"
 
 
-def test_where_all_are_weighed_all_scores_are_kept(author: ScriptedAuthor, run: Run) -> None:
+def test_all_scores_are_stored_when_every_candidate_is_scored(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")])
-    told = left.rows["Ada"]["rounds"][1]["candidates"]
-    assert math.fsum(each["coherence"] for each in told) == pytest.approx(1)
-    assert all(each["score"] == pytest.approx((each["specificity"] + each["coherence"]) / 2) for each in told)
+    result = left.rows["Ada"]["rounds"][1]["candidates"]
+    assert math.fsum(each["coherence"] for each in result) == pytest.approx(1)
+    assert all(each["score"] == pytest.approx((each["specificity"] + each["coherence"]) / 2) for each in result)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4, 6])
-def test_there_are_as_many_rounds_as_were_asked_for(author: ScriptedAuthor, run: Run, rounds: int) -> None:
+def test_number_of_rounds_matches_setting(author: ScriptedAuthor, run: Run, rounds: int) -> None:
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")], rounds=rounds)
     assert [each["number"] for each in left.rows["Ada"]["rounds"]] == list(range(1, rounds + 1))
     assert author.asked[EXTEND_PROMPT, "Ada"] == rounds - 1
 
 
-def test_alpha_weighs_specificity_against_coherence(author: ScriptedAuthor, run: Run) -> None:
+def test_alpha_balances_specificity_against_coherence(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend}
     counts = {"P19": 30, "P569": 40, "P166": 2, "P106": 40, "P20": 30, "P570": 9}
     rows = [evolving("Ada", counts=counts, graphs=40)]
@@ -153,7 +153,7 @@ WRONG: dict[str, tuple[Manners, str]] = {
 """Name → manners of an author that never does as it is told, and the code of what is wrong."""
 
 
-def test_an_author_that_brings_no_piece_in_is_asked_for_three_twice_each(author: ScriptedAuthor, run: Run) -> None:
+def test_author_that_adds_no_piece_is_asked_for_three_pieces_twice_each(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {name: manners for name, (manners, _) in WRONG.items()}
     left = run(evolve_paragraph, [evolving(name) for name in WRONG])
     assert (left.rows, left.receipt.unsettled) == ({}, 0)
@@ -170,14 +170,14 @@ def test_an_author_that_brings_no_piece_in_is_asked_for_three_twice_each(author:
     assert {(each["row_id"], each["number"]) for each in left.extras} == {(name, 1) for name in WRONG}
 
 
-def test_an_author_that_refuses_three_pieces_is_asked_once_for_each(author: ScriptedAuthor, run: Run) -> None:
+def test_author_that_refuses_three_pieces_is_asked_once_for_each(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"refuses": always(REFUSAL)}
     left = run(evolve_paragraph, [evolving("refuses")])
     reason, detail = left.rejects["refuses"]
     assert (reason, detail.count("the model refuses"), author.asked[EXTEND_PROMPT, "refuses"]) == ("refused", 3, 3)
 
 
-def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAuthor, run: Run) -> None:
+def test_author_that_follows_correction_keeps_its_piece(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {name: once_corrected(manners, extend) for name, (manners, _) in WRONG.items()}
     left = run(evolve_paragraph, [evolving(name) for name in WRONG])
     assert left.rejects == {}
@@ -187,7 +187,7 @@ def test_an_author_that_heeds_the_correction_keeps_its_piece(author: ScriptedAut
         assert author.asked[EXTEND_PROMPT, name] == 2
 
 
-def test_a_piece_that_is_not_brought_in_gives_way_to_the_next_best(author: ScriptedAuthor, run: Run) -> None:
+def test_piece_that_author_fails_to_add_is_replaced_by_next_best(author: ScriptedAuthor, run: Run) -> None:
     def will_not_say(*refused: str) -> Manners:
         return lambda asked: REFUSAL if asked.value in refused else extend(asked)
 
@@ -196,13 +196,13 @@ def test_a_piece_that_is_not_brought_in_gives_way_to_the_next_best(author: Scrip
     assert left.rejects == {}
     # what was refused in a round is a candidate in the next
     assert (chosen(left, "one"), chosen(left, "two")) == (["1815-12-10", "Copley Medal"], ["Copley Medal", "Dover"])
-    told = [[line.partition(": ")[0] for line in each["refused"]] for each in left.rows["two"]["rounds"]]
-    assert told == [[], ["Q1 P19 London", "Q1 P569 1815-12-10"], ["Q1 P19 London", "Q1 P569 1815-12-10"]]
+    lines = [[line.partition(": ")[0] for line in each["refused"]] for each in left.rows["two"]["rounds"]]
+    assert lines == [[], ["Q1 P19 London", "Q1 P569 1815-12-10"], ["Q1 P19 London", "Q1 P569 1815-12-10"]]
     assert all(REFUSAL in line for each in left.rows["two"]["rounds"] for line in each["refused"])
     assert values(left.rows["two"]["rounds"][2]["candidates"])[:2] == ["London", "1815-12-10"]
 
 
-def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: ScriptedAuthor, run: Run) -> None:
+def test_unavailable_author_rejects_pair_only_until_later_run(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {
         "down": always(500),
         "silent": always(""),
@@ -224,9 +224,7 @@ def test_an_author_that_cannot_be_asked_costs_the_pair_until_it_can(author: Scri
     assert (left.rejects, left.receipt.unsettled, author.asked[EXTEND_PROMPT, "well"]) == ({}, 0, before)
 
 
-def test_a_relation_comes_with_all_its_values_and_one_that_stays_begun_is_left_out(
-    author: ScriptedAuthor, run: Run
-) -> None:
+def test_relation_is_added_with_all_values_and_incomplete_one_is_left_out(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend, "Half": lambda asked: str(extend(asked)).replace(" and Rome", "")}
     lived = [make_piece("Q1", "P551", place, f"Q{at}") for at, place in enumerate(("London", "Dover", "Rome"), 10)]
     jobs = [make_piece("Q1", "P106", job, f"Q{at}") for at, job in enumerate("abcdef", 20)]
@@ -247,7 +245,7 @@ def test_a_relation_comes_with_all_its_values_and_one_that_stays_begun_is_left_o
     assert "Q1 P551 Dover; Rome: value_missing: the added sentence does not say 'Rome'" in detail
 
 
-def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: ScriptedAuthor, run: Run) -> None:
+def test_last_round_is_reserved_for_person_without_pieces(author: ScriptedAuthor, run: Run) -> None:
     author.manners = dict.fromkeys(("Ada", "Bob", "both"), extend)
     rows = [
         evolving("Ada", [WRITER], counts={"P106": 4, "P20": 4, "P570": 4}, graphs=4),
@@ -264,9 +262,7 @@ def test_the_last_round_is_left_to_a_person_of_whom_nothing_was_told(author: Scr
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == {"Q1", "Q2"}
 
 
-def test_a_piece_that_says_a_used_one_the_other_way_round_is_for_a_person_with_no_other(
-    author: ScriptedAuthor, run: Run
-) -> None:
+def test_inverse_of_used_piece_is_added_only_for_person_without_other_pieces(author: ScriptedAuthor, run: Run) -> None:
     author.manners = dict.fromkeys(("child", "father", "told"), extend)
     child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
     rows = [
@@ -281,14 +277,14 @@ def test_a_piece_that_says_a_used_one_the_other_way_round_is_for_a_person_with_n
     assert (row_id, reason, detail.startswith("round 2: ")) == ("told", "pool_exhausted", True)
 
 
-def test_with_no_round_but_the_first_both_people_must_be_in_it(author: ScriptedAuthor, run: Run) -> None:
+def test_with_single_round_both_people_must_be_in_first_sentence(author: ScriptedAuthor, run: Run) -> None:
     left = run(evolve_paragraph, [evolving("Ada", [WRITER]), evolving("both")], rounds=1)
     ((row_id, (reason, detail)),) = left.rejects.items()
     assert (row_id, reason, "Q2" in detail) == ("Ada", "person_missing", True)
     assert left.rows.keys() == {"both"}
 
 
-def test_a_pool_that_is_used_up_ends_the_pair(author: ScriptedAuthor, run: Run) -> None:
+def test_exhausted_pool_ends_pair(author: ScriptedAuthor, run: Run) -> None:
     author.manners = dict.fromkeys(("small", "single"), extend)
     rows = [
         evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER]),
@@ -303,16 +299,14 @@ def test_a_pool_that_is_used_up_ends_the_pair(author: ScriptedAuthor, run: Run) 
     assert run(evolve_paragraph, rows[:1], rounds=3).rows.keys() == {"small"}
 
 
-def test_fewer_pieces_than_three_are_tried_where_there_are_no_more(author: ScriptedAuthor, run: Run) -> None:
+def test_fewer_than_three_pieces_are_tried_when_no_more_exist(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"small": always("What a nice text.")}
     left = run(evolve_paragraph, [evolving_pair("small", "small met Bob.", [WRITER], [WRITER], [POET, DOVER])])
     assert left.rejects["small"][0] == "no_piece_brought_in"
     assert author.asked[EXTEND_PROMPT, "small"] == 4
 
 
-def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coherent(
-    author: ScriptedAuthor, run: Run
-) -> None:
+def test_texts_without_finite_perplexity_are_least_coherent(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend}
     weights = {"London": UNWEIGHABLE, "1815": IMPOSSIBLE, "Medal": 1.0, "Dover": 1e300}
     left = run(evolve_paragraph, [evolving("Ada")], Weigher(weights), alpha=0)
@@ -325,13 +319,13 @@ def test_texts_that_cannot_be_weighed_or_are_held_impossible_are_the_least_coher
     assert math.fsum(shares.values()) == pytest.approx(1)
 
 
-def test_a_pair_of_which_no_text_can_be_weighed_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
+def test_pair_without_any_perplexity_is_rejected(author: ScriptedAuthor, run: Run) -> None:
     left = run(evolve_paragraph, [evolving("Ada")], Weigher(dict.fromkeys(PERPLEXITIES, UNWEIGHABLE)))
     assert left.rejects == {"Ada": ("perplexity_failed", "unweighable: too_long: 2000 tokens; at most 1024 are read")}
     assert (left.receipt.unsettled, author.asked) == (0, Counter())
 
 
-def test_one_text_that_fails_in_passing_leaves_the_pair_for_a_later_run(author: ScriptedAuthor, run: Run) -> None:
+def test_one_transient_perplexity_failure_leaves_pair_for_later_run(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")], Weigher({"Dover": DOWN}))
     assert left.rejects == {"Ada": ("perplexity_failed", "http_503: overloaded")}
@@ -342,7 +336,7 @@ def test_one_text_that_fails_in_passing_leaves_the_pair_for_a_later_run(author: 
     assert (chosen(left, "Ada"), [text[-6:] for text in scorer.texts]) == (["London"], ["Dover."])
 
 
-def test_a_server_that_weighs_texts_may_be_down_for_one_pair(author: ScriptedAuthor, run: Run) -> None:
+def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor, run: Run) -> None:
     author.manners = dict.fromkeys(("Ada", "Eve"), extend)
     web = Loopback()
 
@@ -398,7 +392,7 @@ ANNOTATIONS: dict[str, tuple[str, list[str], int, int]] = {
 """Name → how the author marks the text, the pieces that it states, how many citations are in no pool, and how many unstated."""
 
 
-def test_citations_that_are_in_no_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
+def test_citations_outside_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {name: always(f"Paragraph: {name} {marked}") for name, (marked, *_) in ANNOTATIONS.items()}
     left = run(annotate_paragraph, [counted_pair(name, TEXT.format(name), ADA, BOB) for name in ANNOTATIONS])
     assert left.rejects == {}
@@ -412,7 +406,7 @@ def test_citations_that_are_in_no_pool_are_removed_and_counted(author: ScriptedA
         assert author.asked[ANNOTATE_PROMPT, name] == 1
 
 
-def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedAuthor, run: Run) -> None:
+def test_text_without_pool_citation_is_rejected(author: ScriptedAuthor, run: Run) -> None:
     marked = {
         "bare": "writer, born in London on 10 December 1815, met Bob.",
         "missing": "writer, born in London on 10 December 1815, met Bob [NA].",
@@ -429,7 +423,7 @@ def test_a_text_without_a_citation_of_the_pool_goes_no_further(author: ScriptedA
     assert left.receipt.unsettled == 0
 
 
-def test_an_author_that_cites_the_pool_is_not_believed(author: ScriptedAuthor, run: Run) -> None:
+def test_cited_pool_pieces_that_text_does_not_state_are_rejected(author: ScriptedAuthor, run: Run) -> None:
     everything = "[qid: Q2, P106: poet, P20: Dover, P570: 44 BC][qid: Q1, P166: Copley Medal, P106: writer]"
     author.manners = {"Ada": always(f"Paragraph: Ada {TEXT.format('')[1:-1]} {everything}.")}
     left = run(annotate_paragraph, [counted_pair("Ada", TEXT.format("Ada"), ADA, BOB)])
@@ -439,7 +433,7 @@ def test_an_author_that_cites_the_pool_is_not_believed(author: ScriptedAuthor, r
     assert ": Q2 P106: poet; Q2 P20: Dover; " in detail
 
 
-def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: ScriptedAuthor, run: Run) -> None:
+def test_annotation_must_not_change_text_and_author_gets_one_correction(author: ScriptedAuthor, run: Run) -> None:
     good, shorter = f"writer {WRITES}, born in London on 10 December 1815, met Bob.", f"writer {WRITES} met Bob."
     author.manners = {
         "heeds": lambda asked: f"Paragraph: heeds {good if asked.correction else shorter}",
@@ -470,7 +464,7 @@ def test_the_text_itself_must_stay_as_it_is_and_the_author_is_told_once(author: 
     assert left.receipt.unsettled == 2
 
 
-def test_a_later_run_asks_again_for_what_failed_in_passing(author: ScriptedAuthor, run: Run) -> None:
+def test_later_run_retries_transient_annotation_failures(author: ScriptedAuthor, run: Run) -> None:
     rows = [counted_pair("Ada", TEXT.format("Ada"), ADA, BOB)]
     author.manners = {"Ada": always(503)}
     assert run(annotate_paragraph, rows).receipt.unsettled == 1
@@ -478,7 +472,7 @@ def test_a_later_run_asks_again_for_what_failed_in_passing(author: ScriptedAutho
     assert run(annotate_paragraph, rows).rows.keys() == {"Ada"}
 
 
-def test_what_is_cited_both_ways_round_counts_once(author: ScriptedAuthor, run: Run) -> None:
+def test_statement_cited_in_both_directions_counts_once(author: ScriptedAuthor, run: Run) -> None:
     child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
     author.manners = {
         "Ada": always("Paragraph: Ada [qid: Q1, P40: Bob] was the poet Bob's [qid: Q2, P22: Ada, P106: poet].")
@@ -504,7 +498,9 @@ QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
 """Name → general and specific question, and what becomes of them."""
 
 
-def test_two_different_questions_are_published_and_all_else_says_why(author: ScriptedAuthor, run: Run) -> None:
+def test_two_different_questions_are_published_and_other_replies_report_reason(
+    author: ScriptedAuthor, run: Run
+) -> None:
     author.manners = {
         f"{prompt_id} {name}": always(said)
         for name, both in QUESTIONS.items()
@@ -528,7 +524,7 @@ def test_two_different_questions_are_published_and_all_else_says_why(author: Scr
     assert (row["author"], row["scorer"], row["text_source"]) == ("tester", "weigher", "file")
 
 
-def test_a_question_that_is_one_when_asked_again_is_taken(author: ScriptedAuthor, run: Run) -> None:
+def test_question_corrected_on_second_request_is_accepted(author: ScriptedAuthor, run: Run) -> None:
     author.manners = {
         f"{GENERAL_QUESTION_PROMPT} Ada": once_corrected(always("Who were they?"), always(WHO)),
         f"{SPECIFIC_QUESTION_PROMPT} Ada": once_corrected(always("Question: Who was Person Q1?"), always(WHAT)),

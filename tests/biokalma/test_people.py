@@ -77,7 +77,7 @@ def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool,
     }
 
 
-def test_names_of_any_letters_and_marks_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
+def test_names_in_any_script_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
     items = [write_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
     # the others bear the names from the last to the first, half of them as an alias
     others = NAMES[::-1]
@@ -89,7 +89,7 @@ def test_names_of_any_letters_and_marks_are_found_by_both_engines(resolve: Calla
     assert {row["person_candidates"] for row in left.rows.values()} == {2}
 
 
-def test_of_several_with_one_name_the_relation_tells_who_is_meant(resolve: Callable[..., Left]) -> None:
+def test_relation_decides_between_people_with_same_name(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
         person_pair("elder", "Winston Churchill", "Randolph Churchill", "P40"),
@@ -109,7 +109,7 @@ def test_of_several_with_one_name_the_relation_tells_who_is_meant(resolve: Calla
     assert len({each["id"] for each in left.extras}) == len(left.extras) == 10
 
 
-def test_a_relation_that_joins_several_leaves_the_pair_undecided_and_keeps_all(resolve: Callable[..., Left]) -> None:
+def test_relation_that_joins_several_people_rejects_pair_as_ambiguous(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
         person_pair("brothers", "Johann Strauss", "Edi Strauss", "P3373"),
@@ -135,7 +135,7 @@ def test_a_relation_that_joins_several_leaves_the_pair_undecided_and_keeps_all(r
     assert left.receipt.unsettled == 0
 
 
-def test_the_relation_is_one_of_the_person_not_of_the_other(resolve: Callable[..., Left]) -> None:
+def test_relation_is_read_from_person_to_other_and_not_reversed(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
         person_pair("told", "Johann Strauss", "Josef Strauss", "P3373"),
@@ -150,13 +150,13 @@ def test_the_relation_is_one_of_the_person_not_of_the_other(resolve: Callable[..
     assert len(candidates(left, "no such", "person")) == 4
 
 
-def test_two_of_one_name_who_name_each_other_are_one_pair(resolve: Callable[..., Left]) -> None:
+def test_namesakes_that_refer_to_each_other_form_one_pair(resolve: Callable[..., Left]) -> None:
     twins = [write_item("Q61", "Cato Porcius", "P3373 Q62"), write_item("Q62", "Cato Porcius", "P3373 Q61")]
     left = resolve(twins, person_pair("twins", "Cato Porcius", "Cato Porcius", "P3373"))
     assert found(left) == {"twins": ("Q61", "Q62")}
 
 
-def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
+def test_person_is_not_paired_with_themselves(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
         person_pair("himself", "Mark Twain", "Samuel Clemens"),
@@ -166,7 +166,7 @@ def test_nobody_is_a_pair_with_himself(resolve: Callable[..., Left]) -> None:
     assert candidates(left, "himself", "person") == {"Q31": ("alias", True, [])}
 
 
-def test_a_name_that_nobody_of_the_class_bears_is_not_found(resolve: Callable[..., Left]) -> None:
+def test_name_without_bearer_of_class_is_not_found(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
         person_pair("nobody", "Nobody Known", "Randolph Churchill"),
@@ -187,7 +187,7 @@ def test_a_name_that_nobody_of_the_class_bears_is_not_found(resolve: Callable[..
     assert left.receipt.unsettled == 0
 
 
-def test_where_items_do_not_say_what_they_are_what_only_people_have_tells(resolve: Callable[..., Left]) -> None:
+def test_untyped_item_with_person_properties_counts_as_person(resolve: Callable[..., Left]) -> None:
     left = resolve(PEOPLE, person_pair("a", "Ada Lovelace", "Lord Byron", "P22"))
     assert found(left) == {"a": ("Q41", "Q42")}
     # Q43 says that it is a painting, whatever child it has; Q44 has nothing that only people have
@@ -195,7 +195,7 @@ def test_where_items_do_not_say_what_they_are_what_only_people_have_tells(resolv
     assert candidates(left, "a", "person") == {"Q41": ("label", True, ["Q42"]), "Q44": ("label", False, [])}
 
 
-def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..., Left]) -> None:
+def test_class_other_than_human_includes_its_subclasses(resolve: Callable[..., Left]) -> None:
     names = ("YouTube", "Waymo", "Larry Page", "Android")
     rows = [person_pair(name, name, "Google", "P749", paragraph="x") for name in names]
     left = resolve(ORGANISATIONS, *rows, of="Q43229")
@@ -206,7 +206,7 @@ def test_classes_other_than_human_count_with_all_below_them(resolve: Callable[..
     assert resolve(ORGANISATIONS, *rows, of="Q71").reasons == dict.fromkeys(names, "name_not_found")
 
 
-def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
+def test_pairs_whose_lookup_fails_are_left_for_later_run(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = served.open(PEOPLE)
@@ -231,7 +231,7 @@ def test_pairs_that_cannot_be_looked_up_are_left_for_a_later_run(
     assert (left.rejects, found(left)["churchills"], left.receipt.unsettled) == ({}, ("Q11", "Q12"), 0)
 
 
-def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
+def test_failed_class_lookup_rejects_no_pair_permanently(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = served.open(ORGANISATIONS)
@@ -250,7 +250,7 @@ def test_a_class_that_cannot_be_looked_up_costs_no_pair_for_good(
     assert found(run()).keys() == {"YouTube", "Android", "Waymo"}
 
 
-def test_a_wikidata_that_is_not_there_stops_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_wikidata_stops_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = TwoWikidatas(PEOPLE[0], tmp_path / "wikidata")
     both.close()
     rows, services = [person_pair("a", "Ada Lovelace", "Lord Byron")], SimpleNamespace(wikidata=both.sparql())
@@ -258,7 +258,9 @@ def test_a_wikidata_that_is_not_there_stops_the_step(tmp_path: Path, monkeypatch
         run_step(resolve_people, rows, services, tmp_path / "run", monkeypatch, biokalma_inputs(class_qid="Q5"))
 
 
-def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_same_two_people_are_merged_whatever_relation_joins_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [
         resolved_pair("child", "Q42", "Q41", relation="P40"),
         resolved_pair("father", "Q41", "Q42", relation="P22", paragraph="Ada was a daughter of Byron."),
@@ -274,7 +276,7 @@ def test_pairs_of_the_same_two_are_united_whatever_joins_them(tmp_path: Path, mo
     assert left.rejects == {}
 
 
-def test_of_the_pairs_of_one_person_the_first_few_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_first_pairs_of_one_person_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [resolved_pair(f"{at}", "Q1", f"Q{at}") for at in (2, 3, 4)]
     rows += [resolved_pair("turned", "Q4", "Q1"), resolved_pair("others", "Q3", "Q4")]
     given = biokalma_inputs(per_person=2)
@@ -302,7 +304,7 @@ def draw(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     return run
 
 
-def test_pairs_are_drawn_from_the_facts_of_a_wikidata(draw: Callable[..., Left]) -> None:
+def test_pairs_are_drawn_from_wikidata_facts(draw: Callable[..., Left]) -> None:
     left = draw(PEOPLE, "P40")
     assert {row_id: (row["person"], row["other"]) for row_id, row in left.rows.items()} == {
         "P40-Q11-Q12": ("Winston Churchill", "Randolph Churchill"),
@@ -332,7 +334,7 @@ def test_pairs_are_drawn_from_the_facts_of_a_wikidata(draw: Callable[..., Left])
     assert left.rows == {}
 
 
-def test_organisations_are_drawn_with_names_of_one_word(draw: Callable[..., Left]) -> None:
+def test_organisations_with_single_word_names_are_drawn(draw: Callable[..., Left]) -> None:
     left = draw(ORGANISATIONS, "P749", "Q43229")
     assert left.rows.keys() == {"P749-Q61-Q62", "P749-Q64-Q62", "P749-Q66-Q62"}
     ((row_id, (reason, detail)),) = left.rejects.items()
@@ -342,11 +344,11 @@ def test_organisations_are_drawn_with_names_of_one_word(draw: Callable[..., Left
 
 
 @pytest.mark.parametrize(("limit", "drawn"), [(0, 0), (1, 1), (3, 4), (9, 8)])
-def test_as_many_persons_are_drawn_as_were_asked_for(draw: Callable[..., Left], limit: int, drawn: int) -> None:
+def test_number_of_drawn_pairs_matches_limit(draw: Callable[..., Left], limit: int, drawn: int) -> None:
     assert draw(PEOPLE, "P40", P40=limit).receipt.rows_in == drawn
 
 
-def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
+def test_pairs_with_failed_class_or_label_lookup_are_drawn_by_later_run(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = served.open(PEOPLE)
@@ -372,7 +374,7 @@ def test_pairs_whose_classes_or_labels_cannot_be_had_are_drawn_by_a_later_run(
         run("P26", SimpleNamespace(wikidata=both.sparql()))
 
 
-def test_a_file_is_read_row_by_row_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_read_row_by_row_up_to_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"paragraph": "A. B.", "person": "Ada Lovelace", "relation": "father", "other": "Lord Byron"}
     source = tmp_path / "own.jsonl"
     source.write_text("".join(f"{json.dumps(each)}\n" for each in (row, {**row, "person": "Ada"}, row)), "utf-8")

@@ -40,7 +40,7 @@ def services(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     server.close()
 
 
-def test_both_engines_draw_and_resolve_the_same_pairs(
+def test_both_engines_draw_and_resolve_same_pairs(
     services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = biokalma_inputs(limits=dict.fromkeys(RELATIONS))

@@ -118,7 +118,7 @@ def told(pieces: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(each["pid"], each["value_qid"], each["value"], each["precision"], each["statement"]) for each in pieces]
 
 
-def test_a_pool_holds_items_with_labels_and_dates_and_not_what_says_nothing_of_a_life(
+def test_pool_holds_labelled_items_and_dates_without_excluded_properties(
     pool: Callable[..., Left],
 ) -> None:
     left = pool(resolved_pair("a", "Q1", "Q2", relation="P22"))
@@ -147,7 +147,7 @@ def test_a_pool_holds_items_with_labels_and_dates_and_not_what_says_nothing_of_a
     )
 
 
-def test_dates_are_told_at_their_precision_and_years_before_the_common_era_are_negative(
+def test_dates_keep_their_precision_and_bc_years_are_negative(
     pool: Callable[..., Left],
 ) -> None:
     left = pool(resolved_pair("a", "Q3", "Q7"))
@@ -158,7 +158,7 @@ def test_dates_are_told_at_their_precision_and_years_before_the_common_era_are_n
     assert row["birth_years"] == [1593, 1593, -1]
 
 
-def test_what_is_no_person_begins_and_ends(pool: Callable[..., Left]) -> None:
+def test_organisation_pool_holds_founding_date(pool: Callable[..., Left]) -> None:
     row = pool(resolved_pair("a", "Q300", "Q1"), of="Q43229").rows["a"]
     assert told(row["person_pool"]) == [
         ("P40", "Q300", "Acme's \\ Ltd", None, None),
@@ -167,7 +167,7 @@ def test_what_is_no_person_begins_and_ends(pool: Callable[..., Left]) -> None:
     assert row["birth_years"] == [1815]
 
 
-def test_a_person_was_not_founded(pool: Callable[..., Left]) -> None:
+def test_person_pool_excludes_organisation_properties(pool: Callable[..., Left]) -> None:
     row = pool(resolved_pair("a", "Q300", "Q1")).rows["a"]
     assert told(row["person_pool"]) == [("P40", "Q300", "Acme's \\ Ltd", None, None)]
     assert {571, 740, 112} <= load_property_numbers("organisation_properties")
@@ -183,20 +183,20 @@ def test_a_person_was_not_founded(pool: Callable[..., Left]) -> None:
         ("Q1", "Q4", None),
     ],
 )
-def test_two_of_one_name_are_told_apart_by_their_dates_of_birth(
+def test_namesakes_are_distinguished_by_birth_dates(
     pool: Callable[..., Left], person: str, other: str, names: tuple[str, str] | None
 ) -> None:
     left = pool(resolved_pair("a", person, other, person="Cato Porcius", other="cato porcius"))
     if names:
-        told = left.rows["a"]["person"], left.rows["a"]["other"]
-        assert [each.casefold() for each in told] == [each.casefold() for each in names]
+        result = left.rows["a"]["person"], left.rows["a"]["other"]
+        assert [each.casefold() for each in result] == [each.casefold() for each in names]
     else:
         reason, detail = left.rejects["a"]
         assert (reason, detail.startswith("Q1 and Q4 ")) == ("same_name", True)
         assert "Cato Porcius" in detail
 
 
-def test_a_pool_of_one_piece_is_one_and_an_empty_one_ends_the_pair(pool: Callable[..., Left]) -> None:
+def test_pool_of_one_piece_is_accepted_and_empty_pool_rejects_pair(pool: Callable[..., Left]) -> None:
     left = pool(
         resolved_pair("one", "Q4", "Q1"),
         resolved_pair("nothing but its class", "Q1", "Q5"),
@@ -212,13 +212,13 @@ def test_a_pool_of_one_piece_is_one_and_an_empty_one_ends_the_pair(pool: Callabl
     assert left.receipt.unsettled == 0
 
 
-def test_the_list_of_what_is_left_out_is_the_paper_s_and_more() -> None:
+def test_excluded_properties_include_those_of_paper() -> None:
     paper = {31, 136, 21, 734, 735, 27, 17, 1343}
     assert paper < load_property_numbers("pool_left_out")
     assert not load_property_numbers("pool_left_out") & {19, 20, 26, 40, 106, 569, 570}
 
 
-def test_a_pool_that_cannot_be_read_is_left_for_a_later_run(
+def test_pool_that_cannot_be_read_is_left_for_later_run(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [resolved_pair("hard", "Q1", "Q3"), resolved_pair("easy", "Q1", "Q2")]
@@ -307,14 +307,14 @@ def origin(left: Left, row_id: str) -> tuple[Any, ...]:
     return row["text"], row["text_source"], row["text_pages"], row["licence"]
 
 
-def test_the_paragraph_of_a_file_is_taken_as_it_is(wiki: Wiki, describe: Callable[..., Left]) -> None:
+def test_paragraph_from_file_is_used_unchanged(wiki: Wiki, describe: Callable[..., Left]) -> None:
     left = describe(ada_and_caesar("a", paragraph="Ada,\n daughter of  Caesar"), ada_and_caesar("b", paragraph="A! B?"))
     assert origin(left, "a") == ("Ada, daughter of Caesar.", "file", [], "CC0-1.0")
     assert left.rows["b"]["text"] == "A! B?"
     assert wiki.server.seen == [], "no article is needed"
 
 
-def test_without_a_paragraph_an_article_that_names_both_opens_one(wiki: Wiki, describe: Callable[..., Left]) -> None:
+def test_article_naming_both_people_replaces_missing_paragraph(wiki: Wiki, describe: Callable[..., Left]) -> None:
     wiki.articles = {
         "Ada Lovelace": [("2019-01-01T00:00:00Z", 6, "<p>Ada Lovelace.</p>"), ("2025-01-01T00:00:00Z", 7, ADA),
                          ("2026-02-01T00:00:00Z", 8, "<p>Ada Lovelace, no child of Julius Caesar.</p>")],
@@ -328,9 +328,7 @@ def test_without_a_paragraph_an_article_that_names_both_opens_one(wiki: Wiki, de
     assert left.rows["b"]["text_source"] == "fact", "an article that has another name for its subject opens nothing"
 
 
-def test_the_other_s_article_serves_where_the_first_does_not_name_both(
-    wiki: Wiki, describe: Callable[..., Left]
-) -> None:
+def test_article_of_other_person_is_used_when_first_names_only_one(wiki: Wiki, describe: Callable[..., Left]) -> None:
     wiki.articles = {
         "Ada Lovelace": [("2025-01-01T00:00:00Z", 7, "<p>Ada Lovelace was a mathematician.</p>")],
         "Julius Caesar": [("2025-01-01T00:00:00Z", 9, CAESAR)],
@@ -349,7 +347,7 @@ def test_the_other_s_article_serves_where_the_first_does_not_name_both(
     ],
     ids=["no article", "younger than the epoch", "empty"],
 )
-def test_without_an_article_the_relation_is_told(
+def test_relation_sentence_replaces_missing_article(
     wiki: Wiki, describe: Callable[..., Left], articles: dict[str, Any]
 ) -> None:
     wiki.articles = articles
@@ -359,13 +357,13 @@ def test_without_an_article_the_relation_is_told(
     assert (row_id, reason, " P40 " in detail) == ("turned", "no_paragraph", True)
 
 
-def test_pairs_without_articles_ask_no_wikipedia(wiki: Wiki, describe: Callable[..., Left]) -> None:
+def test_pairs_without_articles_send_no_wikipedia_request(wiki: Wiki, describe: Callable[..., Left]) -> None:
     pools = [make_piece("Q4", "P106", "writer", "Q36180")], [make_piece("Q3", "P106", "writer", "Q36180")]
     left = describe(pooled_pair("a", *pools, relation="P106"))
     assert (left.rejects["a"][0], wiki.server.seen) == ("no_paragraph", [])
 
 
-def test_a_wikipedia_in_trouble_leaves_the_pair_for_a_later_run(wiki: Wiki, describe: Callable[..., Left]) -> None:
+def test_failing_wikipedia_leaves_pair_for_later_run(wiki: Wiki, describe: Callable[..., Left]) -> None:
     wiki.articles = {title: [("2025-01-01T00:00:00Z", 7, ADA)] for title in ("Ada Lovelace", "Julius Caesar")}
     wiki.failing = "Julius Caesar"
     left = describe(ada_and_caesar("a"), ada_and_caesar("b", paragraph="Ada."))
@@ -377,7 +375,7 @@ def test_a_wikipedia_in_trouble_leaves_the_pair_for_a_later_run(wiki: Wiki, desc
     assert describe(ada_and_caesar("a")).rows["a"]["text_source"] == "article"
 
 
-def test_relations_are_counted_over_all_graphs_of_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relations_are_counted_over_all_graphs_of_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pools(person: str, other: str, *more: str) -> PairWithParagraph:
         of_person = [make_piece(person, "P106", value, "Q1") for value in ("writer", "poet", "critic")]
         of_other = [make_piece(other, "P106", "writer", "Q1"), *(make_piece(other, pid, "x") for pid in more)]

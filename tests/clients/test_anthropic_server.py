@@ -65,7 +65,7 @@ def call(server, samples=1, turns=(), tools=()):
     )
 
 
-def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inbox) -> None:
+def test_prompt_is_sent_with_sdk_names_and_completion_is_parsed(serve, inbox) -> None:
     server = serve(accepts=frozenset({"temperature"}))
     asked = call(server)
     open_chat(server, reasoning_effort="low", extra_body={"service_tier": "standard_only"}).send([asked], inbox)
@@ -82,7 +82,7 @@ def test_a_prompt_is_sent_as_the_sdk_names_things_and_its_answer_read(serve, inb
     assert parse_chat_response(inbox[asked].body).finish == ("end_turn",)
 
 
-def test_a_model_without_temperature_is_asked_again_without_it(serve, inbox) -> None:
+def test_model_without_temperature_is_retried_without_it(serve, inbox) -> None:
     server = serve()
     asked, chat = call(server), open_chat(server)
     chat.send([asked], inbox)
@@ -91,7 +91,7 @@ def test_a_model_without_temperature_is_asked_again_without_it(serve, inbox) -> 
     assert len(server.seen) == 1
 
 
-def test_samples_are_requests_of_their_own_without_a_seed(serve, inbox) -> None:
+def test_samples_are_separate_requests_without_seed(serve, inbox) -> None:
     server = serve(accepts=frozenset({"temperature"}))
     asked = call(server, samples=3)
     open_chat(server).send([asked], inbox)
@@ -99,7 +99,7 @@ def test_samples_are_requests_of_their_own_without_a_seed(serve, inbox) -> None:
     assert len(server.seen) == 3
 
 
-def test_tools_and_what_they_gave_go_both_ways(serve, inbox) -> None:
+def test_tool_calls_and_tool_results_are_translated_both_ways(serve, inbox) -> None:
     def use_tool(body):
         if body["messages"][-1]["role"] == "tool":
             return say(body)
@@ -149,7 +149,7 @@ def test_parameters_are_translated(given, expected) -> None:
     assert build_messages_request(body, 500, lambda schema: schema) == {"messages": turns, **expected}
 
 
-def test_neighbours_of_one_role_are_one_turn() -> None:
+def test_consecutive_messages_of_one_role_are_merged() -> None:
     said = [("system", "a"), ("user", "b"), ("user", "c"), ("assistant", ""), ("assistant", "d"), ("system", "e"), ("user", "f")]  # fmt: skip
     body = {"messages": [{"role": role, "content": text} for role, text in said]}
     request = build_messages_request(body, 500, dict)
@@ -161,7 +161,7 @@ def test_neighbours_of_one_role_are_one_turn() -> None:
     ]
 
 
-def test_a_schema_is_sent_in_the_subset_that_the_api_takes(serve) -> None:
+def test_schema_is_sent_in_subset_supported_by_api(serve) -> None:
     server = serve()
     response_format = {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True}}
     body = {"messages": [{"role": "user", "content": "x"}], "response_format": response_format}
@@ -171,7 +171,7 @@ def test_a_schema_is_sent_in_the_subset_that_the_api_takes(serve) -> None:
 
 
 @pytest.mark.parametrize("reason", ["end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal", "model_context_window_exceeded"])  # fmt: skip
-def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reason) -> None:
+def test_stop_reasons_and_usage_are_unchanged_and_thinking_is_not_text(reason) -> None:
     usage = {"input_tokens": 3, "output_tokens": 2, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 5}
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     read = translate_message_to_chat_completion(
@@ -185,16 +185,16 @@ def test_stop_reasons_and_usage_stand_as_they_came_and_thinking_is_no_text(reaso
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "[1]", '{"type": "error", "error": {"type": "api_error"}}', '{"a": '])
-def test_what_is_no_message_stands_as_it_came(text) -> None:
+def test_non_message_body_stays_unchanged(text) -> None:
     assert translate_response_json_to_chat(text) == text
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"custom_id": "a"}', b'{"custom_id": "a", "result": {"type": "new"}}'])  # fmt: skip
-def test_a_line_of_results_that_cannot_be_read_stands_as_it_came(line) -> None:
+def test_unreadable_batch_result_line_stays_unchanged(line) -> None:
     assert convert_batch_line_to_openai_format(line) == line
 
 
-def test_an_overloaded_server_is_asked_again(serve, inbox) -> None:
+def test_overloaded_server_is_retried(serve, inbox) -> None:
     server = serve(accepts=frozenset({"temperature"}))
     left = [error(529, "Overloaded"), {**error(429, "slow down"), "headers": {"retry-after": "0.01"}}]
     server.errors = lambda _: left.pop() if left else None
@@ -204,14 +204,14 @@ def test_an_overloaded_server_is_asked_again(serve, inbox) -> None:
     assert len(server.web.seen) == 3, "the SDK retries nothing"
 
 
-def test_a_wrong_key_stops_the_run_and_is_not_repeated(serve, inbox) -> None:
+def test_wrong_key_stops_run_after_one_request(serve, inbox) -> None:
     server = serve()
     with pytest.raises(ServiceUnreachable, match="HTTP 401"):
         open_chat(server, key="sk-ant-wrong").send([call(server)], inbox)
     assert [seen.headers["authorization"] for seen in server.web.seen] == ["Bearer sk-ant-wrong"]
 
 
-def test_the_key_of_the_environment_is_not_taken(serve, inbox, monkeypatch) -> None:
+def test_environment_key_of_sdk_is_ignored(serve, inbox, monkeypatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-other")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     server = serve(accepts=frozenset({"temperature"}))
@@ -221,13 +221,13 @@ def test_the_key_of_the_environment_is_not_taken(serve, inbox, monkeypatch) -> N
     assert {seen.headers["authorization"] for seen in server.web.seen} == {f"Bearer {KEY}"}
 
 
-def test_without_the_sdk_an_error_names_the_extra(serve, monkeypatch) -> None:
+def test_missing_sdk_error_names_extra(serve, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     with pytest.raises(SettingsError, match=r"factmill\[anthropic\]"):
         open_chat(serve())
 
 
-def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> None:
+def test_openai_and_anthropic_calls_to_one_address_have_different_keys(serve) -> None:
     server = serve()
     native = model(server)
     plain = native.model_copy(update={"kind": "openai"})
@@ -235,7 +235,7 @@ def test_calls_of_both_kinds_to_one_address_have_keys_of_their_own(serve) -> Non
     assert native.request_profile() == {"kind": "anthropic"}
 
 
-def test_the_address_may_be_left_out_and_stands_without_v1() -> None:
+def test_default_address_has_no_v1_and_unsupported_settings_are_rejected() -> None:
     assert ModelSettings(kind="anthropic", name="m").url == "https://api.anthropic.com"
     with pytest.raises(ValidationError, match="the address has no /v1"):
         ModelSettings(kind="anthropic", name="m", url="https://api.anthropic.com/v1")

@@ -66,7 +66,7 @@ def says(*texts, finish="stop"):
     }
 
 
-def test_a_prompt_is_sent_as_messages_and_the_reply_is_counted_and_priced(server, inbox):
+def test_prompt_is_sent_as_messages_and_response_is_counted_and_priced(server, inbox):
     server.script(says("a mathematician"))
     open_chat(server).send([ask()], inbox)
     reply = inbox[ask()]
@@ -87,14 +87,14 @@ def test_a_prompt_is_sent_as_messages_and_the_reply_is_counted_and_priced(server
     }
 
 
-def test_the_call_keeps_the_variables_and_sends_the_messages():
+def test_call_records_variables_but_not_messages():
     call = ask()
     assert call.parts["variables"] == {"name": "Ada"} and call.parts["model"] == "m-1"
     assert set(call.unrecorded_parts) == {"messages", "schema"}
     assert ask("Ada").key == call.key != ask("Bob").key
 
 
-def test_a_server_that_gives_choices_is_asked_once_for_all_samples(server, inbox):
+def test_server_supporting_choices_gets_one_request_for_all_samples(server, inbox):
     server.script(says("one", "two", "three"))
     open_chat(server, choices=True).send([ask(samples=3)], inbox)
     assert inbox[ask(samples=3)].body["texts"] == ["one", "two", "three"]
@@ -102,7 +102,7 @@ def test_a_server_that_gives_choices_is_asked_once_for_all_samples(server, inbox
     assert server.seen[0].json()["n"] == 3 and "seed" not in server.seen[0].json()
 
 
-def test_other_servers_are_asked_sample_by_sample_with_seeds(server, inbox):
+def test_other_servers_get_one_request_per_sample_with_seed(server, inbox):
     server.handle = lambda seen: says(f"sample {seen.json()['seed']}")
     calls = [ask("Ada", samples=3), ask("Bob", samples=2)]
     open_chat(server).send(calls, inbox)
@@ -113,7 +113,7 @@ def test_other_servers_are_asked_sample_by_sample_with_seeds(server, inbox):
     assert all("n" not in seen.json() for seen in server.seen)
 
 
-def test_a_sample_that_fails_is_tried_again_alone_and_fails_the_call_in_the_end(server, inbox):
+def test_failing_sample_is_retried_alone_and_finally_fails_call(server, inbox):
     server.handle = lambda seen: {"status": 503, "text": "x"} if seen.json()["seed"] == 1 else says("fine")
     call = ask(samples=3)
     open_chat(server).send([call], inbox)
@@ -122,7 +122,7 @@ def test_a_sample_that_fails_is_tried_again_alone_and_fails_the_call_in_the_end(
     assert inbox[call].tokens_in == 200, "what was spent is counted all the same"
 
 
-def test_a_schema_is_sent_to_servers_that_can_hold_to_it(server, inbox):
+def test_schema_is_sent_to_servers_that_support_it(server, inbox):
     server.script(says("{}"))
     open_chat(server, json_schema=True).send([ask()], inbox)
     assert server.seen[0].json()["response_format"] == {
@@ -138,7 +138,7 @@ def test_a_schema_is_sent_to_servers_that_can_hold_to_it(server, inbox):
     assert "response_format" not in server.seen[1].json()
 
 
-def test_a_server_with_the_older_form_of_schema_gets_that(server, inbox):
+def test_server_with_older_schema_format_gets_that_format(server, inbox):
     def answer(seen):
         if seen.json()["response_format"]["type"] == "json_schema":
             return {"status": 422, "json": {"detail": [{"loc": ["body", "response_format", "type"]}]}}
@@ -153,7 +153,7 @@ def test_a_server_with_the_older_form_of_schema_gets_that(server, inbox):
     assert server.seen[1].json()["response_format"]["schema"]["type"] == "object"
 
 
-def test_a_bad_request_that_names_nothing_that_was_sent_is_not_learnt_from_and_left_to_the_next_run(server, inbox):
+def test_unspecific_bad_request_changes_no_setting_and_is_left_to_next_run(server, inbox):
     server.script(says("fine"), {"status": 400, "json": {"error": {"message": "the moon is full"}}})
     chat = open_chat(server)
     chat.send([ask("Ada")], inbox)
@@ -163,7 +163,7 @@ def test_a_bad_request_that_names_nothing_that_was_sent_is_not_learnt_from_and_l
 
 
 @pytest.mark.parametrize("text", ["", "  \n", None])
-def test_an_empty_reply_is_a_failure_that_may_pass_and_is_paid_for(server, inbox, text):
+def test_empty_completion_is_transient_failure_and_paid(server, inbox, text):
     server.script(says(text, finish="length"))
     open_chat(server).send([ask()], inbox)
     assert inbox[ask()].error == "cut_off: 1 samples without text, finish ['length']"
@@ -177,7 +177,7 @@ def test_one_empty_sample_among_others_is_kept(server, inbox):
 
 
 @pytest.mark.parametrize("text", [None, "Well, Paris."])
-def test_a_refusal_is_final_and_paid_for_whatever_stands_beside_it(server, inbox, text):
+def test_refusal_is_final_and_paid_even_with_other_content(server, inbox, text):
     answer = says(text)
     answer["json"]["choices"][0]["message"]["refusal"] = "I will not."
     server.script(answer)
@@ -188,7 +188,7 @@ def test_a_refusal_is_final_and_paid_for_whatever_stands_beside_it(server, inbox
 
 
 @pytest.mark.parametrize("finish", ["content_filter", "SAFETY", "RECITATION"])
-def test_half_a_text_that_a_filter_ended_is_a_refusal(server, inbox, finish):
+def test_text_truncated_by_content_filter_is_refusal(server, inbox, finish):
     server.script(says("Par", finish=finish))
     call = make_chat_call(
         HERE, "m-1", fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada"), keeps_empty=True
@@ -198,7 +198,7 @@ def test_half_a_text_that_a_filter_ended_is_a_refusal(server, inbox, finish):
     assert not inbox[call].transient
 
 
-def test_a_filtered_sample_among_others_is_kept_with_its_reason(server, inbox):
+def test_filtered_sample_among_others_is_kept_with_its_finish_reason(server, inbox):
     answer = says("one", "", "three")
     answer["json"]["choices"][1]["finish_reason"] = "content_filter"
     server.script(answer)
@@ -208,7 +208,7 @@ def test_a_filtered_sample_among_others_is_kept_with_its_reason(server, inbox):
 
 
 @pytest.mark.parametrize(("blocked", "status"), [({1}, "ok"), ({0, 1, 2}, "failed")])
-def test_samples_asked_one_by_one_are_refused_only_where_all_are(server, inbox, blocked, status):
+def test_call_with_separate_samples_is_refused_only_if_all_samples_are(server, inbox, blocked, status):
     filtered = {"status": 400, "json": {"error": {"message": "no", "code": "content_filter"}}}
     server.handle = lambda seen: filtered if seen.json()["seed"] in blocked else says("fine")
     call = ask(samples=3)
@@ -220,7 +220,7 @@ def test_samples_asked_one_by_one_are_refused_only_where_all_are(server, inbox, 
         assert inbox[call].error.startswith("refused: HTTP 400: ")
 
 
-def test_a_request_of_which_a_sample_failed_is_made_again_whole(server, inbox):
+def test_request_with_failed_sample_is_repeated_in_full(server, inbox):
     half = says("one", "two")
     half["json"]["choices"][0]["finish_reason"] = "error"
     server.script(half, says("three", "four"))
@@ -228,7 +228,7 @@ def test_a_request_of_which_a_sample_failed_is_made_again_whole(server, inbox):
     assert inbox[ask(samples=2)].body["texts"] == ["three", "four"]
 
 
-def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
+def test_pending_responses_are_kept_when_credit_runs_out(server, inbox):
     is_out = threading.Event()
 
     def answer(seen):
@@ -245,7 +245,7 @@ def test_what_is_under_way_when_credit_runs_out_is_kept(server, inbox):
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
 
 
-def test_a_finish_reason_that_nobody_knows_is_noted_once(server, inbox):
+def test_unknown_finish_reason_is_noted_once(server, inbox):
     server.script(says("Paris", finish="zap"))
     chat = open_chat(server)
     chat.send([ask("Ada"), ask("Bob")], inbox)
@@ -259,7 +259,7 @@ def test_a_finish_reason_that_nobody_knows_is_noted_once(server, inbox):
     [None, [], "many", {"prompt_tokens": "x", "completion_tokens": -1}, {"prompt_tokens": 10**400}, {"prompt_tokens_details": 5}],
     ids=str,
 )  # fmt: skip
-def test_a_reply_without_usage_costs_nothing(server, inbox, usage):
+def test_response_without_usage_costs_nothing(server, inbox, usage):
     server.script({"json": {"choices": [{"message": {"content": "hi"}}], "usage": usage}})
     open_chat(server).send([ask()], inbox)
     assert (inbox[ask()].status, inbox[ask()].tokens_in, inbox[ask()].cost_usd) == ("ok", 0, 0)
@@ -275,7 +275,7 @@ def test_a_reply_without_usage_costs_nothing(server, inbox, usage):
         ({"text": '{"choices": [', "type": "application/json"}, "broken_json"),
     ],
 )
-def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox, answer, code):
+def test_transient_failure_is_retried_then_fails_and_remains_retryable(server, inbox, answer, code):
     chat = open_chat(server)
     server.script(answer)
     chat.send([ask("Ada")], inbox)
@@ -286,7 +286,7 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox,
     assert inbox[ask("Bob")].body["texts"] == ["fine"]
 
 
-def test_a_reply_that_takes_too_long_times_out(server, inbox):
+def test_slow_response_times_out(server, inbox):
     server.script({**says("late"), "delay_s": 2})
     open_chat(server, limits=ServiceLimits(parallel=4, timeout_s=0.5, attempts=2, backoff_s=0.01)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and len(server.seen) == 2
@@ -300,7 +300,7 @@ def test_a_reply_that_takes_too_long_times_out(server, inbox):
         ({"status": 429, "json": {"error": {"code": "insufficient_quota"}}}, "insufficient_quota"),
     ],
 )
-def test_a_server_that_will_answer_nothing_stops_the_run(server, inbox, answer, match):
+def test_server_that_answers_no_request_stops_run(server, inbox, answer, match):
     server.script(answer)
     with pytest.raises(ServiceUnreachable, match=match) as caught:
         open_chat(server).send([ask(str(number)) for number in range(50)], inbox)
@@ -308,7 +308,7 @@ def test_a_server_that_will_answer_nothing_stops_the_run(server, inbox, answer, 
     assert len(server.seen) < 10
 
 
-def test_the_key_is_read_once_and_not_before_it_is_needed(server, inbox):
+def test_key_is_read_once_and_only_when_needed(server, inbox):
     reads = []
 
     def read_key():
@@ -322,7 +322,7 @@ def test_the_key_is_read_once_and_not_before_it_is_needed(server, inbox):
     assert reads == [1]
 
 
-def test_a_missing_key_stops_the_run_with_the_settings_own_words(server, inbox):
+def test_missing_key_stops_run_with_original_settings_error(server, inbox):
     def read_key():
         raise SettingsError("set the environment variable X")
 
@@ -331,23 +331,23 @@ def test_a_missing_key_stops_the_run_with_the_settings_own_words(server, inbox):
 
 
 @pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}…"])
-def test_a_key_that_no_header_can_carry_is_not_shown(server, inbox, key):
+def test_key_invalid_in_header_is_not_shown(server, inbox, key):
     with pytest.raises(ServiceUnreachable, match="the API key contains characters") as caught:
         open_chat(server, lambda: key).send([ask()], inbox)
     assert KEY not in str(caught.value)
 
 
-def test_a_refusal_that_comes_when_others_have_taught_the_same_is_heeded_too(server, inbox):
+def test_refusal_already_learned_from_concurrent_request_is_also_retried(server, inbox):
     """Several requests go out before the first is answered: each is refused for what it was sent with."""
     all_sent = threading.Event()
 
     def answer(seen):
         if "temperature" not in seen.json():
             return says("fine")
-        told = {"error": {"message": "no 'temperature'", "param": "temperature"}}
+        result = {"error": {"message": "no 'temperature'", "param": "temperature"}}
         if "Ada" in seen.json()["messages"][-1]["content"]:
-            return {"status": 400, "json": told}
-        return {"status": 400, "json": told, "until": all_sent}
+            return {"status": 400, "json": result}
+        return {"status": 400, "json": result, "until": all_sent}
 
     server.handle = answer
     chat = open_chat(server)

@@ -36,7 +36,7 @@ def called(*calls):
     return [{"id": each_id, "type": "function", "function": {"name": name, "arguments": text}} for each_id, name, text in calls]  # fmt: skip
 
 
-def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_there_are_any(server, inbox) -> None:
+def test_tools_and_turns_are_sent_and_recorded_only_when_present(server, inbox) -> None:
     server.script(reply("stop", content="done"))
     open_chat(server).send([call(TURNS)], inbox)
     sent = server.seen[0].json()
@@ -70,7 +70,7 @@ def test_tools_and_turns_are_sent_and_stand_in_the_recorded_call_only_where_ther
     ],
     ids=["two at once", "text and broken JSON", "no id", "arguments as object", "the older form", "parts", "none"],
 )  # fmt: skip
-def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls, text) -> None:
+def test_tool_calls_are_parsed_in_every_format(server, inbox, message, calls, text) -> None:
     server.script(reply(**message))
     open_chat(server).send([call()], inbox)
     read = parse_chat_response(inbox[call()].body)
@@ -83,7 +83,7 @@ def test_calls_are_read_in_every_form_they_come_in(server, inbox, message, calls
     ("arguments", "read"),
     [('{"title": "x"}', {"title": "x"}), ("", {}), ("{broken", None), ('["x"]', None), ('"x"', None), ("[" * 100_000, None)],
 )  # fmt: skip
-def test_arguments_that_are_no_object_are_none(arguments, read) -> None:
+def test_non_object_arguments_are_parsed_as_none(arguments, read) -> None:
     assert ToolCall("a", "search", arguments).parsed_arguments == read
 
 
@@ -97,10 +97,10 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "told"), REFUSALS, ids=[str(at) for at in range(len(REFUSALS))])
-def test_a_server_that_takes_no_tools_is_asked_with_some_but_once(server, inbox, status, told) -> None:
+@pytest.mark.parametrize(("status", "expected"), REFUSALS, ids=[str(at) for at in range(len(REFUSALS))])
+def test_server_refusing_tools_gets_them_only_once(server, inbox, status, expected) -> None:
     server.handle = lambda seen: (
-        {"status": status, "json": told} if "tools" in seen.json() else reply("stop", content="fine")
+        {"status": status, "json": expected} if "tools" in seen.json() else reply("stop", content="fine")
     )
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([call(), call(tools=(TOOL, TOOL))], inbox)
@@ -112,7 +112,7 @@ def test_a_server_that_takes_no_tools_is_asked_with_some_but_once(server, inbox,
     assert "tools = false" in chat.notes()[0]
 
 
-def test_a_world_that_says_so_has_no_tools_sent_at_all(server, inbox) -> None:
+def test_tools_disabled_in_world_file_send_no_request(server, inbox) -> None:
     chat = open_chat(server, tools=False)
     chat.send([call()], inbox)
     assert inbox[call()].error.startswith("tools_refused: the world's file")
@@ -128,12 +128,12 @@ def test_a_world_that_says_so_has_no_tools_sent_at_all(server, inbox) -> None:
         ((), "the temperature is wrong"),
     ],
 )
-def test_a_refusal_of_one_call_does_not_teach_that_there_are_no_tools(turns, text) -> None:
+def test_refusal_of_one_tool_call_does_not_disable_tools(turns, text) -> None:
     sent = {"messages": fill(turns).build_messages(), "tools": [TOOL]}
     assert "tools" not in read_settings_from_refusal(ModelSettings(kind="openai", name="m"), 400, text, sent)
 
 
-def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_merged() -> None:
+def test_tool_calls_and_results_stay_separate_messages_when_roles_are_merged() -> None:
     merged = merge_system_and_repeated_roles(
         [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}, *TURNS, TURNS[1]]
     )
@@ -142,5 +142,5 @@ def test_calls_and_what_they_gave_stay_messages_of_their_own_where_roles_are_mer
     assert merged[1:] == [*TURNS, TURNS[1]]
 
 
-def test_tools_and_context_are_no_part_of_a_models_profile(server) -> None:
+def test_tools_and_context_length_do_not_change_request_profile(server) -> None:
     assert model(server, tools=False, context_tokens=4096).request_profile() == {}

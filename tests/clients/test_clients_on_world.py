@@ -57,7 +57,7 @@ def ask(service: CallService, calls: Sequence[Call]) -> list[CallResponse]:
     return [replies[call.key] for call in calls]
 
 
-def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, CallService]) -> None:
+def test_article_is_read_as_of_date(clients: dict[str, CallService]) -> None:
     early, late = ask(
         clients["wikipedia"],
         [
@@ -76,13 +76,13 @@ def test_an_article_is_read_as_it_was_at_a_day(clients: dict[str, CallService]) 
     assert "274" in str(new.body)
 
 
-def test_a_redirect_leads_to_its_article_and_item(clients: dict[str, CallService]) -> None:
+def test_redirect_leads_to_its_article_and_item(clients: dict[str, CallService]) -> None:
     (reply,) = ask(clients["wikipedia"], [make_resolve_title_call("p", "Red Planet")])
     resolved = parse_resolved_title(reply.body)
     assert (resolved.title, resolved.qid) == ("Mars", "Q111")
 
 
-def test_falcon_links_names_in_a_question(clients: dict[str, CallService]) -> None:
+def test_falcon_links_names_in_question(clients: dict[str, CallService]) -> None:
     (reply,) = ask(clients["falcon"], [make_entity_linking_call("f", "Who painted the Mona Lisa?", 3)])
     assert "Q12418" in str(parse_entity_linking_result(reply.body))
 
@@ -105,7 +105,7 @@ FAULTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.get("status", fault["kind"])))
 @pytest.mark.parametrize("name", CALLS)
-def test_one_fault_is_got_over_and_gives_the_same_answer(
+def test_single_fault_is_retried_and_yields_same_response(
     world: RunningWorld, clients: dict[str, CallService], name: str, fault: dict[str, Any]
 ) -> None:
     (calm,) = ask(clients[name], [CALLS[name]])
@@ -117,7 +117,7 @@ def test_one_fault_is_got_over_and_gives_the_same_answer(
     assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
 
 
-def test_maxlag_is_waited_for(world: RunningWorld, clients: dict[str, CallService]) -> None:
+def test_maxlag_error_is_retried_after_waiting(world: RunningWorld, clients: dict[str, CallService]) -> None:
     requests.post(
         f"{world.app_url}/faults",
         json={"path": "/w/api.php", "kind": "maxlag", "times": 1, "retry_after": 1},
@@ -137,7 +137,7 @@ def find_paths(service: CallService) -> FoundPaths:
     )
 
 
-def test_paths_are_found_in_the_world(clients: dict[str, CallService]) -> None:
+def test_paths_are_found_in_world(clients: dict[str, CallService]) -> None:
     found = find_paths(clients["wikidata"])
     ids = make_path_id_lists(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
@@ -161,7 +161,7 @@ EXCESSES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fault", EXCESSES, ids=lambda fault: str(fault.get("status", fault["kind"])))
-def test_paths_are_the_same_when_queries_are_refused_for_their_size(
+def test_paths_are_same_when_large_queries_are_refused(
     world: RunningWorld, clients: dict[str, CallService], fault: dict[str, Any]
 ) -> None:
     calm = find_paths(clients["wikidata"])
@@ -173,7 +173,7 @@ def test_paths_are_the_same_when_queries_are_refused_for_their_size(
     assert requests.get(f"{world.app_url}/faults", timeout=5).json() in ([], {"faults": []})
 
 
-def test_a_path_call_that_is_refused_for_good_fails_with_its_code(
+def test_permanently_refused_path_call_fails_with_its_code(
     world: RunningWorld, clients: dict[str, CallService]
 ) -> None:
     ask(clients["wikidata"], [CALLS["wikidata"]])
@@ -190,9 +190,7 @@ TITLES = ("Saturn", "saturn", "Cambridge (disambiguation)", "Ringed planet", "No
 
 
 @pytest.mark.parametrize("follow", [True, False])
-def test_pages_say_where_titles_lead_and_which_revision_is_the_newest(
-    clients: dict[str, CallService], follow: bool
-) -> None:
+def test_page_states_match_separate_title_and_revision_calls(clients: dict[str, CallService], follow: bool) -> None:
     """What a look tells can be compared with what was asked of each title alone."""
     wiki = clients["wikipedia"]
     (looked,) = ask(wiki, [make_page_states_call("p", TITLES, follow, "now")])

@@ -120,22 +120,22 @@ BODIES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("status", "body", "expected"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
-def test_what_an_error_is(status: int, body: Any, expected: str) -> None:
+def test_error_body_is_classified(status: int, body: Any, expected: str) -> None:
     assert outcome(status, body) == expected
 
 
 @pytest.mark.parametrize(("body", "expected"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
-def test_what_a_body_with_status_200_is(body: Any, expected: str) -> None:
+def test_body_with_status_200_is_classified(body: Any, expected: str) -> None:
     assert outcome(200, body) == expected
 
 
-def test_text_in_parts_is_joined_without_thoughts() -> None:
+def test_text_parts_are_joined_without_thinking() -> None:
     parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "Pa"}, "ris", {"text": None}]
     answer = ServerResponse(200, json.dumps({"choices": [choose(parts)]}))
     assert read_completion("it", answer).body["texts"] == ["Paris"]
 
 
-def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
+def test_only_failure_specific_to_request_is_no_sign_of_outage() -> None:
     def fail(body: Any) -> bool:
         with pytest.raises(Retry) as caught:
             read_completion("it", ServerResponse(200, json.dumps(body)))
@@ -148,11 +148,11 @@ def test_only_a_request_that_alone_fails_is_no_sign_of_an_outage() -> None:
     assert not fail(error("Provider is overloaded", code=529))
 
 
-def test_an_answer_is_no_error_whatever_it_says() -> None:
+def test_status_200_body_is_never_content_or_length_refusal() -> None:
     assert find_content_or_length_refusal("it", ServerResponse(200, json.dumps(error("Insufficient credits")))) is None
 
 
-def test_errors_that_teach_are_neither_a_block_nor_about_the_account(shared_data: Path) -> None:
+def test_parameter_refusals_are_not_content_or_length_refusals(shared_data: Path) -> None:
     lines = (shared_data / "providers" / "refusals.jsonl").read_text("utf-8").splitlines()
     refusals = [json.loads(line) for line in lines]
     assert refusals

@@ -69,7 +69,7 @@ def tokens(tmp_path: Path) -> list[str]:
     return [sys.executable, str(script)]
 
 
-def test_headers_and_query_parameters_go_with_every_request(server, inbox, monkeypatch):
+def test_every_request_carries_headers_and_query_parameters(server, inbox, monkeypatch):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     server.script(ANSWER)
     headers = {"X-Org": "acme", "cf-aig-authorization": {"env": "CF_TOKEN"}}
@@ -89,14 +89,14 @@ def test_headers_and_query_parameters_go_with_every_request(server, inbox, monke
     ],
     ids=["key header", "header of the file"],
 )
-def test_authorization_may_be_replaced(settings, sent, server, inbox, monkeypatch):
+def test_authorization_header_can_be_replaced(settings, sent, server, inbox, monkeypatch):
     monkeypatch.setenv("MY_KEY", "Basic bWU6cGFzcw==")
     server.script(ANSWER)
     open_chat(server, **settings).send([ask()], inbox)
     assert {name: server.seen[0].headers.get(name) for name in sent} == sent
 
 
-def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, tokens):
+def test_scorer_and_batch_jobs_send_same_headers_query_and_token(server, inbox, monkeypatch, tokens):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     given = {"headers": {"X-Auth": {"env": "CF_TOKEN"}}, "query": {"api-version": "1"}, "key_command": tokens}
     logprobs = {"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 2]}
@@ -122,7 +122,7 @@ def test_a_scorer_and_batch_jobs_carry_the_same(server, inbox, monkeypatch, toke
     assert [seen.headers["authorization"][:14] for seen in server.seen] == ["Bearer token-1"] + ["Bearer token-2"] * 3
 
 
-def test_a_token_that_is_over_is_replaced_once_however_many_requests_are_refused(server, inbox, tokens, tmp_path):
+def test_expired_token_is_replaced_once_for_any_number_of_refused_requests(server, inbox, tokens, tmp_path):
     """The server answers 24 requests, and then refuses sixteen that are under way with the old token, all at once."""
     old = []
     all_refused = threading.Event()
@@ -144,7 +144,7 @@ def test_a_token_that_is_over_is_replaced_once_however_many_requests_are_refused
     assert (count_runs(tmp_path), len(old)) == (2, 40)
 
 
-def test_a_new_token_that_is_refused_too_stops_the_run(server, inbox, tokens, tmp_path):
+def test_refused_new_token_stops_run(server, inbox, tokens, tmp_path):
     server.handle = lambda seen: {"status": 401, "text": f"no: {seen.headers['authorization']}, token-1-abcdefgh"}
     with pytest.raises(ServiceUnreachable, match="HTTP 401") as caught:
         open_chat(server, key_command=tokens).send([ask()], inbox)
@@ -152,7 +152,7 @@ def test_a_new_token_that_is_refused_too_stops_the_run(server, inbox, tokens, tm
     assert (count_runs(tmp_path), len(server.seen)) == (2, 2)
 
 
-def test_a_key_of_the_environment_is_not_read_again(server, inbox, monkeypatch):
+def test_refused_environment_key_is_not_read_again(server, inbox, monkeypatch):
     monkeypatch.setenv("MY_KEY", "key-0123")
     server.script({"status": 401, "text": "no"})
     with pytest.raises(ServiceUnreachable, match="HTTP 401"):
@@ -172,19 +172,19 @@ def test_a_key_of_the_environment_is_not_read_again(server, inbox, monkeypatch):
         (["no-such-program", "x"], r"key_command .no-such-program.* cannot run"),
     ],
 )
-def test_a_command_that_gives_no_key_stops_the_run_with_its_words(command, message, server, inbox):
+def test_key_command_that_outputs_no_key_stops_run_with_its_message(command, message, server, inbox):
     with pytest.raises(SettingsError, match=message):
         open_chat(server, key_command=command).send([ask()], inbox)
     assert server.seen == []
 
 
-def test_a_command_that_never_ends_is_given_up(server, inbox, monkeypatch):
+def test_key_command_that_never_ends_times_out(server, inbox, monkeypatch):
     monkeypatch.setattr("factmill.tasks.clients.sending.credentials._COMMAND_TIMEOUT_S", 0.2)
     with pytest.raises(ServiceUnreachable, match="gave no key within"):
         open_chat(server, key_command=[*PYTHON, "import time; time.sleep(60)"]).send([ask()], inbox)
 
 
-def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_next_try(server, inbox, tmp_path):
+def test_key_command_slower_than_request_timeout_is_awaited_by_next_attempt(server, inbox, tmp_path):
     server.script(ANSWER)
     code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('ran'); time.sleep(0.8); print('token-0123')"
     limits = ServiceLimits(timeout_s=0.5, attempts=8, backoff_s=0.1)
@@ -192,7 +192,7 @@ def test_a_command_that_takes_longer_than_a_request_may_is_waited_for_by_the_nex
     assert inbox[ask()].status == "ok" and count_runs(tmp_path) == 1
 
 
-def test_a_variable_that_is_not_set_is_named(server, inbox, monkeypatch):
+def test_unset_variable_is_named(server, inbox, monkeypatch):
     monkeypatch.delenv("CF_TOKEN", raising=False)
     for setting in ("headers", "query"):
         with pytest.raises(SettingsError, match=rf"{setting}.X is not set"):
@@ -200,7 +200,7 @@ def test_a_variable_that_is_not_set_is_named(server, inbox, monkeypatch):
 
 
 @pytest.mark.parametrize("form", [SECRET, "cf-secret%2F0123%2B456789", "cf-secret/0123%2B456789"])
-def test_no_secret_is_in_an_error_a_reply_or_a_log(form, server, inbox, monkeypatch, caplog):
+def test_errors_responses_and_logs_contain_no_secret(form, server, inbox, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("CF_TOKEN", SECRET)
     monkeypatch.setenv("MY_KEY", 'quote"d\\key-0123')
@@ -211,12 +211,12 @@ def test_no_secret_is_in_an_error_a_reply_or_a_log(form, server, inbox, monkeypa
     given = {"headers": {"X-Sig": {"env": "CF_TOKEN"}}, "query": {"key": {"env": "CF_TOKEN"}}}
     open_chat(server, key_env="MY_KEY", key_header="X-Subscription", **given).send([ask()], inbox)
     assert inbox[ask()].error.startswith("http_400")
-    told = inbox[ask()].error + caplog.text
-    assert not [each for each in (SECRET, "%2F0123", "key-0123") if each in told]
+    result = inbox[ask()].error + caplog.text
+    assert not [each for each in (SECRET, "%2F0123", "key-0123") if each in result]
     assert server.seen[0].query["key"] == SECRET
 
 
-def test_secrets_go_to_the_model_s_own_host_alone(server, inbox, monkeypatch):
+def test_secrets_are_sent_only_to_host_of_model(server, inbox, monkeypatch):
     monkeypatch.setenv("CF_TOKEN", SECRET)
     other = Loopback()
     other.handle = lambda seen: ANSWER
@@ -229,7 +229,7 @@ def test_secrets_go_to_the_model_s_own_host_alone(server, inbox, monkeypatch):
     other.close()
 
 
-def test_redirects_within_the_host_keep_what_requests_carry(server, inbox):
+def test_redirects_within_host_keep_headers_and_query(server, inbox):
     def answer(seen: Seen) -> dict[str, Any]:
         if seen.path == "/v2/chat/completions":
             return ANSWER
@@ -241,9 +241,7 @@ def test_redirects_within_the_host_keep_what_requests_carry(server, inbox):
     assert server.seen[1].query == {"api-version": "9", "tenant": "t"}
 
 
-def test_the_key_of_an_anthropic_model_is_a_bearer_token_unless_key_header_names_another_header(
-    server, tokens, monkeypatch
-):
+def test_anthropic_key_is_bearer_token_unless_key_header_names_another_header(server, tokens, monkeypatch):
     monkeypatch.setenv("MY_KEY", "ant-key-0123")
     server.script(ANSWER)
     for given in ({"key_env": "MY_KEY"}, {"key_env": "MY_KEY", "key_header": "api-key"}, {"key_command": tokens}):

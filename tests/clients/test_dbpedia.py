@@ -44,7 +44,7 @@ def client(server, limits):
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_a_title_of_any_characters_is_asked_for_as_it_is(client, server, inbox, store, title):
+def test_title_with_special_characters_is_requested_unchanged(client, server, inbox, store, title):
     server.handle = answer_from(store)
     call = make_same_as_call(HERE, RESOURCE + title)
     client.send([call], inbox)
@@ -69,7 +69,7 @@ def test_characters_that_dbpedia_escapes_are_sent_escaped(client, server, inbox,
     assert inbox[call].body == ["Q7"]
 
 
-def test_all_titles_go_out_together_and_each_gets_its_own(client, server, limits, inbox, store):
+def test_all_titles_are_sent_together_and_each_gets_its_own_result(client, server, limits, inbox, store):
     server.handle = answer_from(store)
     calls = [make_same_as_call(HERE, RESOURCE + title) for title in TITLES]
     client.send(calls, inbox)
@@ -77,7 +77,7 @@ def test_all_titles_go_out_together_and_each_gets_its_own(client, server, limits
     assert len(server.seen) == -(-len(TITLES) // limits.batch)
 
 
-def test_of_several_items_all_are_told_and_the_smallest_number_is_taken(client, server, inbox, store):
+def test_several_items_are_all_recorded_and_smallest_number_is_used(client, server, inbox, store):
     server.handle = answer_from(store)
     call = make_same_as_call(HERE, f"{RESOURCE}Twins")
     client.send([call], inbox)
@@ -85,7 +85,7 @@ def test_of_several_items_all_are_told_and_the_smallest_number_is_taken(client, 
     assert parse_same_as_item(inbox[call].body) == "Q77"
 
 
-def test_a_resource_without_an_item_is_an_answer_and_no_failure(client, server, inbox, store):
+def test_resource_without_item_is_successful_empty_response(client, server, inbox, store):
     server.handle = answer_from(store)
     call = make_same_as_call(HERE, f"{RESOURCE}Nobody_of_Note")
     client.send([call], inbox)
@@ -94,7 +94,7 @@ def test_a_resource_without_an_item_is_an_answer_and_no_failure(client, server, 
 
 
 @pytest.mark.parametrize("title", ["a b", "<Berlin>", "x} ?y {", "a|b", "two\nlines"])
-def test_what_no_iri_can_hold_fails_alone_and_is_never_sent(client, server, inbox, store, title):
+def test_title_invalid_in_iri_fails_alone_and_is_not_sent(client, server, inbox, store, title):
     server.handle = answer_from(store)
     bad, good = make_same_as_call(HERE, RESOURCE + title), make_same_as_call(HERE, f"{RESOURCE}AT&T")
     client.send([bad, good], inbox)

@@ -33,8 +33,8 @@ def call(
     index: int | None = None, call_id: str | None = None, name: str | None = None, given: str = ""
 ) -> dict[str, Any]:
     function = {"arguments": given} | ({"name": name} if name else {})
-    told = {"index": index, "id": call_id, "function": function}
-    return {name: value for name, value in told.items() if value is not None}
+    result = {"index": index, "id": call_id, "function": function}
+    return {name: value for name, value in result.items() if value is not None}
 
 
 HALVES = [piece("Ber", role="assistant"), piece("lin"), piece(finish="stop")]
@@ -83,7 +83,7 @@ STREAMS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_is_read_as_the_answer_that_it_spells(name):
+def test_stream_is_assembled_into_equivalent_json_response(name):
     text, expected = STREAMS[name]
     choices = json.loads(read_plain_or_streamed_json(text, 200))["choices"]
     assert [(choice["message"]["content"], choice.get("finish_reason")) for choice in choices] == expected
@@ -105,13 +105,13 @@ MEMBERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_members_of_chunks_stand_at_the_top(name):
+def test_top_level_members_of_chunks_are_kept_at_top_level(name):
     chunks, expected = MEMBERS[name]
     body = json.loads(read_plain_or_streamed_json(stream(*chunks, done=False), 200))
     assert {key: body[key] for key in expected} == expected
 
 
-def test_an_error_without_choices_is_the_body():
+def test_error_event_without_choices_becomes_body():
     assert json.loads(read_plain_or_streamed_json(stream({"error": {"code": 429}}, done=False), 200))["error"] == {
         "code": 429
     }
@@ -124,13 +124,13 @@ def test_an_error_without_choices_is_the_body():
     }
 
 
-def test_an_error_of_a_choice_stays_with_its_choice():
+def test_error_of_choice_stays_with_its_choice():
     chunk = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
     [choice] = json.loads(read_plain_or_streamed_json(stream(piece("ha"), chunk), 200))["choices"]
     assert (choice["error"], choice["finish_reason"]) == ({"code": 502}, "error")
 
 
-def test_refusals_and_reasoning_are_joined():
+def test_refusal_and_reasoning_chunks_are_joined():
     [choice] = json.loads(
         read_plain_or_streamed_json(
             stream(piece(refusal="I "), piece(refusal="can't", reasoning_content="h"), piece(finish="stop")), 200
@@ -152,7 +152,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str | None, str, s
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_of_tools_are_joined(name):
+def test_tool_call_chunks_are_joined(name):
     pieces, expected = CALLS[name]
     text = stream(*(piece(tool_calls=each) for each in pieces), piece(finish="tool_calls"))
     [choice] = json.loads(read_plain_or_streamed_json(text, 200))["choices"]
@@ -172,7 +172,7 @@ def test_calls_of_tools_are_joined(name):
         (stream("[" * 100_000, *HALVES), "broken_json"),
     ],
 )
-def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
+def test_truncated_or_non_json_stream_is_retried(text, code):
     with pytest.raises(Retry) as caught:
         read_plain_or_streamed_json(text, 200)
     assert caught.value.code == code
@@ -181,11 +181,11 @@ def test_a_stream_that_ends_early_or_is_no_json_is_asked_again(text, code):
 @pytest.mark.parametrize(
     "before", ["", "\ufeff", "\n\n  \r\n", ": OPENROUTER PROCESSING\n\n: ping\r\n", "\ufeff\n: x\n"]
 )
-def test_what_stands_before_plain_json_is_dropped(before):
+def test_text_before_plain_json_is_dropped(before):
     assert read_plain_or_streamed_json(f'{before}{{"choices": []}}', 200) == '{"choices": []}'
 
 
-def test_other_texts_stay_as_they_are():
+def test_other_texts_stay_unchanged():
     for text in ("", "<html>data: no</html>", "no such model", '{"data: ": 1}'):
         assert read_plain_or_streamed_json(text, 200) == text
 
@@ -207,7 +207,7 @@ def events(*chunks: Any, done: bool = True, **more: Any) -> dict[str, Any]:
 USED = {"choices": [], "usage": USAGE, "system_fingerprint": "fp"}
 
 
-def test_a_model_with_stream_is_asked_for_events_and_its_reply_is_that_of_a_plain_answer(server, inbox):
+def test_stream_setting_requests_events_and_yields_same_response(server, inbox):
     plain = {
         "choices": [{"index": 0, "message": {"content": "Berlin"}, "finish_reason": "stop"}],
         "system_fingerprint": "fp",
@@ -235,14 +235,14 @@ def test_a_model_with_stream_is_asked_for_events_and_its_reply_is_that_of_a_plai
     ],
     ids=["two samples", "a secret in pieces", "cut within a character"],
 )
-def test_a_stream_is_read_as_one_answer(server, inbox, answer, texts):
+def test_stream_is_read_as_one_response(server, inbox, answer, texts):
     server.script(answer)
     call = ask(samples=len(texts))
     open_chat(server, stream=True, choices=True).send([call], inbox)
     assert inbox[call].body["texts"] == texts
 
 
-def test_plain_json_to_a_stream_and_a_stream_to_none_are_read_too(server, inbox):
+def test_unexpected_plain_json_and_unexpected_stream_are_parsed(server, inbox):
     server.script({"json": {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}})
     open_chat(server, stream=True).send([ask(1)], inbox)
     server.script(events(*HALVES, type="application/json"))
@@ -264,7 +264,7 @@ def test_plain_json_to_a_stream_and_a_stream_to_none_are_read_too(server, inbox)
         {"detail": [{"loc": ["body", "stream"], "msg": "Input should be True"}]},
     ],
 )
-def test_a_server_that_only_streams_teaches_it_once(text, server, inbox):
+def test_stream_only_server_is_learned_once(text, server, inbox):
     def answer(seen: Seen) -> dict[str, Any]:
         if seen.json()["stream"]:
             return events(*HALVES, USED)
@@ -280,7 +280,7 @@ def test_a_server_that_only_streams_teaches_it_once(text, server, inbox):
     assert note.startswith("model m needs stream = true: ")
 
 
-def test_a_server_that_takes_no_stream_options_is_asked_without(server, inbox):
+def test_server_refusing_stream_options_is_retried_without_them(server, inbox):
     def answer(seen: Seen) -> dict[str, Any]:
         if "stream_options" in seen.json():
             return {"status": 422, "json": {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]}}
@@ -293,19 +293,19 @@ def test_a_server_that_takes_no_stream_options_is_asked_without(server, inbox):
     assert chat.learnt_settings() == {"stream": "no_usage"}
 
 
-def test_a_stream_that_is_cut_is_asked_again(server, inbox):
+def test_interrupted_stream_is_retried(server, inbox):
     server.script(events(*HALVES[:2], done=False), events(*HALVES))
     open_chat(server, stream=True).send([ask()], inbox)
     assert inbox[ask()].body["texts"] == ["Berlin"] and len(server.seen) == 2
 
 
-def test_requests_of_batch_jobs_never_stream(server):
+def test_batch_job_requests_never_stream(server):
     [draw] = open_chat(server)._list_sample_requests(0, ask())
     body = open_chat(server, stream=True).build_request_body(draw, {"stream": True})
     assert body["stream"] is False and "stream_options" not in body
 
 
-def test_the_time_out_holds_for_a_stream_that_never_pauses_for_long(server, inbox):
+def test_timeout_applies_to_stream_without_long_pauses(server, inbox):
     """Thirty pieces, each within a fraction of the time-out."""
     server.script({**events(*HALVES), "slice": 8, "every_s": 0.05})
     open_chat(server, stream=True, limits=ServiceLimits(timeout_s=0.4, attempts=1)).send([ask()], inbox)
@@ -320,7 +320,7 @@ def test_the_time_out_holds_for_a_stream_that_never_pauses_for_long(server, inbo
         "Invalid value for 'temperature': only 1 is supported by this model, see the stream of announcements",
     ],
 )
-def test_other_refusals_teach_no_stream(text, server, inbox):
+def test_unrelated_refusals_do_not_enable_streaming(text, server, inbox):
     server.handle = lambda seen: {"status": 400, "json": {"error": {"message": text}}}
     chat = open_chat(server)
     chat.send([ask()], inbox)

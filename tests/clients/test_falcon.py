@@ -22,11 +22,11 @@ def client(server, limits):
 
 
 def open_client(server, limits, timeout_s):
-    told = limits.model_copy(update={"attempts": 2, "timeout_s": timeout_s})
-    return FalconEntityLinkingClient(f"{server.url}/falcon2/", HERE, told, "tests")
+    result = limits.model_copy(update={"attempts": 2, "timeout_s": timeout_s})
+    return FalconEntityLinkingClient(f"{server.url}/falcon2/", HERE, result, "tests")
 
 
-def test_a_text_is_linked(client, server, inbox):
+def test_entity_in_text_is_linked(client, server, inbox):
     call = make_entity_linking_call(HERE, 'Who founded "Berlin"?', 2)
     server.script(FOUND)
     client.send([call], inbox)
@@ -59,7 +59,7 @@ LINKED = EntityLinkingResult(
 
 
 @pytest.mark.parametrize("reply", [ALL_OF_TODAY, ALL_OF_2020], ids=["objects", "pairs"])
-def test_replies_of_either_form_arrive_as_they_came_and_say_the_same(client, server, inbox, reply):
+def test_responses_of_both_formats_are_recorded_unchanged_and_parse_alike(client, server, inbox, reply):
     server.script({"json": reply})
     call = make_entity_linking_call(HERE, "Who founded Berlin?")
     client.send([call], inbox)
@@ -69,7 +69,7 @@ def test_replies_of_either_form_arrive_as_they_came_and_say_the_same(client, ser
 
 @pytest.mark.parametrize("nothing", [[], None, "missing"], ids=str)
 @pytest.mark.parametrize("key", LINK_LIST_KEYS)
-def test_each_list_may_be_empty_null_or_missing(client, server, inbox, key, nothing):
+def test_each_link_list_may_be_empty_null_or_missing(client, server, inbox, key, nothing):
     reply = {**ALL_OF_TODAY, key: nothing}
     server.script({"json": {name: found for name, found in reply.items() if found != "missing"}})
     call = make_entity_linking_call(HERE, "Who founded Berlin?")
@@ -85,7 +85,7 @@ def test_each_list_may_be_empty_null_or_missing(client, server, inbox, key, noth
     assert [name for name, there in found.items() if not there] == [key]
 
 
-def test_the_first_try_waits_half_of_what_the_worlds_file_says(server, limits, inbox):
+def test_first_attempt_times_out_at_half_of_configured_timeout(server, limits, inbox):
     client = open_client(server, limits, 6.0)
     assert client._sender._timeouts_s == (3.0, 6.0)
     answered = threading.Event()
@@ -110,7 +110,9 @@ def test_the_first_try_waits_half_of_what_the_worlds_file_says(server, limits, i
         ({"status": 302, "text": "", "headers": {"Location": "/elsewhere"}}, "http_302", 2, True),
     ],
 )
-def test_trouble_has_a_cause(client, server, inbox, answer, code, tries, transient):
+def test_failure_reports_code_attempts_and_whether_it_is_transient(
+    client, server, inbox, answer, code, tries, transient
+):
     server.script(answer)
     call = make_entity_linking_call(HERE, "x")
     client.send([call], inbox)

@@ -67,14 +67,14 @@ def wait_for_threads(most: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_service_that_is_not_there_stops_the_run(name, ask):
+def test_unreachable_service_stops_run(name, ask):
     with pytest.raises(ServiceUnreachable, match=r" at http://127\.0\.0\.1:9\S*: cannot be reached: .*factmill doctor"):
         ask(name, "http://127.0.0.1:9", QUICK)
 
 
 @pytest.mark.parametrize("reply", ENDLESS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(name, reply, start, ask):
+def test_endless_response_is_cut_off_at_size_limit_and_not_retried(name, reply, start, ask):
     server = start(REPLIES[reply])
     (cut,) = ask(name, server.url, BOUNDED)
     operation = CLIENTS[name][1]("Berlin").operation
@@ -86,7 +86,7 @@ def test_a_reply_without_end_is_cut_off_at_its_limit_and_not_asked_for_again(nam
 
 
 @pytest.mark.parametrize("name", ["wikipedia", "falcon", "chat"])
-def test_a_bomb_is_stopped_while_it_inflates(name, start, inbox):
+def test_gzip_bomb_is_stopped_during_decompression(name, start, inbox):
     server = start(REPLIES["gzip bomb"])
     open_client, make_call = CLIENTS[name]
     service = open_client(server.url, BOUNDED)
@@ -101,7 +101,7 @@ def test_a_bomb_is_stopped_while_it_inflates(name, start, inbox):
 
 @pytest.mark.parametrize("reply", NEVER_WHOLE)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_reply_that_never_comes_whole_leaves_neither_connection_nor_thread(name, reply, start, ask):
+def test_response_that_never_completes_leaves_no_connection_or_thread(name, reply, start, ask):
     server = start(REPLIES[reply])
     threads = count_request_threads()
     assert set(map(code_of, ask(name, server.url, QUICK, 3))) == {"timeout"}
@@ -111,7 +111,7 @@ def test_a_reply_that_never_comes_whole_leaves_neither_connection_nor_thread(nam
 
 
 @pytest.mark.parametrize("name", IN_THREADS)
-def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name, start, ask):
+def test_slow_tls_handshake_leaves_no_connection_or_thread(name, start, ask):
     def drip(connection, drip_s):
         connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
         while True:
@@ -128,7 +128,7 @@ def test_a_handshake_of_tls_that_drips_leaves_neither_connection_nor_thread(name
 
 @pytest.mark.parametrize("defect", DEFECTS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_broken_reply_is_a_failure_with_a_code(name, defect, start, ask):
+def test_broken_response_fails_with_code(name, defect, start, ask):
     reply, codes = DEFECTS[defect]
     server = start(reply)
     (broken,) = ask(name, server.url, BOUNDED.model_copy(update={"attempts": 2}))
@@ -141,7 +141,7 @@ def test_a_broken_reply_is_a_failure_with_a_code(name, defect, start, ask):
     "location", ["http://[", "http://127.0.0.1:99999/", "//", "http://\udcff/", "http://..../", "\x00"]
 )
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_redirect_to_no_address_is_a_failure_with_a_code(name, location, start, ask):
+def test_redirect_without_address_fails_with_code(name, location, start, ask):
     head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location.encode("latin-1", "replace") + b"\r\n"
     server = start(send(head, b""))
     try:
@@ -154,7 +154,7 @@ def test_a_redirect_to_no_address_is_a_failure_with_a_code(name, location, start
 
 
 @pytest.mark.parametrize("name", IN_THREADS)
-def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, ask):
+def test_interrupted_request_leaves_no_connection_or_thread(name, start, ask):
     server = start(REPLIES["silent"])
     threads = count_request_threads()
     with ThreadPoolExecutor() as pool:
@@ -171,7 +171,7 @@ def test_what_is_interrupted_leaves_neither_connection_nor_thread(name, start, a
 
 
 @pytest.mark.parametrize("name", IN_THREADS)
-def test_connections_serve_many_requests_and_take_compressed_replies(name, server, limits, inbox):
+def test_connections_are_reused_and_accept_compressed_responses(name, server, limits, inbox):
     server.script({"status": 400, "text": "no"})
     open_client, make_call = CLIENTS[name]
     service = open_client(server.url, limits.model_copy(update={"parallel": 1}))
@@ -182,7 +182,7 @@ def test_connections_serve_many_requests_and_take_compressed_replies(name, serve
     assert len({seen.port for seen in server.seen}) == 1
 
 
-def test_a_reply_is_read_whole_up_to_its_limit(start, ask, inbox):
+def test_response_is_read_completely_up_to_its_size_limit(start, ask, inbox):
     whole = BODY + b" " * (BOUND - len(BODY))
     for more, code in ((b"", ""), (b" ", "reply_too_big")):
         inbox.replies.clear()
@@ -190,7 +190,7 @@ def test_a_reply_is_read_whole_up_to_its_limit(start, ask, inbox):
 
 
 @pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia"])
-def test_a_group_whose_reply_is_too_big_is_halved_until_it_fits(name, server, limits, ask):
+def test_group_with_oversized_response_is_halved_until_it_fits(name, server, limits, ask):
     pages = [{"pageid": at, "title": f"Berlin{at}"} for at in range(8)]
     answer = {"results": {"bindings": []}, "query": {"pages": pages}, "head": {}}
 

@@ -142,7 +142,7 @@ def gather(ask: Callable[[list[str]], None], caplog: Any, capsys: Any) -> str:
     [("chat", place) for place in ANSWERS]
     + [(kind, place) for kind in ("anthropic", "scorer", "doctor") for place in ("refusal", "error 401", "headers")],
 )
-def test_a_repeated_key_is_in_nothing_that_is_handed_on(place, kind, server, caplog, capsys):
+def test_key_repeated_by_server_appears_in_no_output(place, kind, server, caplog, capsys):
     shown = {}
     for name, spelling in SPELLINGS.items():
         server.script(spell(ANSWERS[place], spelling))
@@ -153,19 +153,19 @@ def test_a_repeated_key_is_in_nothing_that_is_handed_on(place, kind, server, cap
     assert shown == {}
 
 
-def test_a_key_in_pieces_is_scrubbed_once_they_are_joined(server, caplog, capsys):
-    for ask, told in (
+def test_key_split_across_chunks_is_scrubbed_after_joining(server, caplog, capsys):
+    for ask, result in (
         (ask_chat, stream(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}.")),
         (ask_chat, stream(*f"it is {KEY}.")),
         (ask_chat, stream(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}.", ending="")),
         (ask_chat, answer(**complete([{"type": "text", "text": KEY[:HALF]}, {"type": "text", "text": KEY[HALF:]}]))),
         (ask_anthropic, answer(**message(f"it is {KEY[:HALF]}", f"{KEY[HALF:]}."))),
     ):
-        server.script(told)
+        server.script(result)
         assert find_key(gather(partial(ask, server), caplog, capsys)) == ""
 
 
-def test_a_key_of_digits_is_scrubbed_where_a_server_repeats_it_as_a_number():
+def test_numeric_key_repeated_as_json_number_is_scrubbed():
     secrets = SecretRedactor()
     secrets.add_secret("987654321098765")
     scrubbed = secrets.redact(
@@ -185,7 +185,7 @@ LINES: dict[str, Any] = {
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 @pytest.mark.parametrize("place", LINES)
-def test_a_key_in_a_file_of_a_batch_job_is_scrubbed(place, encoding, server, tmp_path, caplog, capsys):
+def test_key_in_batch_job_file_is_scrubbed(place, encoding, server, tmp_path, caplog, capsys):
     shown = {}
     for number, (name, spelling) in enumerate(SPELLINGS.items()):
         uploaded: list[bytes] = []

@@ -37,7 +37,7 @@ def wiki(server, limits):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("code", PASSING)
-def test_errors_of_a_busy_wiki_are_asked_again(wiki, server, code, form):
+def test_busy_wiki_errors_are_retried(wiki, server, code, form):
     server.script({"json": FORMATS[form](code)})
     with pytest.raises(Retry, match="words of the wiki") as raised:
         wiki.get("query")
@@ -48,7 +48,7 @@ def test_errors_of_a_busy_wiki_are_asked_again(wiki, server, code, form):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("code", STOPPING)
-def test_a_block_and_a_refused_token_stop_the_run_after_one_request(server, limits, inbox, code, form):
+def test_block_and_refused_token_stop_run_after_one_request(server, limits, inbox, code, form):
     server.script({"json": FORMATS[form](code)})
     client = WikipediaClient(server.url, HERE, limits.model_copy(update={"parallel": 1}), "factmill-tests")
     with pytest.raises(ServiceUnreachable, match=f"{STOPPING[code]} .{code}.: words of the wiki"):
@@ -58,13 +58,13 @@ def test_a_block_and_a_refused_token_stop_the_run_after_one_request(server, limi
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("code", ["badvalue", "cirrussearch-parse-error", "blockedtoken", "maxlags"])
-def test_every_other_error_is_final_for_its_row(wiki, server, code, form):
+def test_all_other_errors_are_final_for_their_row(wiki, server, code, form):
     server.script({"json": FORMATS[form](code)})
     with pytest.raises(PermanentFailureError, match=f"{code}: words of the wiki"):
         wiki.get("query")
 
 
-def test_of_several_errors_the_one_that_stops_or_passes_counts(wiki, server):
+def test_blocking_or_transient_error_takes_precedence_over_others(wiki, server):
     errors = [{"code": code, "text": code.upper()} for code in ("badvalue", "readonly", "autoblocked")]
     server.script({"json": {"errors": errors[:2]}}, {"json": {"errors": errors}})
     with pytest.raises(Retry, match="readonly: READONLY"):
@@ -75,7 +75,7 @@ def test_of_several_errors_the_one_that_stops_or_passes_counts(wiki, server):
 
 @pytest.mark.parametrize("body", [{"text": "<html>sorry"}, {"json": FORMATS["bc"]("ratelimited")}, {"text": "{}"}])
 @pytest.mark.parametrize("status", [200, 429, 503])
-def test_the_header_names_the_error_whatever_the_body_and_retry_after_is_kept(wiki, server, status, body):
+def test_error_header_overrides_body_and_retry_after_is_kept(wiki, server, status, body):
     headers = {"MediaWiki-API-Error": "badvalue, ratelimited", "Retry-After": "7"}
     server.script({"status": status, "headers": headers, **body})
     with pytest.raises(Retry) as raised:
@@ -87,13 +87,13 @@ def test_the_header_names_the_error_whatever_the_body_and_retry_after_is_kept(wi
     "errors",
     [{"error": "x"}, {"error": None}, {"error": {}}, {"errors": 5}, {"errors": ["x"]}, {"errors": [{"code": ["a"]}]}],
 )
-def test_errors_in_no_format_that_the_api_documents_are_asked_again(wiki, server, errors):
+def test_errors_in_undocumented_formats_are_retried(wiki, server, errors):
     server.script({"json": errors})
     with pytest.raises(Retry, match="malformed_reply: expected errors with codes"):
         wiki.get("query")
 
 
-def test_a_header_of_another_error_leaves_the_status_to_judge(wiki, server):
+def test_unknown_error_header_leaves_decision_to_status(wiki, server):
     server.script({"status": 503, "headers": {"MediaWiki-API-Error": "strange"}, "text": "down"})
     with pytest.raises(Retry, match="http_503: down"):
         wiki.get("query")
@@ -109,7 +109,7 @@ def test_a_header_of_another_error_leaves_the_status_to_judge(wiki, server):
     ],
     ids=["429", "503 maxlag", "ratelimited", "maxlag"],
 )
-def test_a_refusal_without_a_time_pauses_all_requests_of_the_service(server, limits, inbox, answer):
+def test_refusal_without_retry_after_pauses_all_requests_of_service(server, limits, inbox, answer):
     server.script(answer, FOUND)
     client = WikipediaClient(
         server.url, HERE, limits.model_copy(update={"parallel": 1, "backoff_s": 0.3}), "factmill-tests"
@@ -121,7 +121,7 @@ def test_a_refusal_without_a_time_pauses_all_requests_of_the_service(server, lim
     assert server.seen[1].at - server.seen[0].at >= 0.3 - 0.002
 
 
-def test_wikimedias_word_on_user_agents_says_what_to_write(server, limits, inbox):
+def test_user_agent_refusal_by_wikimedia_names_setting_to_write(server, limits, inbox):
     server.script({"status": 403, "text": "Please set a user-agent and respect our robot policy."})
     with pytest.raises(ServiceUnreachable, match=r'HTTP 403: Please.*user_agent = "factmill'):
         WikipediaClient(server.url, HERE, limits, "factmill").send([make_search_call(HERE, "one", 3)], inbox)

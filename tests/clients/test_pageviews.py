@@ -22,20 +22,20 @@ def client(server, limits):
     return PageviewsClient(f"{server.url}/api/rest_v1/", HERE, limits, "factmill-tests (someone@example.org)")
 
 
-def test_views_are_summed_over_the_listed_days(client, server, inbox):
+def test_views_are_summed_over_listed_days(client, server, inbox):
     server.script(DAYS)
     client.send([ask("Berlin")], inbox)
     assert inbox[ask("Berlin")].body == {"views": 42, "days": 2}
     assert server.seen[0].headers["user-agent"] == "factmill-tests (someone@example.org)"
 
 
-def test_an_article_the_api_does_not_know_has_no_views(client, server, inbox):
+def test_article_unknown_to_api_has_no_views(client, server, inbox):
     server.script({"status": 404, "json": {"title": "Not found."}, "type": "application/problem+json"})
     client.send([ask("Nope")], inbox)
     assert (inbox[ask("Nope")].status, inbox[ask("Nope")].body) == ("ok", None)
 
 
-def test_a_404_that_is_not_the_apis_own_is_a_failure(client, server, inbox):
+def test_http_404_not_sent_by_api_is_failure(client, server, inbox):
     server.script({"status": 404, "text": "<html>wrong address"})
     client.send([ask("Berlin")], inbox)
     assert inbox[ask("Berlin")].error.startswith("http_404")
@@ -54,7 +54,7 @@ def test_a_404_that_is_not_the_apis_own_is_a_failure(client, server, inbox):
         ("a+b;c", "a%2Bb%3Bc"),
     ],
 )
-def test_titles_are_quoted(client, server, inbox, title, quoted):
+def test_titles_are_url_quoted(client, server, inbox, title, quoted):
     server.script(DAYS)
     client.send([ask(title)], inbox)
     assert server.seen[0].path == (
@@ -69,7 +69,7 @@ def test_titles_are_quoted(client, server, inbox, title, quoted):
         ({"status": 429, "text": "slow", "headers": {"Retry-After": "0.05"}}, "http_429"),
     ],
 )
-def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+def test_transient_failure_is_retried_then_fails_and_remains_retryable(client, server, inbox, answer, code):
     server.script(answer)
     client.send([ask("A")], inbox)
     assert (inbox[ask("A")].error.partition(":")[0], inbox[ask("A")].transient) == (code, True)
@@ -79,7 +79,7 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server
     assert inbox[ask("B")].body == {"views": 42, "days": 2}
 
 
-def test_requests_run_side_by_side_up_to_the_limit(client, server, inbox):
+def test_requests_run_in_parallel_up_to_limit(client, server, inbox):
     is_full = threading.Event()
 
     def answer(_: Seen) -> dict[str, Any]:

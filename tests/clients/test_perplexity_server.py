@@ -46,7 +46,7 @@ def echoes(logs, text=TEXT, generated=" She", **changed):
     return {"json": {"choices": [choice | changed], "usage": usage}}
 
 
-def test_the_prompt_is_echoed_and_what_was_generated_is_cut_off(server, inbox):
+def test_prompt_is_echoed_and_generated_tokens_are_cut_off(server, inbox):
     server.script(echoes([None, -1.5, -0.25, -9.0]))
     reply = weigh(open_scorer(server), inbox)
     assert reply.body == {"log_probability": -1.75, "tokens": 2}
@@ -67,7 +67,7 @@ def test_the_prompt_is_echoed_and_what_was_generated_is_cut_off(server, inbox):
     }
 
 
-def test_the_identity_holds_the_model_and_the_call_the_text_alone(server):
+def test_identity_contains_model_and_call_contains_only_text(server):
     scorer = open_scorer(server)
     assert scorer.identity == f"{server.url}/v1#m-1"
     assert ask(scorer).parts == {"text": TEXT}
@@ -85,28 +85,28 @@ def test_the_identity_holds_the_model_and_the_call_the_text_alone(server):
     ],
     ids=["no usage", "empty usage", "half a usage", "a first token with a number", "nothing generated"],
 )
-def test_what_was_generated_is_cut_off_by_usage_or_offsets(server, inbox, logs, generated, usage, expected):
+def test_generated_tokens_are_cut_off_by_usage_or_offsets(server, inbox, logs, generated, usage, expected):
     answer = echoes(logs, generated=generated)
     answer["json"]["usage"] = usage
     server.script(answer)
     assert weigh(open_scorer(server), inbox).body == {"log_probability": expected, "tokens": 2}
 
 
-def test_an_impossible_token_makes_the_perplexity_infinite(server, inbox):
+def test_impossible_token_makes_perplexity_infinite(server, inbox):
     server.script(echoes([None, -1.0, -9999.0, -1.0]))
     body = weigh(open_scorer(server), inbox).body
     assert body == {"log_probability": None, "tokens": 2}
     assert parse_log_probability(body).perplexity == math.inf
 
 
-def test_one_token_without_a_start_token_has_no_perplexity(server, inbox):
+def test_single_token_without_start_token_has_no_perplexity(server, inbox):
     server.script(echoes([None, -9.0]))
     reply = weigh(open_scorer(server), inbox)
     assert (reply.status, reply.transient) == ("failed", False)
     assert reply.error.startswith("unweighable: nothing_to_weigh: ")
 
 
-def test_an_empty_text_is_not_sent(server, inbox):
+def test_empty_text_is_not_sent(server, inbox):
     reply = weigh(open_scorer(server), inbox, "")
     assert reply.error.startswith("unweighable: nothing_to_weigh: ")
     assert server.seen == []
@@ -124,7 +124,7 @@ def vllm(seen):
     return {"json": {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}}
 
 
-def test_a_server_that_refuses_echo_is_asked_for_prompt_logprobs_from_then_on(server, inbox):
+def test_server_refusing_echo_gets_prompt_logprobs_from_then_on(server, inbox):
     server.handle = vllm
     scorer = open_scorer(server, limits=ServiceLimits(parallel=1))
     assert weigh(scorer, inbox).body == {"log_probability": -1.5, "tokens": 2}
@@ -139,7 +139,7 @@ def chat_only(text="hello", **choice):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (chat_only(), "echo: the prompt is not repeated; prompt_logprobs: no prompt_logprobs in the reply"),
         (chat_only(logprobs={"token_logprobs": [-0.1]}), "echo: the prompt is not repeated"),
@@ -155,17 +155,17 @@ def chat_only(text="hello", **choice):
         ({"status": 501, "text": "Only no echo is supported"}, "echo: HTTP 501"),
     ],
 )
-def test_a_server_that_does_not_tell_is_a_failure_that_says_what_to_do(server, inbox, answer, told):
+def test_server_without_prompt_logprobs_fails_with_advice(server, inbox, answer, expected):
     server.script(answer)
     reply = weigh(open_scorer(server), inbox)
     assert (reply.status, reply.transient) == ("failed", False)
     assert reply.error.startswith("no_prompt_logprobs: model m-1 at http")
-    assert told in reply.error
+    assert expected in reply.error
     assert "logits_all = true, or a local model" in reply.error
     assert len(server.seen) == 2
 
 
-def test_what_was_spent_in_vain_is_counted(server, inbox):
+def test_tokens_spent_on_failed_requests_are_counted(server, inbox):
     server.script(chat_only())
     reply = weigh(open_scorer(server), inbox)
     assert (reply.tokens_in, reply.tokens_out) == (10, 2)
@@ -179,7 +179,7 @@ def test_what_was_spent_in_vain_is_counted(server, inbox):
         ({"json": {"choices": []}}, "malformed_reply"),
     ],
 )
-def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox, answer, code):
+def test_transient_failure_is_retried_then_fails_and_remains_retryable(server, inbox, answer, code):
     server.script(answer)
     scorer = open_scorer(server)
     reply = weigh(scorer, inbox)
@@ -188,21 +188,21 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(server, inbox,
     assert weigh(scorer, inbox, "other").status == "ok"
 
 
-def test_a_text_that_is_too_long_for_the_model_is_final(server, inbox):
+def test_text_too_long_for_model_fails_finally(server, inbox):
     server.script({"status": 400, "json": {"error": {"message": "maximum context length is 8 tokens"}}})
     reply = weigh(open_scorer(server), inbox)
     assert reply.error.startswith("prompt_too_long: ") and not reply.transient
 
 
 @pytest.mark.parametrize("status", [401, 404])
-def test_a_server_without_completions_or_that_refuses_the_key_stops_the_run(server, inbox, status):
+def test_missing_completions_endpoint_or_refused_key_stops_run(server, inbox, status):
     server.script({"status": status, "text": f"no {KEY}"})
     with pytest.raises(ServiceUnreachable, match=f"HTTP {status}") as caught:
         weigh(open_scorer(server), inbox)
     assert KEY not in str(caught.value)
 
 
-def test_many_texts_get_each_its_own_answer(server, inbox):
+def test_each_of_many_texts_gets_its_own_result(server, inbox):
     server.handle = lambda seen: echoes([None, -float(len(seen.json()["prompt"])), -1.0], seen.json()["prompt"])
     scorer = open_scorer(server)
     texts = ["a" * number for number in range(1, 40)]

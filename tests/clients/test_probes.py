@@ -43,7 +43,7 @@ def refuse_silently(*names: str):
         ("system", {}, 'system = "merge"'),
     ],
 )
-def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
+def test_parameter_refused_without_explanation_is_found_and_no_row_is_lost(
     server, inbox, parallel, refused, settings, found
 ) -> None:
     server.handle = refuse_silently(refused)
@@ -63,7 +63,7 @@ def test_a_parameter_that_is_refused_without_a_word_is_found_and_no_row_is_lost(
     assert found in note and "without naming a reason" in note
 
 
-def test_requests_that_are_refused_meanwhile_wait_for_the_probes_of_one(server, inbox) -> None:
+def test_requests_refused_during_probing_wait_for_probes_of_one_request(server, inbox) -> None:
     server.handle = refuse_silently("temperature")
     chat = open_chat(server, limits=ServiceLimits(parallel=16, timeout_s=60, attempts=3, backoff_s=0.01))
     chat.send([ask(name) for name in NAMES], inbox)
@@ -73,7 +73,7 @@ def test_requests_that_are_refused_meanwhile_wait_for_the_probes_of_one(server, 
     assert len(server.seen) <= 20 + 16 + 1
 
 
-def test_two_parameters_are_left_out_together_where_neither_alone_is_enough(server, inbox) -> None:
+def test_two_parameters_are_omitted_together_when_neither_alone_suffices(server, inbox) -> None:
     server.handle = refuse_silently("seed", "temperature")
     chat = open_chat(server, limits=ONE_BY_ONE)
     calls = [ask(name, samples=2) for name in NAMES]
@@ -84,7 +84,7 @@ def test_two_parameters_are_left_out_together_where_neither_alone_is_enough(serv
     assert "seed = false" in note and 'temperature = "none"' in note
 
 
-def test_a_probe_whose_refusal_says_why_is_adapted(server, inbox) -> None:
+def test_probe_with_explained_refusal_is_adapted(server, inbox) -> None:
     def answer(seen):
         body = seen.json()
         if "seed" in body:
@@ -102,7 +102,7 @@ def test_a_probe_whose_refusal_says_why_is_adapted(server, inbox) -> None:
     assert 'needs temperature = "none"' in named and "accepted it with seed = false" in found
 
 
-def test_when_no_probe_passes_the_refusal_stands_and_no_other_request_is_probed(server, inbox) -> None:
+def test_failed_probes_keep_refusal_and_no_other_request_is_probed(server, inbox) -> None:
     server.script(REFUSED)
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([ask(name) for name in NAMES], inbox)
@@ -113,7 +113,7 @@ def test_when_no_probe_passes_the_refusal_stands_and_no_other_request_is_probed(
     assert chat.learnt_settings() == {}
 
 
-def test_a_request_whose_like_was_answered_is_refused_for_its_content_and_not_probed(server, inbox) -> None:
+def test_request_similar_to_accepted_one_is_refused_for_content_without_probes(server, inbox) -> None:
     server.handle = lambda seen: REFUSED if "person 7?" in seen.json()["messages"][-1]["content"] else says("fine")
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([ask(name) for name in NAMES], inbox)
@@ -122,7 +122,7 @@ def test_a_request_whose_like_was_answered_is_refused_for_its_content_and_not_pr
     assert chat.notes() == []
 
 
-def test_what_only_some_requests_have_is_probed_when_the_first_of_them_is_refused(server, inbox) -> None:
+def test_parameter_of_only_some_requests_is_probed_at_their_first_refusal(server, inbox) -> None:
     server.handle = refuse_silently("response_format")
     chat = open_chat(server, json_schema=True, limits=ONE_BY_ONE)
     plain = re.sub(rb"\[schema\].*?\n\+\+\+", b"+++", PROMPT, flags=re.S)
@@ -133,7 +133,7 @@ def test_what_only_some_requests_have_is_probed_when_the_first_of_them_is_refuse
     assert "json_schema = false" in chat.notes()[0]
 
 
-def test_trouble_in_the_midst_of_probes_lets_them_go_on_where_they_were(server, inbox) -> None:
+def test_failure_during_probes_lets_them_resume_where_they_stopped(server, inbox) -> None:
     answers = iter([REFUSED, {"status": 503, "text": "busy"}, REFUSED, REFUSED, {"status": 503, "text": "busy"}])
 
     def answer(seen):
@@ -148,7 +148,7 @@ def test_trouble_in_the_midst_of_probes_lets_them_go_on_where_they_were(server, 
     assert 'temperature = "none"' in chat.notes()[0]
 
 
-def test_a_passing_error_that_reads_like_a_refusal_teaches_nothing(server, inbox) -> None:
+def test_transient_error_resembling_refusal_changes_no_setting(server, inbox) -> None:
     server.script({"status": 500, "json": {"error": {"message": "unsupported operand type"}}}, says("fine"))
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([ask("Ada"), ask("Bob")], inbox)
@@ -157,7 +157,7 @@ def test_a_passing_error_that_reads_like_a_refusal_teaches_nothing(server, inbox
     assert chat.notes() == []
 
 
-def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
+def test_tools_are_omitted_last_and_caller_gets_tools_refused_error(server, inbox) -> None:
     server.handle = refuse_silently("tools")
     filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
     call = make_chat_call(HERE, "m-1", FilledPrompt(filled.prompt, filled.variables, tools=(TOOL,)), keeps_empty=True)
@@ -167,7 +167,7 @@ def test_tools_are_left_out_last_and_who_asked_is_told(server, inbox) -> None:
     assert "tools = false" in chat.notes()[0]
 
 
-def test_every_probe_counts_as_a_request(server, inbox) -> None:
+def test_every_probe_counts_as_request(server, inbox) -> None:
     server.handle = refuse_silently("system")
     budget = Budget(BudgetLimits(requests=100))
     with charge_requests_to_account(ServiceBudgetAccount("test", budget)):
@@ -176,7 +176,7 @@ def test_every_probe_counts_as_a_request(server, inbox) -> None:
     assert budget.requests.total() == len(server.seen) == 4
 
 
-def test_a_router_that_finds_nobody_for_the_parameters_is_probed_too(server, inbox) -> None:
+def test_router_finding_no_provider_for_parameters_is_also_probed(server, inbox) -> None:
     nobody = {"error": {"message": "No endpoints found that can handle the requested parameters.", "code": 404}}
     server.handle = lambda seen: {"status": 404, "json": nobody} if "temperature" in seen.json() else says("fine")
     chat = open_chat(server, limits=ONE_BY_ONE)
@@ -184,7 +184,7 @@ def test_a_router_that_finds_nobody_for_the_parameters_is_probed_too(server, inb
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
 
 
-def test_nothing_is_left_out_that_is_not_sent() -> None:
+def test_parameters_not_sent_are_never_omitted() -> None:
     model = ModelSettings(kind="openai", name="m")
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
     assert [each.name for each in list_parameter_omissions(model, sent)] == ["seed", "temperature"]
@@ -194,7 +194,7 @@ def test_nothing_is_left_out_that_is_not_sent() -> None:
     assert [each.name for each in probes.iterate_omissions(model, {**sent, "temperature": 1})] == ["temperature"]
 
 
-def test_probes_end_when_others_are_answered_with_all_that_a_request_holds() -> None:
+def test_probes_end_when_requests_with_all_same_parameters_are_accepted() -> None:
     model, probes = ModelSettings(kind="openai", name="m"), ParameterProbes()
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
     omissions = probes.iterate_omissions(model, sent)

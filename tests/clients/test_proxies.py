@@ -51,14 +51,14 @@ def ask(url: str, inbox) -> str:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
-def test_a_model_is_asked_through_the_proxy_of_the_environment(name, proxy, server, inbox, monkeypatch):
+def test_requests_to_model_use_proxy_from_environment(name, proxy, server, inbox, monkeypatch):
     monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
     assert ask(f"http://{HOST}/v1", inbox) == "fine"
     assert set(proxy.seen) == {f"POST http://{HOST}/v1/chat/completions"}
     assert server.seen[0].headers["authorization"] == "Bearer sk-secret-0123"
 
 
-def test_without_the_proxy_the_model_is_not_reached(proxy, server, inbox):
+def test_model_is_unreachable_without_proxy(proxy, server, inbox):
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
         ask(f"http://{HOST}/v1", inbox)
 
@@ -73,7 +73,7 @@ def test_without_the_proxy_the_model_is_not_reached(proxy, server, inbox):
         ("10.0.0.0/8", True),
     ],
 )
-def test_no_proxy_names_hosts_that_are_asked_directly(no_proxy, is_proxied, server, inbox, monkeypatch):
+def test_no_proxy_hosts_are_contacted_directly(no_proxy, is_proxied, server, inbox, monkeypatch):
     server.handle = lambda seen: ANSWER
     opened = LoopbackProxy({"127.0.0.1": server.port})
     monkeypatch.setenv("HTTP_PROXY", f"127.0.0.1:{opened.port}")
@@ -94,7 +94,7 @@ def test_no_proxy_names_hosts_that_are_asked_directly(no_proxy, is_proxied, serv
         ("https://api.openai.com/v1", "", "http://s:2"),
     ],
 )
-def test_suffixes_and_ports_of_no_proxy_hold(url, no_proxy, found, monkeypatch):
+def test_no_proxy_suffixes_and_ports_apply(url, no_proxy, found, monkeypatch):
     monkeypatch.setenv("http_proxy", "p:1")
     monkeypatch.setenv("HTTPS_PROXY", "http://s:2")
     monkeypatch.setenv("no_proxy", no_proxy)
@@ -102,7 +102,7 @@ def test_suffixes_and_ports_of_no_proxy_hold(url, no_proxy, found, monkeypatch):
 
 
 @pytest.mark.parametrize("bundle", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
-def test_a_model_by_tls_is_asked_through_a_tunnel_and_its_authority_may_be_named(bundle, tmp_path, inbox, monkeypatch):
+def test_https_model_uses_proxy_tunnel_and_custom_certificate_authority(bundle, tmp_path, inbox, monkeypatch):
     authority, tls = make_certificates(tmp_path, HOST)
     server = Loopback(tls=tls)
     server.handle = lambda seen: ANSWER
@@ -119,14 +119,14 @@ def test_a_model_by_tls_is_asked_through_a_tunnel_and_its_authority_may_be_named
     server.close()
 
 
-def test_certificates_that_are_not_there_are_named(server, inbox, monkeypatch, tmp_path):
+def test_missing_certificate_files_are_named(server, inbox, monkeypatch, tmp_path):
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
     with pytest.raises(SettingsError, match="REQUESTS_CA_BUNDLE"):
         ask(f"{server.url}/v1", inbox)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_wants_a_password_gets_it_and_its_refusal_names_no_password(scheme, tmp_path, inbox, monkeypatch):
+def test_proxy_password_is_sent_and_refusal_does_not_reveal_it(scheme, tmp_path, inbox, monkeypatch):
     authority, tls = make_certificates(tmp_path, HOST)
     server = Loopback(tls=tls if scheme == "https" else None)
     server.handle = lambda seen: ANSWER
@@ -142,7 +142,7 @@ def test_a_proxy_that_wants_a_password_gets_it_and_its_refusal_names_no_password
     server.close()
 
 
-def test_a_proxy_that_is_not_there_is_named_without_its_password(inbox, monkeypatch):
+def test_unreachable_proxy_is_named_without_its_password(inbox, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://me:swordfish-1@127.0.0.1:9")
     with pytest.raises(ServiceUnreachable, match=r"through the proxy http://127\.0\.0\.1:9") as caught:
         ask(f"http://{HOST}/v1", inbox)
@@ -150,13 +150,13 @@ def test_a_proxy_that_is_not_there_is_named_without_its_password(inbox, monkeypa
 
 
 @pytest.mark.parametrize("address", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://me:swordfish-1@[::1"])
-def test_an_address_that_is_no_usable_proxy_is_a_settings_error(address, inbox, monkeypatch):
+def test_unusable_proxy_address_is_settings_error(address, inbox, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", address)
     with pytest.raises(SettingsError, match="proxy") as caught:
         ask(f"http://{HOST}/v1", inbox)
     assert "swordfish" not in str(caught.value)
 
 
-def test_a_proxy_is_described_without_its_credentials():
+def test_proxy_description_omits_credentials():
     assert strip_proxy_credentials("http://me:p@ss@proxy.example.org:3128/") == "http://proxy.example.org:3128"
     assert strip_proxy_credentials("") == ""

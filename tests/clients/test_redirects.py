@@ -18,7 +18,7 @@ def redirect_to(url: str) -> Callable[[Seen], dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
+def test_redirect_to_other_host_sends_no_request(name, server, other, limits, inbox):
     server.handle = redirect_to(other.url)
     host = urlsplit(other.url).netloc
     with pytest.raises(ServiceUnreachable, match=rf"redirects to http://{host}/elsewhere.*redirects = \[\"{host}\"\]"):
@@ -28,15 +28,15 @@ def test_nothing_is_sent_to_another_host(name, server, other, limits, inbox):
 
 
 @pytest.mark.parametrize("name", [name for name in CLIENTS if name != "falcon"])
-def test_a_host_that_the_world_allows_is_gone_to(name, server, other, limits, inbox):
+def test_redirect_to_allowed_host_is_followed(name, server, other, limits, inbox):
     server.handle = redirect_to(other.url)
-    told = limits.model_copy(update={"redirects": (urlsplit(other.url).netloc,)})
-    send_one(name, server.url, told, inbox)
+    result = limits.model_copy(update={"redirects": (urlsplit(other.url).netloc,)})
+    send_one(name, server.url, result, inbox)
     assert {seen.path for seen in other.seen} == {"/elsewhere"}
 
 
 @pytest.mark.parametrize("name", ["wikidata", "dbpedia", "wikipedia", "pageviews", "chat"])
-def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
+def test_redirects_within_host_are_followed(name, server, limits, inbox):
     open_client, make_call = CLIENTS[name]
     call = make_call("Berlin")
     status = 302 if name in ("wikidata", "dbpedia") else 307
@@ -63,7 +63,7 @@ def test_within_a_host_redirects_are_followed(name, server, limits, inbox):
         ("http://a.org", "https://b.org/z"),
     ],
 )
-def test_upgrades_and_what_is_allowed_pass(asked, leads_to):
+def test_https_upgrades_and_allowed_hosts_pass(asked, leads_to):
     check_redirect("it", asked, leads_to, ("b.org",))
 
 
@@ -78,7 +78,7 @@ def test_upgrades_and_what_is_allowed_pass(asked, leads_to):
         ("http://a.org", "file:///etc/passwd", "redirects to file://"),
     ],
 )
-def test_what_is_refused_is_said(asked, leads_to, message):
+def test_refused_redirect_is_explained_without_password(asked, leads_to, message):
     with pytest.raises(ServiceUnreachable, match=message) as caught:
         check_redirect("it", asked, leads_to, ("b.org",))
     assert "pw@" not in str(caught.value)
@@ -86,7 +86,7 @@ def test_what_is_refused_is_said(asked, leads_to, message):
 
 @pytest.mark.parametrize("moved", [{"status": 307, "headers": {"Location": "."}}, {"status": 302}])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_redirect_that_leads_nowhere_is_a_failure_that_may_pass(name, moved, server, limits, inbox):
+def test_redirect_to_nowhere_is_transient_failure(name, moved, server, limits, inbox):
     server.script({**moved, "text": ""})
     reply = inbox[send_one(name, server.url, limits, inbox)]
     assert (reply.status, reply.transient) == ("failed", True), reply

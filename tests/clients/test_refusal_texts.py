@@ -250,7 +250,7 @@ def write(body: Any) -> str:
 @pytest.mark.parametrize(
     ("status", "body", "lesson"), [each[1:] for each in TEACHING], ids=[each[0] for each in TEACHING]
 )
-def test_a_refusal_teaches_the_setting_whose_parameter_it_names(
+def test_refusal_changes_setting_of_parameter_it_names(
     status: int, body: Any, lesson: dict[str, Any], with_tools: bool
 ) -> None:
     sent = SENT | ({"tools": [TOOL]} if with_tools else {})
@@ -259,26 +259,26 @@ def test_a_refusal_teaches_the_setting_whose_parameter_it_names(
 
 
 @pytest.mark.parametrize(("status", "body"), [(status, body) for _, status, body, _ in TEACHING])
-def test_a_refusal_of_what_was_not_sent_teaches_nothing(status: int, body: Any) -> None:
+def test_refusal_of_parameter_not_sent_changes_no_setting(status: int, body: Any) -> None:
     plain = ModelSettings(kind="openai", name="m", temperature="none", seed=False, token_limit="none", system="merge")
     sent = {"model": "m", "messages": [{"role": "user", "content": "Who is Ada?"}], "stream": False}
     assert read_settings_from_refusal(plain, status, write(body), sent) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TEACHING_NOTHING)
-def test_what_is_no_refusal_of_a_parameter_teaches_nothing(status: int, body: Any) -> None:
+def test_other_errors_change_no_setting(status: int, body: Any) -> None:
     assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
     assert read_settings_from_refusal(MODEL, status, write(body), {**SENT, "messages": TURNS, "tools": [TOOL]}) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TOO_LONG)
-def test_a_prompt_that_is_too_long_is_known_by_what_each_server_says(status: int, body: Any) -> None:
+def test_too_long_prompt_is_recognised_for_each_server(status: int, body: Any) -> None:
     assert is_prompt_too_long(status, write(body))
     assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), TEACHING_NOTHING)
-def test_no_other_trouble_is_a_prompt_that_is_too_long(status: int, body: Any) -> None:
+def test_other_failures_are_not_taken_for_too_long_prompt(status: int, body: Any) -> None:
     assert not is_prompt_too_long(status, write(body))
 
 
@@ -296,18 +296,18 @@ def test_no_other_trouble_is_a_prompt_that_is_too_long(status: int, body: Any) -
         (501, say("Not implemented")),
     ],
 )
-def test_a_refusal_without_a_reason_is_unexplained(status: int, body: Any) -> None:
+def test_refusal_without_reason_is_unexplained(status: int, body: Any) -> None:
     assert is_unexplained_refusal(status, write(body))
     assert read_settings_from_refusal(MODEL, status, write(body), SENT) == {}
 
 
 @pytest.mark.parametrize(("status", "body"), [*LIMIT_TOO_LARGE, *OTHER_TROUBLE])
-def test_a_refusal_for_content_account_or_model_is_explained(status: int, body: Any) -> None:
+def test_refusal_for_content_account_or_model_is_explained(status: int, body: Any) -> None:
     assert not is_unexplained_refusal(status, write(body))
 
 
 @pytest.mark.parametrize(
-    ("told", "learnt", "lesson"),
+    ("text", "learnt", "lesson"),
     [
         ("max_tokens", {}, {"token_limit": "max_completion_tokens"}),
         ("max_completion_tokens", {}, {"token_limit": "max_tokens"}),
@@ -315,15 +315,15 @@ def test_a_refusal_for_content_account_or_model_is_explained(status: int, body: 
         ("max_tokens", {"token_limit": "max_tokens"}, {"token_limit": "none"}),
     ],
 )
-def test_the_other_name_of_the_limit_is_tried_before_none(
-    told: str, learnt: dict[str, str], lesson: dict[str, str]
+def test_alternative_token_limit_parameter_is_tried_before_omitting_limit(
+    text: str, learnt: dict[str, str], lesson: dict[str, str]
 ) -> None:
-    sent = {"messages": SENT["messages"], told: 99}
-    model = ModelSettings(kind="openai", name="m", token_limit=told)
-    assert read_settings_from_refusal(model, 422, write(extra(told)), sent, learnt) == lesson
+    sent = {"messages": SENT["messages"], text: 99}
+    model = ModelSettings(kind="openai", name="m", token_limit=text)
+    assert read_settings_from_refusal(model, 422, write(extra(text)), sent, learnt) == lesson
 
 
-def test_tools_go_before_the_schema_only_where_a_server_takes_no_tools() -> None:
+def test_tools_are_dropped_before_schema_only_if_server_supports_no_tools() -> None:
     sent = {**SENT, "tools": [TOOL]}
     both = google("Function calling with a response mime type: 'application/json' is unsupported")
     assert read_settings_from_refusal(MODEL, 400, write(both), sent) == OTHER_SCHEMA
@@ -334,7 +334,7 @@ def test_tools_go_before_the_schema_only_where_a_server_takes_no_tools() -> None
     )
 
 
-def test_a_schema_that_is_refused_in_the_older_form_too_is_not_sent() -> None:
+def test_schema_refused_in_older_format_too_is_not_sent() -> None:
     older = MODEL.model_copy(update={"json_schema": "json_object"})
     body = write(
         say("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.")
@@ -342,7 +342,7 @@ def test_a_schema_that_is_refused_in_the_older_form_too_is_not_sent() -> None:
     assert read_settings_from_refusal(older, 400, body, SENT) == {"json_schema": False}
 
 
-def test_the_refusals_that_were_collected_teach_what_they_say(shared_data: Path) -> None:
+def test_collected_refusals_change_expected_settings(shared_data: Path) -> None:
     lines = (shared_data / "providers" / "refusals.jsonl").read_text("utf-8").splitlines()
     refusals = [json.loads(line) for line in lines]
     assert {

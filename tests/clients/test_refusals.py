@@ -28,9 +28,7 @@ def refuse_these(*names: str, param: bool = True):
 
 
 @pytest.mark.parametrize("param", [True, False])
-def test_a_server_that_takes_no_max_tokens_gets_max_completion_tokens_and_is_asked_twice_but_once(
-    server, inbox, param
-) -> None:
+def test_refused_max_tokens_is_replaced_by_max_completion_tokens_after_one_try(server, inbox, param) -> None:
     server.handle = refuse_these("max_tokens", param=param)
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([ask("Ada"), ask("Bob")], inbox)
@@ -41,7 +39,7 @@ def test_a_server_that_takes_no_max_tokens_gets_max_completion_tokens_and_is_ask
     assert note.startswith('model m-1 needs token_limit = "max_completion_tokens": ')
 
 
-def test_all_that_a_server_refuses_is_learnt_from_one_call(server, inbox) -> None:
+def test_all_refused_parameters_are_learned_from_one_call(server, inbox) -> None:
     def answer(seen):
         if seen.json()["messages"][0]["role"] == "system":
             return {"status": 500, "json": {"error": {"message": "System role not supported"}}}
@@ -60,7 +58,7 @@ def test_all_that_a_server_refuses_is_learnt_from_one_call(server, inbox) -> Non
     assert len(server.seen) == 8, "six refusals, then two samples"
 
 
-def test_a_server_that_ignores_n_is_asked_sample_by_sample_from_then_on(server, inbox) -> None:
+def test_server_ignoring_n_gets_one_request_per_sample_from_then_on(server, inbox) -> None:
     server.handle = lambda seen: says(f"sample {seen.json().get('seed', 'of none')}")
     chat = open_chat(server, choices=True, limits=ONE_BY_ONE)
     calls = [ask("Ada", samples=2), ask("Bob", samples=2)]
@@ -72,13 +70,13 @@ def test_a_server_that_ignores_n_is_asked_sample_by_sample_from_then_on(server, 
     assert "choices = false" in chat.notes()[0]
 
 
-def test_a_server_that_refuses_n_is_asked_sample_by_sample_too(server, inbox) -> None:
+def test_server_refusing_n_gets_one_request_per_sample(server, inbox) -> None:
     server.handle = refuse_these("n")
     open_chat(server, choices=True, limits=ONE_BY_ONE).send([ask(samples=2)], inbox)
     assert inbox[ask(samples=2)].body["texts"] == ["fine", "fine"]
 
 
-def test_nothing_is_learnt_from_refusals_that_no_adapted_request_ends(server, inbox) -> None:
+def test_refusals_that_adapting_does_not_end_change_no_setting(server, inbox) -> None:
     server.handle = lambda _: refuse("temperature")
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([ask()], inbox)
@@ -86,7 +84,7 @@ def test_nothing_is_learnt_from_refusals_that_no_adapted_request_ends(server, in
     assert chat.notes() == []
 
 
-def test_merged_roles_alternate_and_begin_with_the_user() -> None:
+def test_merged_roles_alternate_and_begin_with_user() -> None:
     spoken = [("system", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"), ("user", "e")]
     merged = merge_system_and_repeated_roles([{"role": who, "content": text} for who, text in spoken])
     assert [(each["role"], each["content"]) for each in merged] == [
@@ -96,7 +94,7 @@ def test_merged_roles_alternate_and_begin_with_the_user() -> None:
     ]
 
 
-def test_a_profile_says_what_is_sent(server, inbox) -> None:
+def test_request_profile_determines_sent_parameters(server, inbox) -> None:
     server.script(says("fine"))
     profile = {"token_limit": "max_completion_tokens", "thinking_tokens": 4000, "temperature": 1.0, "system": "merge"}
     extra = {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}}
@@ -112,7 +110,7 @@ def test_a_profile_says_what_is_sent(server, inbox) -> None:
     }
 
 
-def test_cached_and_reasoning_tokens_have_prices_of_their_own(server, inbox) -> None:
+def test_cached_and_reasoning_tokens_have_their_own_prices(server, inbox) -> None:
     answer = says("fine")
     answer["json"]["usage"] |= {
         "prompt_tokens_details": {"cached_tokens": 40},
@@ -123,7 +121,7 @@ def test_cached_and_reasoning_tokens_have_prices_of_their_own(server, inbox) -> 
     assert inbox[ask()].cost_usd == pytest.approx((60 * 2 + 40 * 1 + 5 * 10 + 15 * 4) / 1e6)
 
 
-def test_keys_are_those_of_before_unless_a_profile_changes_what_is_sent(server) -> None:
+def test_call_keys_change_only_if_profile_changes_sent_parameters(server) -> None:
     before = "b4759ddc44affa45fdb82d6d5f96ae803f2478116bff2f1d179cf183f7a686a7"
     filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
 

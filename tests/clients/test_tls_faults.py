@@ -47,8 +47,8 @@ def url(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize("name", CLIENTS)
-def test_a_connection_that_cannot_be_secure_ends_the_run_at_once(name: str, url: str, fault: str, inbox) -> None:
+def test_insecure_connection_stops_run_at_once(name: str, url: str, fault: str, inbox) -> None:
     open_client, make_call = CLIENTS[name]
-    with pytest.raises(ServiceUnreachable, match=FAULTS[fault]) as told:
+    with pytest.raises(ServiceUnreachable, match=FAULTS[fault]) as error:
         open_client(url, PATIENT).send([make_call("Berlin")], inbox)
-    assert "localhost" in str(told.value)
+    assert "localhost" in str(error.value)

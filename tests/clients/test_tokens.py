@@ -14,7 +14,7 @@ TOKEN = "eyJ0eXAiOiJKV1Qi.c2VjcmV0LTAx.Zm9yZ2VkIQ"
 
 @pytest.mark.parametrize("name", WITH_TOKENS)
 @pytest.mark.parametrize("token", ["", TOKEN])
-def test_requests_carry_the_token_and_without_one_nothing(name, token, server, limits, inbox, monkeypatch, tmp_path):
+def test_requests_carry_configured_token_or_no_authorization(name, token, server, limits, inbox, monkeypatch, tmp_path):
     # the requests library would take a password from here, and put it in the token's place
     (tmp_path / ".netrc").write_text("machine 127.0.0.1\nlogin someone\npassword of-another-program\n")
     if token:
@@ -25,7 +25,7 @@ def test_requests_carry_the_token_and_without_one_nothing(name, token, server, l
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_TOKENS if name != "falcon"])
-def test_no_token_follows_a_redirect_to_another_host_that_the_world_allows(name, server, other, limits, inbox):
+def test_token_is_not_sent_when_redirected_to_another_allowed_host(name, server, other, limits, inbox):
     left = [{"status": 307, "headers": {"Location": "/here"}}, {"status": 307, "headers": {"Location": other.url}}]
     server.handle = lambda _: left.pop(0)
     allowed = limits.model_copy(update={"redirects": (f"127.0.0.1:{other.port}",)})
@@ -37,7 +37,7 @@ def test_no_token_follows_a_redirect_to_another_host_that_the_world_allows(name,
 
 @pytest.mark.parametrize("name", WITH_TOKENS)
 @pytest.mark.parametrize("status", [400, 503, 403])
-def test_a_token_that_the_server_repeats_stands_in_no_message_and_no_log(name, status, server, limits, inbox, caplog):
+def test_token_repeated_by_server_appears_in_no_message_or_log(name, status, server, limits, inbox, caplog):
     def repeat(seen: Seen) -> dict[str, Any]:
         if seen.path != "/moved" and name != "falcon":
             return {"status": 302, "headers": {"Location": f"/moved?token={TOKEN}"}}
@@ -56,7 +56,7 @@ def test_a_token_that_the_server_repeats_stands_in_no_message_and_no_log(name, s
     assert TOKEN not in caplog.text
 
 
-def test_a_token_in_an_answer_is_not_recorded(server, limits, inbox):
+def test_token_in_response_is_not_recorded(server, limits, inbox):
     page = {"pageid": 5, "ns": 0, "title": "Berlin", "pageprops": {"wikibase_item": f"Q{TOKEN}"}}
     server.script({"json": {"query": {"pages": {"5": page}}}})
     call = send_one("wikipedia", server.url, limits, inbox, TOKEN)

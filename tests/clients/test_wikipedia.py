@@ -50,7 +50,7 @@ def pages(form, *entries):
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask, server, form):
+def test_revision_at_moment_is_found_after_normalisation_and_redirect(ask, server, form):
     page = {"pageid": 5, "ns": 0, "title": "Algebra", "revisions": [{"revid": 77, "timestamp": "2021-04-03T10:15:00Z"}]}
     answer = {
         "query": {
@@ -75,7 +75,7 @@ def test_the_revision_at_a_moment_is_found_behind_normalisation_and_redirect(ask
     assert sent.headers["accept-encoding"] == "gzip"
 
 
-def test_the_history_of_a_redirect_is_asked_for_by_leaving_redirects_alone(ask, server):
+def test_history_of_redirect_page_is_requested_without_following_redirects(ask, server):
     page = {"pageid": 9, "ns": 0, "title": "Algebraic theory", "revisions": [{"revid": 5, "timestamp": AT}]}
     answer = {"query": {"pages": pages(2, page)}}
     followed, alone = (
@@ -89,7 +89,7 @@ def test_the_history_of_a_redirect_is_asked_for_by_leaving_redirects_alone(ask, 
     assert dict(alone.parts) == {"title": "Algebraic theory", "at": AT, "follow": False}
 
 
-def test_redirects_that_end_nowhere_are_told_apart_from_bad_titles(client, server, inbox):
+def test_redirects_to_nowhere_are_distinguished_from_bad_titles(client, server, inbox):
     call = make_page_revision_at_call(HERE, "Loop one", AT)
     circle = [{"from": "Loop one", "to": "Loop two"}, {"from": "Loop two", "to": "Loop one"}]
     server.script({"json": {"query": {"redirects": circle}}})
@@ -99,7 +99,7 @@ def test_redirects_that_end_nowhere_are_told_apart_from_bad_titles(client, serve
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_a_missing_page_and_a_page_younger_than_the_moment_are_told_apart(ask, form):
+def test_missing_page_is_distinguished_from_page_younger_than_moment(ask, form):
     missing = {"query": {"pages": pages(form, {"ns": 0, "title": "Nope", "missing": True})}}
     young = {"query": {"pages": pages(form, {"pageid": 8, "ns": 0, "title": "Young"})}}
     assert parse_page_revision(ask(make_page_revision_at_call(HERE, "Nope", AT), missing)).missing
@@ -118,7 +118,7 @@ def test_text_is_fetched_by_revision(ask, server, html):
     assert (server.seen[0].query["oldid"], server.seen[0].query["prop"]) == ("77", "text")
 
 
-def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox):
+def test_wiki_error_is_final_and_keeps_its_code(client, server, inbox):
     call = make_revision_html_call(HERE, 1, "Algebra")
     server.script({"json": {"error": {"code": "nosuchrevid", "info": "There is no revision with ID 1."}}})
     client.send([call], inbox)
@@ -126,7 +126,7 @@ def test_an_error_of_the_wiki_is_final_and_keeps_its_code(client, server, inbox)
     assert (inbox[call].transient, len(server.seen)) == (False, 1)
 
 
-def test_category_members_come_in_pages(ask, server):
+def test_category_members_are_paginated(ask, server):
     first = {
         "continue": {"cmcontinue": "page|41|7", "continue": "-||"},
         "query": {"categorymembers": [{"pageid": 1, "ns": 0, "title": "Algebra"}]},
@@ -149,7 +149,7 @@ def test_subcategories_lose_their_prefix(ask, server):
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_titles_are_resolved_many_a_request(client, server, inbox, form):
+def test_one_request_resolves_many_titles(client, server, inbox, form):
     server.script(
         {
             "json": {
@@ -182,7 +182,7 @@ def test_titles_are_resolved_many_a_request(client, server, inbox, form):
     assert server.seen[0].query["titles"] == "mercury|Mercury|Big Apple|New York City|Nope|Plain"
 
 
-def test_page_properties_that_come_in_parts_are_put_together(ask):
+def test_page_properties_arriving_in_parts_are_merged(ask):
     first = {
         "continue": {"ppcontinue": "1", "continue": "||"},
         "query": {"pages": pages(1, {"pageid": 1, "title": "A", "pageprops": {"wikibase_item": "Q1"}})},
@@ -192,7 +192,7 @@ def test_page_properties_that_come_in_parts_are_put_together(ask):
     assert (resolved.qid, resolved.is_disambiguation) == ("Q1", True)
 
 
-def test_titles_are_bundled_up_to_the_limit_and_to_the_length_of_an_address(server, limits, inbox):
+def test_titles_are_batched_up_to_count_and_url_length_limits(server, limits, inbox):
     def answer(seen):
         titles = seen.query["titles"].split("|")
         return {"json": {"query": {"pages": pages(1, *[{"title": title, "missing": True} for title in titles])}}}
@@ -206,7 +206,7 @@ def test_titles_are_bundled_up_to_the_limit_and_to_the_length_of_an_address(serv
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
 
 
-def test_titles_that_no_page_can_have_fail_alone(client, server, inbox):
+def test_impossible_titles_fail_alone(client, server, inbox):
     server.script({"json": {"query": {"pages": pages(1, {"pageid": 1, "title": "A"})}}})
     bad = [make_resolve_title_call(HERE, title) for title in ("a|b", "", " _ ", "<x>", "A#b")]
     bad.append(make_category_members_call(HERE, "a|b"))
@@ -216,7 +216,7 @@ def test_titles_that_no_page_can_have_fail_alone(client, server, inbox):
     assert inbox[good].status == "ok"
 
 
-def test_a_title_of_another_wiki_is_no_page_of_this_one(client, server, inbox):
+def test_title_of_another_wiki_is_rejected(client, server, inbox):
     server.script({"json": {"query": {"interwiki": [{"title": "fr:Paris", "iw": "fr"}]}}})
     calls = [make_resolve_title_call(HERE, "fr:Paris"), make_page_revision_at_call(HERE, "fr:Paris", AT)]
     client.send(calls, inbox)
@@ -237,7 +237,7 @@ FOUND = {"json": {"query": {"categorymembers": []}}}
         ({"json": []}, "malformed_reply"),
     ],
 )
-def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+def test_transient_failure_is_retried_then_fails_and_remains_retryable(client, server, inbox, answer, code):
     server.script(answer)
     call = make_category_members_call(HERE, "x")
     client.send([call], inbox)
@@ -252,13 +252,13 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server
 @pytest.mark.parametrize(
     ("path", "script"), [("", "/w/api.php"), ("/", "/w/api.php"), ("/wiki", "/wiki/api.php"), ("/a/b/", "/a/b/api.php")]
 )
-def test_the_script_path_follows_from_the_address(server, limits, inbox, path, script):
+def test_script_path_is_derived_from_address(server, limits, inbox, path, script):
     server.script(FOUND)
     WikipediaClient(server.url + path, HERE, limits, "tests").send([make_category_members_call(HERE, "x")], inbox)
     assert server.seen[0].path == script
 
 
-def test_titles_are_searched_for_as_the_wiki_ranks_them(server, ask):
+def test_title_search_keeps_ranking_of_wiki(server, ask):
     hits = [{"ns": 0, "title": "Ulm"}, {"ns": 0, "title": "Ulm (song)"}]
     assert parse_search_titles(ask(make_search_call(HERE, "ulm song", 2), {"query": {"search": hits}})) == (
         "Ulm",
@@ -270,6 +270,6 @@ def test_titles_are_searched_for_as_the_wiki_ranks_them(server, ask):
     }  # fmt: skip
 
 
-def test_words_that_nothing_can_be_searched_by_find_nothing_and_are_not_sent(server, ask):
+def test_unsearchable_words_return_no_titles_and_are_not_sent(server, ask):
     assert parse_search_titles(ask(make_search_call(HERE, " -?- "))) == ()
     assert server.seen == []

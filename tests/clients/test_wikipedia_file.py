@@ -46,25 +46,25 @@ def ask(archive: ZimArchive) -> Ask:
     return send
 
 
-def test_the_revision_of_the_file_s_day_is_the_one_that_the_article_states(ask: Ask) -> None:
+def test_revision_on_date_of_file_is_revision_stated_by_article(ask: Ask) -> None:
     found = parse_page_revision(ask(make_page_revision_at_call, "algebra", DAY).body)
     assert (found.title, found.revid, found.timestamp, found.pageid) == ("Algebra", 77, "2025-11-02", None)
     assert (found.missing, found.redirected_from) == (False, None)
 
 
-def test_a_redirect_is_followed_or_has_no_revision_of_its_own(ask: Ask) -> None:
+def test_redirect_is_followed_or_has_no_own_revision(ask: Ask) -> None:
     followed = parse_page_revision(ask(make_page_revision_at_call, "Algebras", DAY).body)
     assert (followed.title, followed.revid, followed.redirected_from) == ("Algebra", 77, "Algebras")
     own = parse_page_revision(ask(make_page_revision_at_call, "Algebras", DAY, follow=False).body)
     assert (own.title, own.revid, own.redirected_from, own.missing) == ("Algebras", None, None, False)
 
 
-def test_a_title_without_a_page_is_missing(ask: Ask) -> None:
+def test_title_without_page_is_missing(ask: Ask) -> None:
     assert parse_page_revision(ask(make_page_revision_at_call, "Geometry", DAY).body).missing
     assert parse_resolved_title(ask(make_resolve_title_call, "Geometry").body).missing
 
 
-def test_a_text_names_its_file_and_its_entry(ask: Ask) -> None:
+def test_article_text_names_its_file_and_entry(ask: Ask) -> None:
     found = parse_revision_html(ask(make_revision_html_call, 77, "Algebras").body)
     assert (found.title, found.file, found.entry, found.pageid) == ("Algebra", "wiki.zim", "Algebra", None)
     assert "Rules." in found.text
@@ -82,7 +82,7 @@ def test_a_text_names_its_file_and_its_entry(ask: Ask) -> None:
         (make_resolve_title_call, ("<x>",), "invalid_title", "no title holds"),
     ],
 )  # fmt: skip
-def test_what_the_file_lacks_is_refused_by_name(
+def test_content_missing_from_file_fails_finally_with_named_code(
     ask: Ask, make: Callable[..., Call], parts: tuple[Any, ...], code: str, said: str
 ) -> None:
     reply = ask(make, *parts)
@@ -92,7 +92,7 @@ def test_what_the_file_lacks_is_refused_by_name(
     assert not reply.transient
 
 
-def test_search_ranks_the_file_s_articles(ask: Ask, tmp_path: Path) -> None:
+def test_search_ranks_articles_of_file(ask: Ask, tmp_path: Path) -> None:
     assert ask(make_search_call, "rules", 5).body == {"titles": ["Algebra"]}
     assert ask(make_search_call, "?!", 5).body == {"titles": []}
     plain = WikipediaFileClient(ZimArchive(ZimFile([], indexed=False).write(tmp_path / "plain.zim")))
@@ -101,14 +101,14 @@ def test_search_ranks_the_file_s_articles(ask: Ask, tmp_path: Path) -> None:
     assert "holds no full-text index" in (replies[0].error or "")
 
 
-def test_states_of_pages_are_those_of_the_file(ask: Ask) -> None:
+def test_page_states_match_file(ask: Ask) -> None:
     states: Any = ask(make_page_states_call, ["Algebras", "Geometry", "a|b"], True, DAY).body
     assert (states["Algebras"]["revid"], states["Algebras"]["timestamp"]) == (77, "2025-11-02")
     assert states["Geometry"]["missing"]
     assert states["a|b"] is None
 
 
-def test_a_wiki_s_calls_for_texts_have_the_keys_that_they_had(archive: ZimArchive) -> None:
+def test_online_wiki_text_calls_keep_their_earlier_keys(archive: ZimArchive) -> None:
     assert make_revision_html_call("https://en.wikipedia.org", 7, "Algebra").parts == {"revid": 7, "form": "html"}
     assert make_revision_html_call(archive.identity, 7, "Algebra").parts == {
         "revid": 7,
@@ -117,12 +117,12 @@ def test_a_wiki_s_calls_for_texts_have_the_keys_that_they_had(archive: ZimArchiv
     }
 
 
-def test_a_call_that_no_wikipedia_answers_is_a_mistake_of_the_program(ask: Ask) -> None:
+def test_operation_unsupported_by_wikipedia_file_raises_value_error(ask: Ask) -> None:
     with pytest.raises(ValueError, match="cannot answer pageviews"):
         ask(make_pageviews_call, "Algebra", "20250101", "20250131")
 
 
-def test_nothing_is_delivered_from_a_file_that_was_replaced(ask: Ask, archive: ZimArchive, tmp_path: Path) -> None:
+def test_replaced_file_delivers_no_results(ask: Ask, archive: ZimArchive, tmp_path: Path) -> None:
     ask(make_resolve_title_call, "Algebra")
     ZimFile([]).write(tmp_path / "new.zim").replace(archive.path)
     with pytest.raises(WikipediaFileError, match="replaced while it was in use"):

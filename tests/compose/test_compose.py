@@ -33,25 +33,25 @@ SECRET = {"PREFECT_DB_PASSWORD": "p@ss:w/r%d#1"}
 _VARIABLE = re.compile(r"\$(?:(\$)|\{(\w+)(?::([-?])([^{}]*))?\})")
 
 
-def fill(node: Any, told: Mapping[str, str]) -> Any:
+def fill(node: Any, messages: Mapping[str, str]) -> Any:
     """Return a parsed file with its variables filled in as Compose does: $$, ${NAME:-default} and ${NAME:?message}."""
     if isinstance(node, dict):
-        return {name: fill(value, told) for name, value in node.items()}
+        return {name: fill(value, messages) for name, value in node.items()}
     if isinstance(node, list):
-        return [fill(value, told) for value in node]
-    return _VARIABLE.sub(lambda found: _value(found, told), node) if isinstance(node, str) else node
+        return [fill(value, messages) for value in node]
+    return _VARIABLE.sub(lambda found: _value(found, messages), node) if isinstance(node, str) else node
 
 
-def _value(found: re.Match[str], told: Mapping[str, str]) -> str:
+def _value(found: re.Match[str], messages: Mapping[str, str]) -> str:
     if found[1]:
         return "$"
-    if not (value := told.get(found[2])) and found[3] != "-":
+    if not (value := messages.get(found[2])) and found[3] != "-":
         raise LookupError(f"{found[2]}: {found[4] or 'neither a default nor a message'}")
     return value or found[4]
 
 
-def services(**told: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = fill(COMPOSE, SECRET | told)["services"]
+def services(**text: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = fill(COMPOSE, SECRET | text)["services"]
     return found
 
 
@@ -62,7 +62,7 @@ def split_command(command: str | list[str]) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else command
 
 
-def test_it_follows_the_schema_of_compose_files() -> None:
+def test_compose_file_follows_compose_schema() -> None:
     schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text("utf-8"))
     validator = jsonschema.validators.validator_for(schema)(schema)
     for project in (COMPOSE, fill(COMPOSE, SECRET)):
@@ -70,7 +70,7 @@ def test_it_follows_the_schema_of_compose_files() -> None:
     assert not validator.is_valid(COMPOSE | {"service": {}})
 
 
-def test_compose_itself_reads_it(tmp_path: Path) -> None:
+def test_docker_compose_parses_file(tmp_path: Path) -> None:
     compose = ["docker", "compose"]
     if not shutil.which("docker") or subprocess.run([*compose, "version"], capture_output=True, check=False).returncode:
         pytest.skip("docker has no plugin compose on this machine")
@@ -86,7 +86,7 @@ def test_compose_itself_reads_it(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_example_names_every_variable_with_its_default_and_holds_no_secret() -> None:
+def test_env_example_lists_every_variable_with_default_and_no_secret() -> None:
     with_defaults = re.sub(r"^#(?=[A-Z_]+=)", "", EXAMPLE, flags=re.MULTILINE)
     example = dotenv_values(stream=io.StringIO(with_defaults))
     used = {found[2]: found for found in _VARIABLE.finditer(json.dumps(COMPOSE, ensure_ascii=False)) if found[2]}
@@ -104,14 +104,14 @@ def test_the_example_names_every_variable_with_its_default_and_holds_no_secret()
         fill(COMPOSE, {})
 
 
-def test_every_image_is_pinned_and_ours_is_of_this_version() -> None:
+def test_images_are_pinned_and_ours_has_package_version() -> None:
     for name, service in SERVICES.items():
         assert re.fullmatch(r"[a-z0-9./-]+:v?\d+\.\d+(\.\d+)*(-[a-z0-9.]+)?", service["image"]), name
         assert ("build" in service) == (service["image"] == f"factmill:{PROJECT['project']['version']}"), name
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_starts_again_and_tells_its_health_and_does_not_fill_the_disk(name: str) -> None:
+def test_service_restarts_reports_health_and_limits_log_size(name: str) -> None:
     service = SERVICES[name]
     assert service["logging"]["options"].keys() == {"max-size", "max-file"}
     if service["restart"] == "no":
@@ -122,7 +122,7 @@ def test_a_service_starts_again_and_tells_its_health_and_does_not_fill_the_disk(
     assert service["healthcheck"]["test"][0] == "CMD"
 
 
-def test_services_wait_for_what_there_is() -> None:
+def test_services_wait_only_for_services_of_same_profiles() -> None:
     for name, service in SERVICES.items():
         for other, how in service.get("depends_on", {}).items():
             waited = SERVICES[other]
@@ -131,7 +131,7 @@ def test_services_wait_for_what_there_is() -> None:
             assert how["condition"] == ("service_completed_successfully" if ends else "service_healthy")
 
 
-def test_ports_are_on_loopback_and_the_database_has_none() -> None:
+def test_ports_bind_loopback_and_database_exposes_none() -> None:
     for name, service in services(PREFECT_PORT="5200", MODELS_PORT="8000").items():
         for port in service.get("ports", []):
             assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), name
@@ -162,12 +162,12 @@ def ask_for_help(program: str, *words: str) -> str:
     if program == "oxigraph":
         command = [str(get_oxigraph_binary()), *words, "--help"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    told = run_ready(f"from {program}.cli import app; app()", *words, "--help")
-    assert told.code == 0, told.err
-    return told.out
+    result = run_ready(f"from {program}.cli import app; app()", *words, "--help")
+    assert result.code == 0, result.err
+    return result.out
 
 
-def test_commands_and_their_options_exist() -> None:
+def test_service_commands_and_options_exist() -> None:
     serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
     known = {"factmill serve": {option for parameter in serve.params for option in parameter.opts}}
     seen = set()
@@ -192,10 +192,10 @@ def test_commands_and_their_options_exist() -> None:
     }
 
 
-def test_prefects_settings_are_settings_of_prefect() -> None:
-    told = {name for service in SERVICES.values() for name in service.get("environment", {})}
-    told |= set(re.findall(r"PREFECT_\w+(?==)", "\n".join(DOCKERFILE)))
-    assert {name for name in told if name.startswith("PREFECT_")} <= _get_valid_setting_names(Settings)
+def test_prefect_environment_variables_are_valid_prefect_settings() -> None:
+    result = {name for service in SERVICES.values() for name in service.get("environment", {})}
+    result |= set(re.findall(r"PREFECT_\w+(?==)", "\n".join(DOCKERFILE)))
+    assert {name for name in result if name.startswith("PREFECT_")} <= _get_valid_setting_names(Settings)
 
 
 def instructions(name: str) -> list[list[str]]:
@@ -203,7 +203,7 @@ def instructions(name: str) -> list[list[str]]:
     return [line.split()[1:] for line in DOCKERFILE if line.startswith(f"{name} ")]
 
 
-def test_the_image_is_made_of_the_locks_and_of_what_the_package_needs() -> None:
+def test_image_is_built_from_lock_files_and_package_contents() -> None:
     copied = [word for words in instructions("COPY") if words[0] != "--from=built" for word in words[:-1]]
     allowed = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     for source in copied:
@@ -220,7 +220,7 @@ def test_the_image_is_made_of_the_locks_and_of_what_the_package_needs() -> None:
     assert not re.search(r"index-url|find-links|trusted-host|https?://(?!127\.0\.0\.1)", "\n".join(DOCKERFILE))
 
 
-def test_the_image_runs_pythons_oldest_version_of_ours_and_not_as_root() -> None:
+def test_image_uses_oldest_supported_python_and_non_root_user() -> None:
     oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
     assert all(re.fullmatch(rf"python:{oldest}\.\d+-slim-\w+", words[0]) for words in instructions("FROM"))
     assert instructions("USER") == [["factmill"]]

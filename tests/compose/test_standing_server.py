@@ -70,7 +70,7 @@ def ask(api: str, path: str, **body: Any) -> Any:
     return answer.json()
 
 
-def test_a_build_runs_on_it_and_its_page_is_served(api: str, tmp_path: Path) -> None:
+def test_build_runs_on_standing_server_and_ui_is_served(api: str, tmp_path: Path) -> None:
     ran = Factmill(tmp_path, api).run_process("build", "granola", "--limit", "2", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["rows"] > 0
@@ -81,7 +81,7 @@ def test_a_build_runs_on_it_and_its_page_is_served(api: str, tmp_path: Path) -> 
     assert "<title>Prefect" in page.text
 
 
-def test_a_schedule_makes_runs(api: str) -> None:
+def test_schedule_creates_runs(api: str) -> None:
     flow = ask(api, "flows/", name="scheduled")["id"]
     schedule = {"active": True, "schedule": {"interval": 3600}}
     made = ask(api, "deployments/", name="hourly", flow_id=flow, schedules=[schedule])["id"]
@@ -91,5 +91,5 @@ def test_a_schedule_makes_runs(api: str) -> None:
         time.sleep(0.5)
 
 
-def test_it_takes_the_nulls_that_prefects_client_sends(api: str) -> None:
+def test_server_accepts_nulls_sent_by_prefect_client(api: str) -> None:
     assert isinstance(ask(api, "flow_runs/filter", sort=None), list)

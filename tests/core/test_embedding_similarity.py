@@ -24,14 +24,14 @@ def pairs(found: DuplicatePairs) -> list[tuple[int, int]]:
     return list(zip(found.first.tolist(), found.second.tolist(), strict=True))
 
 
-def test_pairs_above_the_threshold_are_found_in_order() -> None:
+def test_pairs_above_threshold_are_found_in_order() -> None:
     # a cosine of 0.99 is an angle of 8.1°
     found = find_duplicate_pairs(point(0, 90, 8, 98, 180))
     assert pairs(found) == [(0, 2), (1, 3)]
     assert found.cosine == pytest.approx(np.cos(np.deg2rad([8, 8])), abs=1e-6)
 
 
-def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
+def test_cosine_equal_to_threshold_is_not_duplicate() -> None:
     vectors = np.array([[1, 0], [3, 4], [3, 4.001]], np.float32)
     assert pairs(find_duplicate_pairs(vectors, 0.6)) == [(1, 2)]
     assert pairs(find_duplicate_pairs(vectors, 0.599)) == [(0, 1), (0, 2), (1, 2)]
@@ -39,9 +39,7 @@ def test_a_cosine_equal_to_the_threshold_is_not_above_it() -> None:
 
 @pytest.mark.parametrize("few", [0, 512])
 @pytest.mark.parametrize("apart", [-4e-7, -1e-8, 1e-8, 4e-7])
-def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(
-    apart: float, few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_near_threshold_pairs_are_decided_in_float64(apart: float, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "_MAX_UNPROJECTED_ROWS", few)
     random = np.random.default_rng(5)
     first = random.normal(size=(200, 384))
@@ -66,7 +64,7 @@ def test_what_float32_cannot_tell_from_the_threshold_is_decided_in_float64(
     st.integers(1, 9),
     st.sampled_from([0, 20, 512]),
 )
-def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
+def test_blocks_of_any_size_find_same_pairs_as_full_comparison(
     rows: int, dimensions: int, seed: int, threshold: float, block: int, few: int
 ) -> None:
     random = np.random.default_rng(seed)
@@ -93,25 +91,25 @@ def test_blocks_of_any_size_find_what_one_look_at_all_pairs_finds(
         assert pairs(find_duplicate_pairs(vectors, threshold, exempt.tolist())) == expected
 
 
-def test_rows_of_zeros_and_exempt_rows_are_near_nothing() -> None:
+def test_zero_rows_and_exempt_rows_have_no_duplicates() -> None:
     vectors = np.concatenate([np.zeros((2, 2), np.float32), point(0, 0, 0)])
     assert pairs(find_duplicate_pairs(vectors, exempt=[False, False, False, True, False])) == [(2, 4)]
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_nothing_to_compare_gives_no_pairs(count: int) -> None:
+def test_too_few_rows_yield_no_pairs(count: int) -> None:
     found = find_duplicate_pairs(np.ones((count, 4), np.float32))
     assert pairs(found) == [] and found.list_group_leaders() == list(range(count))
 
 
-def test_vectors_that_are_not_finite_and_thresholds_that_are_no_cosine_are_refused() -> None:
+def test_non_finite_vectors_and_invalid_thresholds_are_rejected() -> None:
     with pytest.raises(ValueError, match="not finite"):
         find_duplicate_pairs(np.array([[np.nan, 1]], np.float32))
     with pytest.raises(ValueError, match="threshold 0"):
         find_duplicate_pairs(point(0), 0)
 
 
-def test_a_group_holds_together_over_a_third_row_and_its_earliest_leads() -> None:
+def test_group_joins_pairs_through_shared_row_and_earliest_row_leads() -> None:
     found = find_duplicate_pairs(point(14, 90, 0, 7, 95, 180))
     assert pairs(found) == [(0, 3), (1, 4), (2, 3)]
     assert found.list_group_leaders() == [0, 1, 0, 0, 1, 5]
@@ -126,7 +124,7 @@ def question(row: str, output: str = "Ada", **more: object) -> FoundationQuestio
     return FoundationQuestion.model_validate({"id": row, **columns, **more})
 
 
-def test_answers_and_contexts_are_united_in_the_first_row_without_repeats() -> None:
+def test_answers_and_contexts_are_merged_into_first_row_without_repeats() -> None:
     rows = [
         question("a", "Ada", optional_output=["Ada L."], incorrect_answers=["Eve", "Bob"], context=["one", "two"]),
         question("b", "Grace"),
@@ -143,12 +141,12 @@ def test_answers_and_contexts_are_united_in_the_first_row_without_repeats() -> N
     )
 
 
-def test_questions_that_differ_stay_as_they_are() -> None:
+def test_distinct_questions_stay_unchanged() -> None:
     rows = [question("a", optional_output=["x", "x"]), question("b")]
     assert list(merge_duplicate_questions(rows, find_duplicate_pairs(point(0, 90)))) == rows
 
 
-def test_duplicates_of_other_rows_are_refused() -> None:
+def test_duplicates_computed_for_other_rows_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"1 questions, .* 2 rows"):
         list(merge_duplicate_questions([question("a")], find_duplicate_pairs(point(0, 90))))
 
@@ -182,7 +180,7 @@ def look_at_all(vectors: Floats, queries: Floats, count: int) -> list[list[int]]
     st.integers(0, 2**32 - 1),
     st.integers(1, 20),
 )
-def test_blocks_of_any_size_find_what_sorting_everything_finds(
+def test_blocks_of_any_size_find_same_neighbours_as_full_sort(
     rows: int, asked: int, dimensions: int, count: int, seed: int, block: int
 ) -> None:
     vectors, queries = make_units(rows, dimensions, seed), make_units(asked, dimensions, seed + 1)
@@ -202,7 +200,7 @@ def test_blocks_of_any_size_find_what_sorting_everything_finds(
     assert found.tolist() == look_at_all(vectors, queries, count)
 
 
-def test_what_float32_cannot_tell_apart_is_ordered_in_float64() -> None:
+def test_near_ties_are_ordered_in_float64() -> None:
     random = np.random.default_rng(3)
     query = make_units(1, 384, 1)[0].astype(np.float64)
     aside = random.normal(size=(500, 384))
@@ -214,13 +212,13 @@ def test_what_float32_cannot_tell_apart_is_ordered_in_float64() -> None:
     assert find_nearest_vectors(vectors, queries, 30).tolist() == look_at_all(vectors, queries, 30)
 
 
-def test_equal_vectors_come_in_their_order() -> None:
+def test_equal_vectors_are_returned_in_row_order() -> None:
     vectors = np.tile(make_units(1, 8, 1), (100_000, 1))
     assert find_nearest_vectors(vectors, vectors[:2], 3).tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize(
-    ("vectors", "queries", "count", "told"),
+    ("vectors", "queries", "count", "text"),
     [
         (np.eye(2), np.eye(3), 1, "as many dimensions"),
         (np.eye(2), np.eye(2), 0, "at least 1"),
@@ -230,6 +228,6 @@ def test_equal_vectors_come_in_their_order() -> None:
         (np.array([[np.inf, 1]]), np.eye(2), 1, "not finite"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(vectors: Floats, queries: Floats, count: int, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_incomparable_vectors_are_rejected(vectors: Floats, queries: Floats, count: int, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
         find_nearest_vectors(vectors.astype(np.float32), queries.astype(np.float32), count)

@@ -15,13 +15,13 @@ from factmill.tasks.errors import UsageError
         ("2023-11-20T01:00:00+02:00", "2023-11-19T23:00:00Z"),
     ],
 )
-def test_days_and_moments_are_read(text: str, moment: str) -> None:
+def test_days_and_times_are_normalised_to_utc(text: str, moment: str) -> None:
     assert normalise_epoch_to_utc(text) == moment
 
 
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "20 November 2023", "2023-13-01", "2023-02-30", "0001-01-01T00:00:00+05:00"]
 )
-def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
+def test_invalid_epoch_raises_usage_error_with_expected_form(text: str) -> None:
     with pytest.raises(UsageError, match="expected a day like 2023-11-20"):
         normalise_epoch_to_utc(text)

@@ -35,7 +35,7 @@ def test_a_finish_reason_means_the_same_in_any_spelling_and_among_other_words(re
     assert classify_finish_reason(reason) == ending
 
 
-def test_unknown_words_are_named_once_in_order() -> None:
+def test_unknown_finish_reasons_are_named_once_in_order() -> None:
     [note] = format_unknown_finish_reason_warning("m", ["stop", "zap, length", "", "None", "bar", "zap"])
     assert "'bar', 'zap'" in note
     assert "model m " in note
@@ -43,7 +43,7 @@ def test_unknown_words_are_named_once_in_order() -> None:
 
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "model_length", "incomplete"])
-def test_a_text_that_is_cut_by_any_name_is_read_as_cut(finish: str) -> None:
+def test_truncated_text_is_recognised_under_any_finish_reason_name(finish: str) -> None:
     assert strip_completion_wrappers("Paris is the", finish, PLAIN_TEXT_FORMAT) == StrippedCompletion(
         "Paris is the", is_truncated=True
     )
@@ -51,7 +51,7 @@ def test_a_text_that_is_cut_by_any_name_is_read_as_cut(finish: str) -> None:
 
 
 @pytest.mark.parametrize("finish", ["SAFETY", "content_filter", "guardrail_intervened"])
-def test_a_text_that_a_filter_ended_is_refused_by_any_name(finish: str) -> None:
+def test_filtered_text_is_refused_under_any_finish_reason_name(finish: str) -> None:
     said = strip_completion_wrappers("Paris is", finish, PLAIN_TEXT_FORMAT)
     assert isinstance(said, UnreadableCompletion)
     assert said.kind == "refused"

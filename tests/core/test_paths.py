@@ -28,8 +28,8 @@ FAR_VALUE = {"hops": 2, "middle": 691283, "property_1": 69, "property_2": 169}
 )
 def test_a_path_is_told_from_its_start_to_its_end(row: dict[str, object], path: str) -> None:
     schema, objects = (LITERAL_PATHS_SCHEMA, None) if "value" in row else (ITEM_PATHS_SCHEMA, OBJECTS)
-    base, told = (VALUE, ["Q7", "P26", "1952"]) if objects is None else (ITEM, ["Q7", "P17", "Q25169"])
+    base, result = (VALUE, ["Q7", "P26", "1952"]) if objects is None else (ITEM, ["Q7", "P17", "Q25169"])
     rows = [row, base | {"pair": 1}]
     first, second = make_path_id_lists(pa.Table.from_pylist(rows, schema), SUBJECTS, objects).to_pylist()
-    assert (first, second) == ([part.replace("_", " ") for part in path.split()], told)
+    assert (first, second) == ([part.replace("_", " ") for part in path.split()], result)
     assert make_path_id_lists(pa.Table.from_pylist([], schema), SUBJECTS, objects).to_pylist() == []

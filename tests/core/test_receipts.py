@@ -14,7 +14,7 @@ from factmill.tasks.core.batch_receipts import StageBatch, format_batch_name, fo
         (0, (), 200, 0, "link_question_entities no rows"),
     ],
 )
-def test_a_batch_is_named_by_stage_units_and_range(
+def test_batch_name_has_stage_units_and_range(
     index: int, units: tuple[str, ...], size: int, rows: int, name: str
 ) -> None:
     assert (
@@ -23,7 +23,7 @@ def test_a_batch_is_named_by_stage_units_and_range(
     )
 
 
-def test_a_stage_is_told_with_its_reasons() -> None:
+def test_stage_summary_has_reject_reasons() -> None:
     summary = {
         "stage": "link_question_entities",
         "rows_in": 1200,
@@ -38,7 +38,7 @@ def test_a_stage_is_told_with_its_reasons() -> None:
     )
 
 
-def test_what_a_pilot_did_not_draw_is_not_called_rejected() -> None:
+def test_rows_not_sampled_by_pilot_are_not_called_rejected() -> None:
     summary = {"stage": "draw_pilot", "rows_in": 1200, "rows_out": 20, "rejects": 1180, "merged": 0, "seconds": 0.04}
     calls = {"calls_sent": 0, "calls_replayed": 0, "cost_usd": 0.0}
     assert format_stage_summary({**summary, **calls}, {"not_in_pilot": 1180}) == (

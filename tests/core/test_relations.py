@@ -16,7 +16,7 @@ KEPT = [
 HEAD = "pid,label,template,kept,subject_kinds,answer_kinds\n"
 
 
-def test_sixteen_relations_are_kept_and_nine_are_known_besides() -> None:
+def test_sixteen_relations_are_default_and_nine_more_are_known() -> None:
     assert [pid for pid, relation in RELATIONS.items() if relation.is_default] == KEPT
     assert len(RELATIONS) == 25
 
@@ -25,13 +25,13 @@ def test_sixteen_relations_are_kept_and_nine_are_known_besides() -> None:
 @pytest.mark.parametrize(
     "subject", ["Ada", "Who Are You?", "St. John's", "What is the capital of X", "?", "東京 (band)", "a+b*c"]
 )
-def test_a_question_gives_its_subject_back(pid: str, subject: str) -> None:
+def test_subject_name_is_extracted_from_question(pid: str, subject: str) -> None:
     relation = RELATIONS[pid]
     assert extract_subject_name(relation.template.replace("[X]", subject), relation) == subject
 
 
 @given(st.sampled_from(sorted(RELATIONS)), st.text(min_size=1).filter(lambda text: text.split() != []))
-def test_any_subject_comes_back_with_its_spaces_made_plain(pid: str, subject: str) -> None:
+def test_any_extracted_subject_has_normalised_spaces(pid: str, subject: str) -> None:
     relation = RELATIONS[pid]
     assert extract_subject_name(relation.template.replace("[X]", subject), relation) == " ".join(subject.split())
 
@@ -52,7 +52,9 @@ def test_any_subject_comes_back_with_its_spaces_made_plain(pid: str, subject: st
         ("P50", "", None),
     ],
 )
-def test_only_a_question_of_the_template_is_cut(pid: str, question: str, expected: str | None) -> None:
+def test_subject_is_extracted_only_from_question_matching_template(
+    pid: str, question: str, expected: str | None
+) -> None:
     assert extract_subject_name(question, RELATIONS[pid]) == expected
 
 
@@ -68,6 +70,6 @@ def test_only_a_question_of_the_template_is_cut(pid: str, question: str, expecte
         (HEAD + "P19,a,Is [X]?,yes,,\nP19,b,Is [X]?,no,,\n", "line 3"),
     ],
 )
-def test_a_wrong_relations_file_is_refused_with_its_line(text: str, part: str) -> None:
+def test_invalid_relations_file_is_rejected_with_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part.replace("[", r"\[").replace("]", r"\]")):
         parse_question_relations_csv(text)

@@ -145,7 +145,7 @@ def on_lines(dress: Callable[[str], str], text: str) -> str:
 
 @pytest.mark.parametrize("dress", AROUND)
 @pytest.mark.parametrize("form", PARTS)
-def test_a_reply_reads_the_same_whatever_stands_around_it(form: str, dress: str) -> None:
+def test_reply_parses_same_with_any_surrounding_wrapper(form: str, dress: str) -> None:
     hear, plain = STAGES[form]
     assert not isinstance(hear(plain), UnreadableCompletion)
     assert hear(AROUND[dress](plain)) == hear(plain)
@@ -153,7 +153,7 @@ def test_a_reply_reads_the_same_whatever_stands_around_it(form: str, dress: str)
 
 @pytest.mark.parametrize("dress", ON_LINES)
 @pytest.mark.parametrize("form", LINES)
-def test_a_reply_reads_the_same_however_its_lines_are_marked(form: str, dress: str) -> None:
+def test_reply_parses_same_with_any_line_markers(form: str, dress: str) -> None:
     hear, plain = STAGES[form]
     assert hear(on_lines(ON_LINES[dress], plain)) == hear(plain)
 
@@ -165,7 +165,7 @@ def test_a_reply_reads_the_same_however_its_lines_are_marked(form: str, dress: s
     st.sampled_from(sorted(ON_LINES)),
 )
 @example("fanoutqa rewrite", ["close lead-in", "interjection"], "bold")
-def test_dresses_can_be_worn_over_one_another(form: str, around: list[str], on_line: str) -> None:
+def test_nested_wrappers_do_not_change_parsed_reply(form: str, around: list[str], on_line: str) -> None:
     hear, plain = STAGES[form]
     dressed = on_lines(ON_LINES[on_line], plain) if form in LINES else plain
     # thoughts stand before all else
@@ -176,7 +176,7 @@ def test_dresses_can_be_worn_over_one_another(form: str, around: list[str], on_l
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(PARTS)), st.lists(st.sampled_from(sorted(AROUND)), max_size=3), st.text(max_size=12))
-def test_another_content_stays_another_in_any_dress(form: str, around: list[str], other: str) -> None:
+def test_different_content_stays_different_in_any_wrapper(form: str, around: list[str], other: str) -> None:
     (hear, plain), part = STAGES[form], PARTS[form]
     changed = plain.replace(part, f"{part[:-1]}{other}")
     dressed = changed
@@ -201,18 +201,18 @@ def test_another_content_stays_another_in_any_dress(form: str, around: list[str]
     ],
 )
 @pytest.mark.parametrize("form", PARTS)
-def test_a_refusal_is_told_apart(form: str, reply: str) -> None:
+def test_refusal_is_recognised(form: str, reply: str) -> None:
     assert STAGES[form][0](reply).kind == "refused"
 
 
 @pytest.mark.parametrize(
     "reply", ["I apologize for the confusion. Here it is:\n\n1:: Ulm", "Sorry for the mistake:\n1:: Ulm", "1:: Ulm"]
 )
-def test_an_apology_is_no_refusal(reply: str) -> None:
+def test_apology_is_not_refusal(reply: str) -> None:
     assert STAGES["granola levels"][0](reply) == ("Ulm",)
 
 
-def test_an_answer_about_what_one_cannot_do_is_no_refusal() -> None:
+def test_answer_that_mentions_inability_is_not_refusal() -> None:
     assert STAGES["granola consistency"][0]("I cannot rule it out.\nYes") is True
     assert STAGES["fanoutqa objectivity"][0]("I cannot give one answer to that, nor can others.\nN") is False
 
@@ -221,7 +221,7 @@ def test_an_answer_about_what_one_cannot_do_is_no_refusal() -> None:
     "reply", ["", " \n", "```\n```", "<think>Ulm</think>", "<think>1:: Ulm", "<|channel|>analysis<|message|>x"]
 )
 @pytest.mark.parametrize("form", PARTS)
-def test_a_reply_that_says_nothing_is_empty_or_was_cut_off_in_thought(form: str, reply: str) -> None:
+def test_reply_without_content_or_cut_off_in_thinking_is_empty(form: str, reply: str) -> None:
     assert STAGES[form][0](reply).kind == "empty_reply"
 
 
@@ -239,7 +239,7 @@ def test_a_reply_that_says_nothing_is_empty_or_was_cut_off_in_thought(form: str,
         (PLAIN_TEXT_FORMAT, read_letter, "<think>Towers are"),
     ],
 )
-def test_a_reply_that_the_token_limit_ended_is_cut_off(form: CompletionFormat, parse: Any, reply: str) -> None:
+def test_reply_ended_by_token_limit_is_cut_off(form: CompletionFormat, parse: Any, reply: str) -> None:
     assert hearing(form, parse, finish="length")(reply).kind == "cut_off"
     assert hearing(form, parse, finish="max_tokens")(reply).kind == "cut_off"
 
@@ -255,13 +255,13 @@ def test_a_reply_that_the_token_limit_ended_is_cut_off(form: CompletionFormat, p
         (WORDING_FORM, lambda text: read_wording_verdict(text, ASKED), "No change."),
     ],
 )
-def test_a_whole_answer_is_read_though_the_token_limit_ended_the_reply(
+def test_complete_answer_is_parsed_even_if_token_limit_ended_reply(
     form: CompletionFormat, parse: Any, reply: str
 ) -> None:
     assert not isinstance(hearing(form, parse, finish="length")(reply), UnreadableCompletion)
 
 
-def test_what_is_wrong_with_a_whole_object_is_not_that_it_was_cut_off() -> None:
+def test_faulty_complete_object_is_malformed_not_cut_off() -> None:
     four = json.dumps({**PAIRS, "short": PAIRS["short"][:4]})
     assert hearing(PAIRS_FORM, read_generated_pairs, finish="length")(four).kind == "reply_not_in_format"
 
@@ -269,7 +269,7 @@ def test_what_is_wrong_with_a_whole_object_is_not_that_it_was_cut_off() -> None:
 @pytest.mark.parametrize(
     "reply", ["[" * 10_000, '{"short":' * 10_000, '{"a": ' + "9" * 5_000 + "}", "<think>" * 50_000]
 )
-def test_monstrous_replies_are_told_and_raise_nothing(reply: str) -> None:
+def test_monstrous_replies_are_unreadable_and_raise_nothing(reply: str) -> None:
     for stage in PARTS:
         assert isinstance(STAGES[stage][0](reply), UnreadableCompletion)
 
@@ -279,7 +279,7 @@ def test_monstrous_replies_are_told_and_raise_nothing(reply: str) -> None:
     st.text(max_size=200) | st.text("1:.)*_-`#>{}[]\"' \nYNok<think/>", max_size=80),
     st.sampled_from(sorted(PARTS)),
 )
-def test_any_text_is_read_or_told(text: str, form: str) -> None:
+def test_any_text_is_parsed_or_unreadable(text: str, form: str) -> None:
     assert isinstance(
         STAGES[form][0](text), (tuple, str, list, bool, int, GeneratedPairs, WordingVerdict, UnreadableCompletion)
     )
@@ -293,11 +293,11 @@ def test_any_text_is_read_or_told(text: str, form: str) -> None:
         *("**1:: Ulm", "1:: Ulm\n<think>Or is it"),
     ],
 )
-def test_what_is_not_certain_is_not_mended(reply: str) -> None:
+def test_ambiguous_reply_is_not_repaired(reply: str) -> None:
     assert STAGES["granola levels"][0](reply).kind == "reply_not_in_format"
 
 
-def test_an_object_that_is_taken_back_is_not_read() -> None:
+def test_retracted_object_is_not_parsed() -> None:
     assert isinstance(STAGES["slaq pairs"][0](f"{PAIRS_REPLY}\n\nActually, pair 3 is wrong."), UnreadableCompletion)
     assert isinstance(STAGES["slaq pairs"][0](f"{PAIRS_REPLY}\n{PAIRS_REPLY}"), UnreadableCompletion)
 
@@ -325,7 +325,7 @@ def test_an_object_that_is_taken_back_is_not_read() -> None:
         (PLAIN_TEXT_FORMAT, "Okay.\n- `Y`", "Y", {"lead_in", "list_marks", "emphasis"}),
     ],
 )
-def test_what_is_taken_off_is_told(form: CompletionFormat, reply: str, text: str, taken_off: set[str]) -> None:
+def test_removed_wrappers_are_reported(form: CompletionFormat, reply: str, text: str, taken_off: set[str]) -> None:
     assert strip_completion_wrappers(reply, "stop", form) == StrippedCompletion(text, frozenset(taken_off))
 
 
@@ -344,7 +344,7 @@ def test_what_is_taken_off_is_told(form: CompletionFormat, reply: str, text: str
         ("Ulm<|im_end|>", "Ulm"),
     ],
 )
-def test_thoughts_are_taken_off(reply: str, said: str) -> None:
+def test_thinking_is_stripped(reply: str, said: str) -> None:
     assert strip_thinking_and_end_tokens(reply) == said
 
 
@@ -381,7 +381,7 @@ NOT_CERTAIN = {
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_wrapped_reply_reads_as_the_bare_one(stage: str, wrapper: str) -> None:
+def test_wrapped_reply_parses_like_bare_reply(stage: str, wrapper: str) -> None:
     read, bare = STAGES[stage]
     assert not isinstance(read(bare), UnreadableCompletion)
     expected, found = read(bare), read(WRAPPERS[wrapper](bare))
@@ -434,7 +434,7 @@ def test_a_wrapped_reply_reads_as_the_bare_one(stage: str, wrapper: str) -> None
         ("biokalma paragraph", "Paragraph: Ada wrote. She died [qid: Q1, name: Ada].\n\nI added one sentence."),
     ],
 )
-def test_other_writings_of_a_right_reply_read_as_it_does(stage: str, reply: str) -> None:
+def test_other_spellings_of_right_reply_parse_same(stage: str, reply: str) -> None:
     read, bare = STAGES[stage]
     assert read(reply) == read(bare)
 
@@ -466,7 +466,7 @@ def test_other_writings_of_a_right_reply_read_as_it_does(stage: str, reply: str)
         ("biokalma paragraph", "Paragraph: Ada wrote.\n\nParagraph: Ada died."),
     ],
 )
-def test_what_is_not_certain_is_asked_again(stage: str, reply: str) -> None:
+def test_ambiguous_reply_at_any_stage_is_unreadable(stage: str, reply: str) -> None:
     found = STAGES[stage][0](reply)
     assert isinstance(found, UnreadableCompletion)
     assert found.kind == "reply_not_in_format"
@@ -483,38 +483,38 @@ def test_what_is_not_certain_is_asked_again(stage: str, reply: str) -> None:
 @pytest.mark.parametrize(
     "then", ["Verdict: 0", "Note that this is false.\nVerdict: 0", "Explanation: it is false.\n\nVerdict: 0"]
 )
-def test_an_answer_that_a_judge_quotes_gives_no_verdict(quoted: str, then: str) -> None:
+def test_answer_quoted_by_judge_yields_no_verdict(quoted: str, then: str) -> None:
     assert STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n{then}") == (0,)
 
 
 @pytest.mark.parametrize(
     "quoted", ["<answer>Verdict: 1</answer>", "| Verdict | 1 |", "| Verdict |\n|---|\n| 1 |", '{"verdict": 1}']
 )
-def test_a_verdict_that_is_only_quoted_is_asked_for_again(quoted: str) -> None:
+def test_verdict_that_is_only_quoted_is_unreadable(quoted: str) -> None:
     assert isinstance(
         STAGES["slaq verdict"][0](f"Here is the answer:\n{quoted}\n\nNote: it is not mine."), UnreadableCompletion
     )
     assert STAGES["slaq verdict"][0](f"Verdict: 0\nThe answer holds\n{quoted}") == (0,)
 
 
-def test_a_question_in_words_names_the_words_that_are_read() -> None:
+def test_correction_names_words_that_are_accepted() -> None:
     assert "Yes or No" in STAGES["granola consistency"][0]("Ja").format_correction()
     assert "letter Y or N" in STAGES["fanoutqa objectivity"][0]("Oui").format_correction()
     assert "1 or 0" in STAGES["slaq verdict"][0]("Verdict: Nein").format_correction()
 
 
-def test_marks_in_square_brackets_stay_where_they_are_asked_for() -> None:
+def test_square_bracket_marks_are_kept_only_in_cited_text() -> None:
     assert hearing(CITED_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote [1]."
     assert hearing(PLAIN_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote."
 
 
-def test_an_answer_below_its_reasoning_stays() -> None:
+def test_answer_below_its_reasoning_is_kept() -> None:
     said = "Two things are asked.\n\nReasoning: both towers are known.\n\nAnswer: Ulm: 1890"
     assert STAGES["fanoutqa answer"][0](said) == said
 
 
 @pytest.mark.parametrize("said", ["Paris\n\nUser: thanks", "Let me see.\n\nQuestion: Where?\nAnswer: Paris"])
-def test_a_model_that_repeats_its_question_keeps_its_answer(said: str) -> None:
+def test_answer_after_repeated_question_is_kept(said: str) -> None:
     assert "Paris" in STAGES["fanoutqa answer"][0](said)
 
 

@@ -38,48 +38,48 @@ def make_item(row_id: str = "r1", flag: str = "vague", proposed: list[TextEdit] 
     return item.model_copy(update=more)
 
 
-def test_an_item_is_open_and_its_id_hangs_on_what_is_decided_about() -> None:
+def test_new_item_is_open_and_its_id_depends_on_decision_content() -> None:
     item = make_item()
     assert (item.decision, item.edited, len(item.id)) == ("open", [], 16)
     assert make_item().id == item.id
     assert len({item.id, make_item("r2").id, make_item(flag="wrong").id, make_item(proposed=MENDED).id}) == 4
 
 
-def test_rows_without_items_and_kept_rows_stay_as_they_are() -> None:
+def test_rows_without_items_and_rows_decided_keep_stay_unchanged() -> None:
     assert apply_decisions(ROWS, [], EDITABLE) == ROWS
     assert apply_decisions(ROWS, [make_item(decision="keep")], EDITABLE) == ROWS
 
 
-def test_an_edit_replaces_columns_and_places_of_lists() -> None:
+def test_edit_decision_replaces_columns_and_list_elements() -> None:
     edited = [*MENDED, TextEdit(field="Answer2", text="B")]
     outcomes = apply_decisions(ROWS, [make_item(decision="edit", edited=edited)], EDITABLE)
     assert outcomes == [Topic(id="r1", question="Who built it?", answers=["a", "B"]), ROWS[1]]
     assert ROWS[0].answers == ["a", "b"]
 
 
-def test_a_dropped_row_tells_reviewer_and_note() -> None:
+def test_dropped_row_reports_reviewer_and_note() -> None:
     items = [
         make_item(decision="edit", edited=MENDED),
         make_item(flag="wrong", decision="drop", reviewer="Ada", note="no"),
     ]
     first, second = apply_decisions(ROWS, items, EDITABLE)
-    told = "wrong: nobody is named; dropped by Ada: no; also flagged: vague"
-    assert first == Reject("r1", "dropped_in_review", told)
+    text = "wrong: nobody is named; dropped by Ada: no; also flagged: vague"
+    assert first == Reject("r1", "dropped_in_review", text)
     assert second == ROWS[1]
 
 
-def test_a_dropped_row_tells_all_that_it_was_dropped_for() -> None:
+def test_dropped_row_reports_all_drop_flags() -> None:
     items = [make_item(flag=flag, decision="drop", reviewer=AUTO_POLICY_REVIEWER) for flag in ("wrong", "twice")]
     first, _ = apply_decisions(ROWS, items, EDITABLE)
-    told = f"wrong: nobody is named; twice: nobody is named; dropped by {AUTO_POLICY_REVIEWER}"
-    assert first == Reject("r1", "dropped_in_review", told)
+    text = f"wrong: nobody is named; twice: nobody is named; dropped by {AUTO_POLICY_REVIEWER}"
+    assert first == Reject("r1", "dropped_in_review", text)
 
 
-def test_auto_leaves_to_reviewers_what_its_rule_leaves_open() -> None:
+def test_auto_policy_leaves_items_open_if_rule_is_open() -> None:
     assert decide_by_required_auto_rule(make_item(), {make_item().flag: "open"}) == make_item()
 
 
-def test_a_row_with_an_open_item_stays_out() -> None:
+def test_row_with_open_item_is_rejected_as_not_reviewed() -> None:
     first, _ = apply_decisions(ROWS, [make_item(decision="keep"), make_item(flag="wrong")], EDITABLE)
     assert first == Reject("r1", "not_reviewed", "waits for a decision about wrong")
 
@@ -104,13 +104,13 @@ def test_a_row_with_an_open_item_stays_out() -> None:
         ),
     ],
 )
-def test_decisions_that_fit_no_row_are_told_with_file_and_line(items: list[ReviewItem], said: str) -> None:
+def test_decisions_that_fit_no_row_raise_error_with_file_and_line(items: list[ReviewItem], said: str) -> None:
     with pytest.raises(SourceError) as error:
         apply_decisions(ROWS, items, EDITABLE)
     assert said in str(error.value)
 
 
-def test_two_decisions_may_agree_on_a_text() -> None:
+def test_two_decisions_may_agree_on_same_edit() -> None:
     items = [make_item(decision="edit", edited=MENDED), make_item(flag="wrong", decision="edit", edited=MENDED)]
     assert apply_decisions(ROWS, items, EDITABLE)[0] == ROWS[0].replace(question="Who built it?")
 
@@ -127,17 +127,17 @@ RULES = {"vague": "edit", "wrong": "drop", "odd": "keep"}
         (make_item(flag="odd", proposed=MENDED), "keep", []),
     ],
 )
-def test_the_policy_auto_does_what_its_rule_says(item: ReviewItem, decision: str, edited: list[TextEdit]) -> None:
+def test_auto_policy_applies_its_rule(item: ReviewItem, decision: str, edited: list[TextEdit]) -> None:
     decided = decide_by_required_auto_rule(item, RULES)
     assert (decided.decision, decided.edited, decided.reviewer) == (decision, edited, AUTO_POLICY_REVIEWER)
 
 
-def test_a_flag_without_a_rule_is_an_error() -> None:
+def test_flag_without_rule_raises_usage_error() -> None:
     with pytest.raises(UsageError, match="no rule for the flag 'new'"):
         decide_by_required_auto_rule(make_item(flag="new"), RULES)
 
 
-def test_reviewers_go_before_the_policy_and_manual_leaves_the_rest_open() -> None:
+def test_reviewers_win_over_auto_policy_and_manual_leaves_rest_open() -> None:
     queue = [make_item(proposed=MENDED), make_item(flag="wrong"), make_item("r2", "odd")]
     decided = [
         queue[0].model_copy(update={"decision": "keep", "reviewer": "Ada", "file": "q.csv", "line": 2}),
@@ -149,18 +149,18 @@ def test_reviewers_go_before_the_policy_and_manual_leaves_the_rest_open() -> Non
     assert (manual[0].reviewer, manual[0].line, manual[0].proposed) == ("Ada", 2, MENDED)
 
 
-def test_what_a_reviewer_changed_beside_the_decision_is_not_taken() -> None:
+def test_reviewer_changes_outside_decision_fields_are_ignored() -> None:
     queue = [make_item()]
     bent = queue[0].model_copy(update={"row_id": "r2", "flag": "odd", "decision": "drop"})
     assert [(item.row_id, item.flag) for item in decide_review_items(queue, [bent], None)] == [("r1", "vague")]
 
 
-def test_a_decision_about_an_item_that_is_not_in_the_queue_is_told_with_file_and_line() -> None:
+def test_decision_for_unknown_item_raises_error_with_file_and_line() -> None:
     with pytest.raises(SourceError, match=r"q\.csv, line 7: no item"):
         decide_review_items([make_item()], [make_item("r2", decision="keep", file="q.csv", line=7)], None)
 
 
-def test_items_are_stored_as_arrow_tables() -> None:
+def test_review_items_round_trip_through_arrow_tables() -> None:
     items = [make_item(proposed=MENDED, decision="edit", edited=MENDED), make_item("r2")]
     assert rows_from_arrow(ReviewItem, make_arrow_table(ReviewItem, items)) == items
 
@@ -177,7 +177,7 @@ def read_cells(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def test_the_file_has_a_head_line_and_one_record_an_item() -> None:
+def test_csv_has_header_line_and_one_record_per_item() -> None:
     edits = [TextEdit(field="ShortQ1", text="Who?\nAnd why?"), TextEdit(field="ShortA1", text="Ada")]
     text = format_review_queue_csv([make_table_item(proposed=edits), make_table_item("wrong")])
     assert text.startswith(",".join(f'"{column}"' for column in REVIEW_QUEUE_COLUMNS) + "\r\n")
@@ -205,12 +205,12 @@ def draw_items(draw: st.DrawFn) -> ReviewItem:
 
 
 @given(st.lists(draw_items(), max_size=4, unique_by=lambda item: item.id))
-def test_what_is_written_is_read_back(items: list[ReviewItem]) -> None:
+def test_review_queue_round_trips_through_csv(items: list[ReviewItem]) -> None:
     assert strip_places(parse_review_queue_csv(format_review_queue_csv(items), "q.csv")) == items
 
 
 @given(draw_items())
-def test_no_cell_begins_like_a_formula(item: ReviewItem) -> None:
+def test_no_csv_cell_starts_like_formula(item: ReviewItem) -> None:
     cells = read_cells(format_review_queue_csv([item]))[0]
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells.values())
 
@@ -226,7 +226,7 @@ def fill_in(text: str, **cells: str) -> str:
     return file.getvalue()
 
 
-def test_a_filled_in_queue_is_read_with_its_places() -> None:
+def test_filled_in_queue_is_parsed_with_line_numbers() -> None:
     text = format_review_queue_csv([make_table_item("two\nlines"), make_table_item("other")])
     filled = fill_in(
         text, decision=" Edit", edited="ShortA1: -5 °C\nShortQ1:How cold?\n\n", reviewer="Ada", note="=sure"
@@ -237,7 +237,7 @@ def test_a_filled_in_queue_is_read_with_its_places() -> None:
     assert (first.file, first.line, second.line, second.decision) == ("q.csv", 2, 7, "open")
 
 
-def test_an_empty_decision_is_open() -> None:
+def test_empty_decision_is_parsed_as_open() -> None:
     assert (
         parse_review_queue_csv(fill_in(format_review_queue_csv([make_table_item()]), decision=""), "q.csv")[0].decision
         == "open"
@@ -258,7 +258,7 @@ def test_an_empty_decision_is_open() -> None:
         ({"row_id": ""}, "line 2, column row_id: "),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: str) -> None:
+def test_unreadable_cells_raise_error_with_line(cells: dict[str, str], said: str) -> None:
     with pytest.raises(SourceError) as error:
         parse_review_queue_csv(fill_in(format_review_queue_csv([make_table_item()]), **cells), "q.csv")
     assert f"q.csv, {said}" in str(error.value)
@@ -275,12 +275,12 @@ def test_what_cannot_be_read_is_told_with_its_line(cells: dict[str, str], said: 
         (format_review_queue_csv([make_table_item(), make_table_item()]), "q.csv, line 3: the item "),
     ],
 )
-def test_a_file_that_is_no_queue_is_told(text: str, said: str) -> None:
+def test_non_queue_file_raises_source_error(text: str, said: str) -> None:
     with pytest.raises(SourceError) as error:
         parse_review_queue_csv(text, "q.csv")
     assert said in str(error.value)
 
 
-def test_a_queue_without_items_and_blank_lines_are_read() -> None:
+def test_empty_queue_and_blank_lines_are_accepted() -> None:
     assert parse_review_queue_csv(format_review_queue_csv([]), "q.csv") == []
     assert len(parse_review_queue_csv(format_review_queue_csv([make_table_item()]) + "\r\n\r\n", "q.csv")) == 1

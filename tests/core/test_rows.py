@@ -40,18 +40,18 @@ WHOLE = Whole(
 )
 
 
-def test_rows_survive_arrow() -> None:
+def test_rows_round_trip_through_arrow() -> None:
     assert rows_from_arrow(Whole, make_arrow_table(Whole, [WHOLE])) == [WHOLE]
     assert rows_from_arrow(Whole, make_arrow_table(Whole, [])) == []
 
 
-def test_a_key_is_the_digest_of_service_operation_parts_and_wire() -> None:
+def test_call_key_is_digest_of_service_operation_parts_and_wire() -> None:
     for wire in ({}, {"messages": ["é"]}):
         call = Call('s"1', "say", {"name": "ß", "n": 1.0}, wire)
         assert call.key == digest_json(['s"1', "say", {"name": "ß", "n": 1.0}, digest_json(wire)])
 
 
-def test_schema_follows_the_annotations() -> None:
+def test_arrow_schema_follows_annotations() -> None:
     schema = arrow_schema(Whole)
     assert schema.field("share").nullable
     assert not schema.field("id").nullable
@@ -60,7 +60,7 @@ def test_schema_follows_the_annotations() -> None:
     )
 
 
-def test_an_annotation_without_arrow_type_is_refused() -> None:
+def test_annotation_without_arrow_type_is_rejected() -> None:
     class Odd(Row):
         what: bytes
 
@@ -68,7 +68,7 @@ def test_an_annotation_without_arrow_type_is_refused() -> None:
         arrow_schema(Odd)
 
 
-def test_rows_are_frozen_and_take_no_unknown_columns() -> None:
+def test_rows_are_frozen_and_reject_unknown_columns() -> None:
     with pytest.raises(ValidationError):
         WHOLE.kind = "b"  # type: ignore[misc]
     with pytest.raises(ValidationError):
@@ -128,16 +128,16 @@ def test_columns_that_do_not_fit_a_model_are_named(make: Callable[[], Row], faul
 
 
 @pytest.mark.parametrize("model", [granola_rows.GranolaRow, granola_rows.EntityCandidateRow])
-def test_every_published_column_says_what_it_means(model: type[Row]) -> None:
+def test_every_published_column_has_description(model: type[Row]) -> None:
     assert [name for name, text in column_docs(model).items() if not text] == []
 
 
-def test_canonical_json_does_not_depend_on_order() -> None:
+def test_canonical_json_does_not_depend_on_key_order() -> None:
     assert canonical_json({"b": 1, "a": ["é", None]}) == '{"a":["é",null],"b":1}'
     assert digest_json({"b": 1, "a": 2}) == digest_json({"a": 2, "b": 1})
 
 
-def test_seeds_keep_parts_apart() -> None:
+def test_derived_seed_separates_its_parts() -> None:
     assert derive_seed("ab", "c") != derive_seed("a", "bc")
     assert derive_seed("ab", "c") == derive_seed("ab", "c")
 
@@ -151,7 +151,7 @@ def test_seeds_keep_parts_apart() -> None:
         Call("s", "o", {"n": 1}, {"messages": ["x"]}),
     ],
 )
-def test_each_part_of_a_call_and_what_goes_on_the_wire_changes_its_key(other: Call) -> None:
+def test_call_key_changes_with_each_part_and_wire_content(other: Call) -> None:
     call = Call("s", "o", {"n": 1})
     assert call.key == Call("s", "o", {"n": 1}).key
     assert call.key != other.key

@@ -31,7 +31,7 @@ names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 
 
 @given(names)
-def test_a_literal_comes_back_as_it_was(text):
+def test_literal_round_trips_through_sparql(text):
     assert ask_back(text) == text
 
 
@@ -42,16 +42,16 @@ def test_a_literal_comes_back_as_it_was(text):
         *("Ōsaka 大阪 🏯", '" } DROP ALL #', "\\u0022", "'''", '"""', "# no comment", "$name %s {0}"),
     ],
 )
-def test_awkward_names_come_back_as_they_were(text):
+def test_awkward_names_round_trip_through_sparql(text):
     assert ask_back(text) == text
 
 
 @pytest.mark.parametrize("language", ["en", "pt-br", "zh-Hant", "mul"])
-def test_language_tags_are_kept(language):
+def test_literal_term_keeps_language_tag(language):
     assert literal_term("x", language) == f'"x"@{language}'
 
 
-def test_terms_of_ids_and_numbers():
+def test_terms_are_made_from_ids_and_numbers():
     assert (item_term("Q64"), direct_property_term("P19"), integer_term(7)) == ("wd:Q64", "wdt:P19", "7")
 
 
@@ -65,21 +65,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("make", "told", "text"), [(*refusal, text) for refusal, texts in REFUSED.items() for text in texts]
+    ("make", "expected", "text"), [(*refusal, text) for refusal, texts in REFUSED.items() for text in texts]
 )
-def test_what_is_no_term_is_refused(make, told, text):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_term_is_refused(make, expected, text):
+    with pytest.raises(ValueError, match=expected):
         make(text)
 
 
-def test_every_block_of_the_variable_is_filled_and_nothing_else_is_touched():
+def test_fill_values_block_fills_every_block_of_variable_and_nothing_else():
     query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
     assert fill_values(query, "a", [integer_term(8), integer_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
 
 
-def test_a_number_is_a_decimal_of_the_same_value_however_long():
+def test_decimal_term_keeps_value_of_number_of_any_length():
     number = "-0.000000000000000000000000000000000662607015"
     (row,) = pyoxigraph.Store().query(
         f"PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> SELECT (STR({decimal_term(number)}) AS ?text) {{}}"
@@ -87,7 +87,7 @@ def test_a_number_is_a_decimal_of_the_same_value_however_long():
     assert row["text"].value == number
 
 
-def test_every_block_of_several_variables_is_filled():
+def test_fill_values_tuples_fills_every_block_of_several_variables():
     query = (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (1 "}") (2 2) } } UNION { values(?a ?b){} } '
         "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
@@ -100,7 +100,7 @@ def test_every_block_of_several_variables_is_filled():
 
 
 @pytest.mark.parametrize(
-    ("query", "variables", "rows", "told"),
+    ("query", "variables", "rows", "expected"),
     [
         ("SELECT * { VALUES (?a ?b) { } }", ("a", "b"), [(integer_term(7),)], "a, b; found 1: 7"),
         ("SELECT * { VALUES (?a ?b) { } }", ("b", "a"), [], "no block `VALUES \\( \\?b \\?a \\)"),
@@ -108,12 +108,12 @@ def test_every_block_of_several_variables_is_filled():
         ("SELECT * { VALUES ?a { 1 ", "a", [], r"VALUES block of .* closed"),
     ],
 )
-def test_rows_that_fit_no_block_are_refused(query, variables, rows, told):
-    with pytest.raises(ValueError, match=told):
+def test_rows_that_fit_no_block_are_refused(query, variables, rows, expected):
+    with pytest.raises(ValueError, match=expected):
         fill_values(query, variables, rows)
 
 
-def test_the_one_limit_is_filled():
+def test_fill_limit_fills_only_limit_of_query():
     assert fill_limit("# LIMIT 3\nSELECT * { } limit 10", 7) == "# LIMIT 3\nSELECT * { } limit 7"
     for query, limit in [("SELECT * {}", 1), ("SELECT * {} LIMIT 1 LIMIT 2", 1), ("SELECT * {} LIMIT 1", 0)]:
         with pytest.raises(ValueError, match="expected one LIMIT"):

@@ -38,7 +38,7 @@ SAME = {field.name: field.name for field in FORM}
         ((), ()),
     ],
 )
-def test_a_map_is_split_into_its_fields(given: Any, pairs: Sequence[str]) -> None:
+def test_column_map_is_split_into_fields(given: Any, pairs: Sequence[str]) -> None:
     assert split_column_map(given) == pairs
     assert split_column_map(pairs) == pairs
 
@@ -52,12 +52,12 @@ def test_a_map_is_split_into_its_fields(given: Any, pairs: Sequence[str]) -> Non
         ("question=q,question=p", "the field question is there twice"),
     ],
 )
-def test_a_map_of_another_form_says_what_was_expected(given: str, said: str) -> None:
+def test_malformed_column_map_is_rejected_with_expected_form(given: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         split_column_map(given)
 
 
-def test_a_map_names_known_fields_once_by_either_name() -> None:
+def test_column_map_accepts_each_known_field_once_under_either_name() -> None:
     assert parse_column_map(["answer=gold"], FORM) == {"answers": "gold"}
     with pytest.raises(
         UsageError, match="unknown field qestion; expected question, answers, answer, steps, domain; did you"
@@ -77,7 +77,7 @@ def test_a_map_names_known_fields_once_by_either_name() -> None:
         ({"answers": "a.value"}, ["question", "a"], {"question": "question", "answers": "a.value"}),
     ],
 )
-def test_columns_are_those_of_the_map_else_of_the_fields_names(
+def test_columns_come_from_map_or_else_from_field_names(
     column_map: Mapping[str, str], columns: Sequence[str], found: Mapping[str, str]
 ) -> None:
     assert resolve_table_columns("t.csv", FORM, column_map, columns) == found
@@ -96,14 +96,14 @@ def test_columns_are_those_of_the_map_else_of_the_fields_names(
         ({"question": "Q"}, ["q", "answers"], "--map question=Q: the column Q is missing; the file has the columns q, answers; did you mean q?"),
     ],
 )  # fmt: skip
-def test_a_missing_column_is_named_with_a_map_that_fits(
+def test_missing_column_error_suggests_matching_column_map(
     column_map: Mapping[str, str], columns: Sequence[str], said: str
 ) -> None:
     with pytest.raises(SourceError, match=said):
         resolve_table_columns("t.csv", FORM, column_map, columns)
 
 
-def test_a_default_stands_for_a_column() -> None:
+def test_default_value_replaces_missing_column() -> None:
     own = OwnSource(columns={"question": "question"}, defaults={"answers": "x"})
     assert resolve_table_columns("t.csv", FORM, {}, ["question"], own.defaults) == own.columns
     assert read_table_fields({"question": "Who?"}, FORM[:2], own) == {"question": "Who?", "answers": "x"}
@@ -126,7 +126,7 @@ def test_a_default_stands_for_a_column() -> None:
         (date(1969, 7, 20), "", ["1969-07-20"]),
     ],
 )
-def test_a_cell_holds_a_list(cell: Any, separator: str, answers: Sequence[str]) -> None:
+def test_cell_may_contain_list(cell: Any, separator: str, answers: Sequence[str]) -> None:
     read = read_table_fields({"question": "Who?", "answers": cell}, FORM, OwnSource(columns=SAME, separator=separator))
     assert read == {"question": "Who?", "answers": answers, "steps": None, "domain": None}
 
@@ -135,7 +135,7 @@ def test_a_cell_holds_a_list(cell: Any, separator: str, answers: Sequence[str]) 
     ("cell", "value"),
     [('[{"a": null}]', [{"a": None}]), ("yes", "yes"), (" 1984 ", " 1984 "), (True, True), ({"a": 1}, {"a": 1})],
 )
-def test_a_cell_holds_json_where_it_begins_like_it(cell: Any, value: Any) -> None:
+def test_cell_that_starts_like_json_is_parsed_as_json(cell: Any, value: Any) -> None:
     read = read_table_fields({"question": "Who?", "answers": "x", "steps": cell}, FORM, OwnSource(columns=SAME))
     assert not isinstance(read, str)
     assert read["steps"] == value
@@ -160,12 +160,12 @@ def test_a_cell_holds_json_where_it_begins_like_it(cell: Any, value: Any) -> Non
         ({"question": "Wh\ud800", "answers": "x"}, "the column question holds half a surrogate pair"),
     ],
 )
-def test_a_row_that_cannot_be_read_says_why(row: Any, said: str) -> None:
+def test_unreadable_row_has_reason(row: Any, said: str) -> None:
     read = read_table_fields(row, FORM, OwnSource(columns=SAME))
     assert isinstance(read, str) and said in read
 
 
-def test_a_part_of_an_object_is_read_by_its_path() -> None:
+def test_nested_field_is_read_by_path() -> None:
     own = OwnSource(columns={"question": "q", "answers": "a.value", "domain": "x.y"})
     row = {"q": "Who?", "a": {"value": "Ada", "aliases": []}, "x.y": "whole"}
     assert read_table_fields(row, FORM, own) == {

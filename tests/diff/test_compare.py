@@ -59,11 +59,11 @@ def tell(diff: BuildDiff) -> list[tuple[str, str, str, tuple[str, ...]]]:
 
 
 def ask(number: int, **more: Any) -> Row:
-    told = {"id": f"P19-{number}", "relation": "P19", "question": f"Where was {number} born?"}
-    return told | {"question_entity_qid": f"Q{number}", "source_row": number} | more
+    result = {"id": f"P19-{number}", "relation": "P19", "question": f"Where was {number} born?"}
+    return result | {"question_entity_qid": f"Q{number}", "source_row": number} | more
 
 
-def test_a_row_with_another_id_is_found_by_its_question_its_item_or_its_place(tmp_path: Path) -> None:
+def test_row_with_changed_id_is_matched_by_question_item_or_position(tmp_path: Path) -> None:
     """And rows that only stand elsewhere are the same."""
     before = [ask(1), ask(2), ask(3), ask(4, question_entity_qid="Q9"), ask(5)]
     after = [
@@ -85,7 +85,7 @@ def test_a_row_with_another_id_is_found_by_its_question_its_item_or_its_place(tm
     assert {row.main_cause.label for row in found.rows} == {"code: steps"}
 
 
-def test_rows_that_a_new_one_moves_are_found_by_what_they_say(tmp_path: Path) -> None:
+def test_rows_shifted_by_new_row_are_matched_by_content(tmp_path: Path) -> None:
     """Their ids count places, so these differ, and that is all that does."""
     before = [
         {"id": f"a_{n}_0_eng", "question_id": f"a_{n}", "input": f"Who {n}?", "responses": ["Q1"]} for n in range(3)
@@ -97,7 +97,7 @@ def test_rows_that_a_new_one_moves_are_found_by_what_they_say(tmp_path: Path) ->
     assert tell(found)[1:] == [("changed", f"a_{n}_0_eng", f"a_{n + 1}_0_eng", ("id", "question_id")) for n in range(3)]
 
 
-def test_held_out_answers_are_counted_and_not_told(tmp_path: Path) -> None:
+def test_hidden_answers_are_counted_but_not_shown(tmp_path: Path) -> None:
     def tables(answer: str) -> dict[str, list[Row]]:
         return {
             "fanoutqa": [{"id": "q"}],
@@ -105,15 +105,15 @@ def test_held_out_answers_are_counted_and_not_told(tmp_path: Path) -> None:
             "fanoutqa_test_answers": [{"id": "q", "answer": answer}],
         }
 
-    for with_answers, told in ((False, (None, None, True)), (True, ("old", "new", False))):
+    for with_answers, result in ((False, (None, None, True)), (True, ("old", "new", False))):
         found = compare(tmp_path, FANOUTQA, tables("old"), tables("new"), with_answers=with_answers)
         (row,) = found.rows
         (column,) = row.columns
-        assert (column.before, column.after, column.withheld) == told
+        assert (column.before, column.after, column.withheld) == result
         assert (column.table, column.name) == ("fanoutqa_test_answers", "answer")
 
 
-def test_columns_that_an_older_build_lacks_are_no_change_of_rows(tmp_path: Path) -> None:
+def test_columns_missing_in_older_build_are_not_row_changes(tmp_path: Path) -> None:
     older = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1), ask(2)])
     newer = make_build(tmp_path / "w.duckdb", GRANOLA, "c2", granola_eq=[ask(1), ask(2, answer="other")])
     with open_warehouse(tmp_path / "w.duckdb") as db:
@@ -123,7 +123,7 @@ def test_columns_that_an_older_build_lacks_are_no_change_of_rows(tmp_path: Path)
     assert found.new_columns == ["question_entity_description_made"]
 
 
-def test_hostile_and_long_values_are_compared_like_others(tmp_path: Path) -> None:
+def test_hostile_and_long_values_are_compared_like_other_values(tmp_path: Path) -> None:
     old, new = (ask(1, question=HOSTILE, answer="a" * 1_000_000 + end) for end in "xy")
     found = compare(
         tmp_path, GRANOLA, {"granola_eq": [old, ask(2, answer="'; DROP TABLE calls; --")]}, {"granola_eq": [new]}
@@ -131,7 +131,7 @@ def test_hostile_and_long_values_are_compared_like_others(tmp_path: Path) -> Non
     assert [each[0] for each in tell(found)] == ["removed", "changed"]
 
 
-def test_builds_of_different_benchmarks_are_not_compared(tmp_path: Path) -> None:
+def test_builds_of_different_benchmarks_are_rejected(tmp_path: Path) -> None:
     first = make_build(tmp_path / "w.duckdb", GRANOLA, "c1", granola_eq=[ask(1)])
     other = make_build(tmp_path / "w.duckdb", FANOUTQA, "c1", fanoutqa=[{"id": "q"}])
     with pytest.raises(UsageError, match=f"{first.build_id} and {other.build_id} .*granola, fanoutqa.*factmill show"):
@@ -154,7 +154,7 @@ def publish_judged(warehouse: Path, digest: str, verdicts: Sequence[int]) -> Bui
     return build
 
 
-def test_an_edited_prompt_of_the_judge_is_the_cause_of_other_verdicts(tmp_path: Path) -> None:
+def test_edited_judge_prompt_is_cause_of_changed_verdicts(tmp_path: Path) -> None:
     """And an answer that is judged alike by the edited prompt is the same."""
     before = publish_judged(tmp_path / "w.duckdb", "p1", [1, 1])
     after = publish_judged(tmp_path / "w.duckdb", "p2", [1, 0])
@@ -164,7 +164,7 @@ def test_an_edited_prompt_of_the_judge_is_the_cause_of_other_verdicts(tmp_path: 
     assert (found.same, found.remade) == (1, 1)
 
 
-def test_the_calls_of_every_judge_are_provenance() -> None:
+def test_calls_of_every_judge_are_provenance() -> None:
     calls = {
         (name, column)
         for name, evaluation in EVALUATIONS.items()

@@ -81,7 +81,7 @@ def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
+def test_unreadable_completion_is_requested_once_more_with_reason(
     open_work: Callable[[Scripted], BatchWork],
 ) -> None:
     whole = said("3", finish="length")  # a whole answer counts, though the token limit ended it
@@ -91,7 +91,9 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(
     assert "expected a number, found 'two'" in model.asked[-1][1]
 
 
-def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_correction_request_repeats_conversation_with_unreadable_completion(
+    open_work: Callable[[Scripted], BatchWork],
+) -> None:
     model = Scripted({"b": [said("<think>hm</think>two"), said("2")]})
     ask_all(open_work(model), ["b"])
     first, second = model.heard
@@ -115,7 +117,7 @@ def test_a_correction_is_a_conversation_with_the_reply_in_it(open_work: Callable
         ([said("two"), said("tw", finish="length")], "cut_off", 2),
     ],
 )
-def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_that_helps(
+def test_unreadable_completion_has_reason_and_is_retried_only_where_useful(
     open_work: Callable[[Scripted], BatchWork], replies: list[CallResponse], reason: str, asked: int
 ) -> None:
     model = Scripted({"b": replies})
@@ -123,7 +125,7 @@ def test_each_kind_of_unreadable_reply_has_its_reason_and_is_asked_again_where_t
     assert len(model.asked) == asked
 
 
-def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_text_stripped_from_completion_is_stored_with_its_call(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({"a": [said("1")], "b": [said("<think>?</think>\n```\n**2**\n```")]}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -134,9 +136,7 @@ def test_what_was_taken_off_a_reply_stands_with_the_use_of_its_call(open_work: C
 
 
 @pytest.mark.parametrize("drawn", [[0, 1], [1], []])
-def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
-    open_work: Callable[[Scripted], BatchWork], drawn: list[int]
-) -> None:
+def test_pilot_draw_passes_on_only_drawn_rows(open_work: Callable[[Scripted], BatchWork], drawn: list[int]) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -149,21 +149,21 @@ def test_a_pilot_passes_on_what_was_drawn_be_it_all_or_none(
     assert receipt.drawn == {"ab"[place]: 0.5 for place in drawn}
 
 
-def test_a_second_unreadable_reply_is_a_reject_that_keeps_it(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_second_unreadable_completion_becomes_reject_that_keeps_it(open_work: Callable[[Scripted], BatchWork]) -> None:
     result = ask_all(open_work(Scripted({"b": [said("two"), said("zwei")]})), ["b"])["b"]
     assert (result.row_id, result.reason) == ("b", "reply_not_in_format")
     assert "zwei" in result.detail
 
 
 @pytest.mark.parametrize("transient", [True, False])
-def test_a_model_that_fails_is_a_reject_with_the_cause(
+def test_failed_model_call_becomes_reject_with_cause(
     open_work: Callable[[Scripted], BatchWork], transient: bool
 ) -> None:
     model = Scripted({"a": [CallResponse(None, "failed", "http_503: down", transient=transient)]})
     assert ask_all(open_work(model), ["a"])["a"] == Reject("a", "model_failed", "http_503: down", retryable=transient)
 
 
-def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_finish_writes_rows_rejects_merges_and_call_uses(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({"a": [said("1")]}))
     rows = [Named(id=name, name=name) for name in "abc"]
     for row in rows:
@@ -182,7 +182,7 @@ def test_finish_writes_rows_rejects_merges_and_uses(open_work: Callable[[Scripte
     assert not texts & {id(value) for value in vars(work.batch).values()}
 
 
-def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_transient_failure_leaves_batch_without_receipt(open_work: Callable[[Scripted], BatchWork]) -> None:
     work = open_work(Scripted({}))
     work.add_input_row("a", "{}")
     assert work.finish([Reject("a", "model_failed", "down", retryable=True)], Named).unsettled == 1
@@ -199,9 +199,7 @@ def test_a_passing_failure_leaves_the_batch_unsettled(open_work: Callable[[Scrip
     ],
     ids=["lost", "doubled", "row and reject", "one too many"],
 )
-def test_rows_that_are_lost_or_doubled_stop_the_build(
-    open_work: Callable[[Scripted], BatchWork], outcomes: list[Any]
-) -> None:
+def test_lost_or_duplicate_rows_stop_build(open_work: Callable[[Scripted], BatchWork], outcomes: list[Any]) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -223,7 +221,7 @@ class Local(Scripted):
 
 
 @pytest.mark.parametrize("outside", [False, True])
-def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
+def test_lookup_shared_by_several_rows_is_requested_and_parsed_once(
     open_work: Callable[[Scripted], BatchWork], outside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Local, "is_outside", outside)
@@ -240,7 +238,7 @@ def test_a_thing_that_several_rows_need_is_looked_up_and_read_once(
     assert [use[0] for use in work.call_uses] == (["1", "2", "3", "4"] if outside else [])
 
 
-def test_a_local_graph_is_asked_in_portions(
+def test_local_graph_is_queried_in_chunks(
     open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factmill.tasks.engine.batches._LOCAL_LOOKUP_CHUNK", 2)
@@ -260,7 +258,7 @@ def test_a_local_graph_is_asked_in_portions(
     assert sorted(name for name, _ in graph.asked) == [*"ABCDE"]
 
 
-def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
+def test_chunked_conversion_to_columns_writes_identical_shard(
     open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipts, written = [], []
@@ -278,11 +276,11 @@ def test_rows_that_are_turned_into_columns_in_parts_leave_the_same_shard(
 
 
 @pytest.mark.parametrize(
-    ("told", "rows", "size"),
+    ("expected", "rows", "size"),
     [(500, 0, 500), (1, 32_000, 1), (500, 32_001, 501), (500, 100_000, 1563), (5_000, 100_000, 5_000)],
 )
-def test_a_large_stage_has_64_batches_at_most(told: int, rows: int, size: int) -> None:
-    assert choose_batch_size(told, rows) == size
+def test_large_stage_has_at_most_64_batches(expected: int, rows: int, size: int) -> None:
+    assert choose_batch_size(expected, rows) == size
 
 
 def dataset(*rows: int) -> StageDataset:
@@ -300,15 +298,17 @@ def dataset(*rows: int) -> StageDataset:
         (0, 9, ("s0", "s2", "s3"), 0),
     ],
 )
-def test_a_range_names_only_the_shards_it_touches(start: int, stop: int, shards: tuple[str, ...], skipped: int) -> None:
+def test_row_range_selects_only_overlapping_shards(
+    start: int, stop: int, shards: tuple[str, ...], skipped: int
+) -> None:
     assert dataset(3, 0, 4, 2).shards_for_rows(start, stop) == (shards, skipped)
 
 
-def test_an_empty_dataset_still_has_a_shard_to_read_the_columns_from() -> None:
+def test_empty_dataset_has_one_shard_that_provides_columns() -> None:
     assert dataset(0, 0).shards_for_rows(0, 0) == (("s0",), 0)
 
 
-def test_a_range_names_the_units_its_rows_come_from() -> None:
+def test_row_range_names_units_of_its_rows() -> None:
     units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
     rows = StageDataset(dataset(3, 0, 4, 2).receipts, units)
     assert [rows.units_for_rows(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [

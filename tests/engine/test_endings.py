@@ -31,7 +31,7 @@ from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shar
         (5, {"no_item_in_question": 5}, 4, False),
     ],
 )
-def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
+def test_stage_stops_build_when_all_rows_failed_for_run_related_reasons(
     came_in: int, reasons: dict[str, int], unsettled: int, ends: bool
 ) -> None:
     assert all_rows_failed(came_in, reasons, unsettled) == ends
@@ -46,42 +46,42 @@ def test_a_stage_ends_a_build_when_every_row_was_lost_to_causes_of_the_run(
         ({"read": {"paraphrase": 90}, "write": {"cut_off": 4, "refused": 6}}, ("write", "refused")),
     ],
 )
-def test_a_cause_of_the_run_is_told_before_verdicts_however_many(
+def test_run_related_reason_takes_precedence_over_filter_rejects(
     reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
 ) -> None:
     assert find_main_reject_reason(reasons) == main
 
 
-def test_a_loss_is_told_with_stage_cause_detail_and_what_to_do() -> None:
+def test_rejection_message_names_stage_cause_detail_and_advice() -> None:
     reasons = {"read": {"paraphrase": 3}, "write": {"model_failed": 5}}
-    told = format_main_reject_reason_and_advice(reasons, "http_400: no such parameter", "my.toml", has_transient=False)
-    assert told.startswith("write lost 5 to model_failed, ")
+    text = format_main_reject_reason_and_advice(reasons, "http_400: no such parameter", "my.toml", has_transient=False)
+    assert text.startswith("write lost 5 to model_failed, ")
     facts = [
         *("http_400: no such parameter. ", ": read 3 to paraphrase. What to do: "),
         *("`factmill doctor --world my.toml`", "run the same command again"),
     ]
-    places = [told.index(fact) for fact in facts]
+    places = [text.index(fact) for fact in facts]
     assert places == sorted(places)
 
 
-def test_a_filter_that_empties_a_build_is_told_as_a_verdict_unless_a_service_was_down() -> None:
-    told = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
+def test_filter_that_empties_build_is_reported_unless_service_was_down() -> None:
+    text = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=False)
     first = "check lost 2 to trivial, first reject: left: none. What to do: "
-    assert told.startswith(f"{first}these are verdicts") and "again" not in told
-    told = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
-    assert "`factmill doctor --world w`, then run the same command again" in told
+    assert text.startswith(f"{first}these are verdicts") and "again" not in text
+    text = format_main_reject_reason_and_advice({"check": {"trivial": 2}}, "left: none", "w", has_transient=True)
+    assert "`factmill doctor --world w`, then run the same command again" in text
 
 
-def test_a_stage_that_got_no_answer_is_told_as_such() -> None:
+def test_stage_without_any_answer_is_reported() -> None:
     assert no_row_answered(3, {}, 3)
     assert not any([no_row_answered(0, {}, 0), no_row_answered(3, {}, 2), no_row_answered(3, {"model_failed": 3}, 3)])
-    told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
-    assert "3 rows" in told and ": http_400: no such thing. What to do: " in told
-    told = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml")
-    assert re.fullmatch(r"judge_answers .* 3 rows\. What to do: .*`factmill doctor --world w.toml`.*", told)
+    text = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
+    assert "3 rows" in text and ": http_400: no such thing. What to do: " in text
+    text = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml")
+    assert re.fullmatch(r"judge_answers .* 3 rows\. What to do: .*`factmill doctor --world w.toml`.*", text)
 
 
-def test_reasons_are_counted_the_most_frequent_first(tmp_path: Path) -> None:
+def test_reject_reasons_are_counted_and_sorted_by_frequency(tmp_path: Path) -> None:
     rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
     write_shard(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
     receipt = make_receipt(tmp_path / "0", rows_in=4, rows=0, rejects=4)

@@ -21,18 +21,18 @@ from factmill.tasks.options import RunOptions
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"lock": {}, "origin": {}}', "[" * 10_000, "9" * 5000])
-def test_a_damaged_run_is_none(tmp_path: Path, content: str) -> None:
+def test_damaged_run_description_is_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / RUN_FILE).write_text(content)
     assert load_run_description(tmp_path) is None
 
 
-def test_a_whole_run_is_read(tmp_path: Path) -> None:
+def test_intact_run_description_is_loaded(tmp_path: Path) -> None:
     assert load_run_description(tmp_path) is None
     (tmp_path / RUN_FILE).write_text('{"lock": {}, "origin": {}, "options": {"mode": "record"}}')
     assert load_run_description(tmp_path) == {"lock": {}, "origin": {}, "options": {"mode": "record"}}
 
 
-def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_now(tmp_path: Path) -> None:
+def test_resumed_run_uses_current_world_and_source_files(tmp_path: Path) -> None:
     copy = shutil.copy(ASSETS_ROOT / "data" / "worlds" / "embedded.toml", tmp_path)
     write_run_description(tmp_path, {}, {"files": {"P19": "before"}}, RunOptions(warehouse=tmp_path / "w.duckdb"))
     write_run_description(
@@ -43,7 +43,7 @@ def test_a_run_that_goes_on_is_in_the_world_and_reads_the_files_that_it_is_told_
     assert (described["options"]["world"], described["origin"]) == (str(copy), {"files": {"P19": "moved"}})
 
 
-def test_a_run_whose_description_was_changed_by_hand_begins_anew(tmp_path: Path) -> None:
+def test_manually_edited_run_description_starts_new_run(tmp_path: Path) -> None:
     options = RunOptions(warehouse=tmp_path / "w.duckdb")
     write_run_description(tmp_path, {}, {}, options)
     begun = load_run_description(tmp_path)["options"]["begun"]
@@ -52,7 +52,7 @@ def test_a_run_whose_description_was_changed_by_hand_begins_anew(tmp_path: Path)
     assert load_run_description(tmp_path)["options"]["begun"] > begun
 
 
-def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path) -> None:
+def test_resumed_run_keeps_start_time_but_not_mode(tmp_path: Path) -> None:
     described = []
     for mode in ("record", "replay", "record"):
         write_run_description(tmp_path, {}, {}, RunOptions(mode=mode, warehouse=tmp_path / "w.duckdb"))
@@ -63,7 +63,7 @@ def test_a_run_keeps_its_moment_and_not_its_mode_when_it_goes_on(tmp_path: Path)
     assert load_run_description(tmp_path)["options"]["begun"] > described[0]["begun"]
 
 
-def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stays(tmp_path: Path) -> None:
+def test_abandoned_run_folder_is_removed_and_locked_one_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "toy-1"
     remove_finished_run_folder(folder)
     (folder / "stage").mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_run_folder_that_a_stopped_process_left_goes_and_one_that_is_held_stay
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_prompt_that_was_edited_while_its_build_began_stops_it() -> None:
+def test_prompt_edited_while_build_starts_stops_build() -> None:
     text = '+++\nrole = "judge"\ninputs = ["question", "answer"]\n+++\n# user\n$question $answer\n'
     lock = {"prompts": {"slaq/fact_type": digest_text(text)}}
     assert list(runs._parse_recorded_prompts(lock, {"prompts": {"slaq/fact_type": text}})) == ["slaq/fact_type"]

@@ -66,7 +66,7 @@ def ask_all(service: Any, calls: list[Call]) -> None:
     assert [reply.status for reply in replies] == ["ok"] * len(calls), replies
 
 
-def test_three_services_of_two_worlds_stay_below_the_bounds_together(tmp_path: Path, server: Wikimedia) -> None:
+def test_services_of_two_worlds_share_wikimedia_limits(tmp_path: Path, server: Wikimedia) -> None:
     rules = "[wikimedia]\nparallel = 2\nrequests_per_minute = 1200\n"
     first = write_world(tmp_path / "a.toml", server.url, rules)
     second = write_world(tmp_path / "b.toml", server.url, "[wikimedia]\nrequests_per_minute = 9000\n")
@@ -92,7 +92,7 @@ def test_three_services_of_two_worlds_stay_below_the_bounds_together(tmp_path: P
     assert all(at >= number * 0.05 - 0.01 for number, at in enumerate(sorted(times)))
 
 
-def test_the_query_service_has_bounds_of_its_own(tmp_path: Path, server: Wikimedia) -> None:
+def test_query_service_has_its_own_limits(tmp_path: Path, server: Wikimedia) -> None:
     rules = "[wikimedia]\nrequests_per_minute = 0.001\nquery_parallel = 3\n"
     world = write_world(tmp_path / "a.toml", server.url, rules, "{ parallel = 16, batch = 1 }")
     with closing(Services.open(world, None, tmp_path)) as services:
@@ -105,17 +105,17 @@ def test_the_query_service_has_bounds_of_its_own(tmp_path: Path, server: Wikimed
     ("more", "tokens", "per_minute"),
     [("", "", 200), ("", "both", 2000), ("", "one", 200), ("[wikimedia]\nrequests_per_minute = 50\n", "both", 50)],
 )
-def test_the_rate_depends_on_tokens_unless_the_world_names_one(
+def test_rate_limit_depends_on_access_tokens_unless_world_sets_one(
     tmp_path: Path, server: Wikimedia, monkeypatch: pytest.MonkeyPatch, more: str, tokens: str, per_minute: int
 ) -> None:
     monkeypatch.setenv("WIKI_TOKEN", "token-of-an-account")
     world = Path(write_world(tmp_path / "a.toml", server.url, more))
     line = f'url = "{server.url}'
     if tokens:
-        told = world.read_text().replace(f'{line}"\n', f'{line}"\ntoken_env = "WIKI_TOKEN"\n')
+        result = world.read_text().replace(f'{line}"\n', f'{line}"\ntoken_env = "WIKI_TOKEN"\n')
         if tokens == "both":
-            told = told.replace(f'{line}/api/rest_v1"\n', f'{line}/api/rest_v1"\ntoken_env = "WIKI_TOKEN"\n')
-        world.write_text(told)
+            result = result.replace(f'{line}/api/rest_v1"\n', f'{line}/api/rest_v1"\ntoken_env = "WIKI_TOKEN"\n')
+        world.write_text(result)
     with closing(Services.open(str(world), None, tmp_path)) as services:
         ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
     assert server.seen[0].headers.get("authorization") == ("Bearer token-of-an-account" if tokens else None)
@@ -123,7 +123,7 @@ def test_the_rate_depends_on_tokens_unless_the_world_names_one(
     assert limiting._limiters["wikimedia"].max_parallel == 3
 
 
-def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_opening_it(tmp_path: Path) -> None:
+def test_external_service_requires_contact_address(tmp_path: Path) -> None:
     world = tmp_path / "a.toml"
     world.write_text('name = "w"\nuser_agent = "x"\n[wikipedia]\nurl = "http://wiki.invalid"\n[models]\n')
     with (
@@ -133,7 +133,7 @@ def test_a_service_outside_is_not_asked_without_a_contact_address_by_any_way_of_
         ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
 
 
-def test_hosts_that_are_not_wikimedias_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_outside_wikimedia_share_no_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiting, "_limiters", {})
     web = Wikimedia()
     try:

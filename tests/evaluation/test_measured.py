@@ -22,13 +22,13 @@ from factmill.tasks.storage.released_folders import load_verified_release
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
-def test_tokens_and_seconds_are_those_that_were_recorded() -> None:
+def test_tokens_and_seconds_equal_recorded_values() -> None:
     body = {"texts": ["254 km"], "finish": ["stop"], "fingerprint": ""}
     given = parse_model_response(CallResponse(body, tokens_in=30, tokens_out=4, latency_s=1.25), "key")
     assert (given.texts, given.tokens_in, given.tokens_out, given.seconds) == (("254 km",), 30, 4, 1.25)
 
 
-def test_an_answer_of_a_file_comes_without_searches_and_tokens() -> None:
+def test_answer_from_file_has_no_searches_or_tokens() -> None:
     prediction = make_judgeable_fanoutqa_answer("q", "How long?", "254 km", "254 km")
     question = make_arrow_table(FanOutEvaluationQuestion, [prediction])
     answers = AnswersFile({("", "q"): "254 km"}, ())
@@ -41,7 +41,9 @@ OPEN = ("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")
 
 
 @pytest.mark.parametrize(("without", "is_whole"), [((), True), (("felm",), False)])
-def test_sentences_of_rejects_are_not_measured_on(tmp_path: Path, without: tuple[str, ...], is_whole: bool) -> None:
+def test_withheld_reject_details_do_not_change_content_digest(
+    tmp_path: Path, without: tuple[str, ...], is_whole: bool
+) -> None:
     warehouse = tmp_path / "w.duckdb"
     build = publish_rows(warehouse, MULTIHAL, multihal_tables())
     with open_warehouse(warehouse) as db:

@@ -41,7 +41,7 @@ def read(folder: Path, **files: list[dict[str, Any]]) -> list[Any]:
     return outcomes
 
 
-def test_a_question_that_comes_again_is_united_with_the_first(tmp_path: Path) -> None:
+def test_duplicate_question_is_merged_into_first(tmp_path: Path) -> None:
     lengths, others = author("How many kilometres long is each?"), author("How long is each, in kilometres?")
     first, second, third = read(tmp_path, one=[lengths, others], two=[lengths])
     assert (first.source_name, second.source_row) == ("one.json", 2)
@@ -49,7 +49,7 @@ def test_a_question_that_comes_again_is_united_with_the_first(tmp_path: Path) ->
     assert isinstance(second, SourcedFanOutQuestion)
 
 
-def test_the_same_wording_with_another_answer_is_refused_and_told(tmp_path: Path) -> None:
+def test_same_question_with_different_answer_is_rejected_as_contradiction(tmp_path: Path) -> None:
     question = "How many kilometres long is each?"
     first, second = read(tmp_path, one=[author(question)], two=[author(question, first=349)])
     assert isinstance(first, SourcedFanOutQuestion)

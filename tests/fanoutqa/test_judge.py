@@ -101,7 +101,7 @@ def flags_of(left: Left, question: str = QUESTION) -> list[tuple[str, str, str]]
     return [(flag["code"], flag["detail"], flag["proposed"]) for flag in left.rows[f"id of {question}"]["flags"]]
 
 
-def test_a_good_question_gets_no_flag_and_keeps_those_it_has(run: Run) -> None:
+def test_valid_question_gets_no_new_flag_and_keeps_existing_flags(run: Run) -> None:
     left = run(make_row(flags=[EARLIER]))
     row = left.rows[f"id of {QUESTION}"]
     assert row["flags"] == [EARLIER.model_dump()]
@@ -129,7 +129,7 @@ EMPTY_REPLY = ("unscored", "objectivity: empty_reply: 1 samples without text, fi
         (" \n", None, [EMPTY_REPLY]),
     ],
 )
-def test_what_the_judge_finds_becomes_flags(
+def test_judge_findings_become_flags(
     run: Run, judge: Judge, objective: str | None, wording: str | None, flags: list[tuple[str, str, str]]
 ) -> None:
     judge.objective = {} if objective is None else {QUESTION: [objective] * 2}
@@ -139,7 +139,7 @@ def test_what_the_judge_finds_becomes_flags(
     assert left.rows[f"id of {QUESTION}"]["question"] == QUESTION
 
 
-def test_the_judge_of_the_wording_sees_the_steps_and_what_articles_say_of_numbers(run: Run, judge: Judge) -> None:
+def test_wording_judge_sees_steps_and_number_passages_of_articles(run: Run, judge: Judge) -> None:
     run(make_row())
     (asked,) = (each for each in judge.asked if "<steps>" in each)
     assert asked.endswith(
@@ -148,7 +148,7 @@ def test_the_judge_of_the_wording_sees_the_steps_and_what_articles_say_of_number
     )
 
 
-def test_an_unreadable_reply_is_asked_for_once_more(run: Run, judge: Judge) -> None:
+def test_unreadable_completion_is_requested_again_once(run: Run, judge: Judge) -> None:
     judge.objective = {QUESTION: ["Yes", "Y"]}
     judge.wording = {QUESTION: [MENDED.replace("five", "six"), MENDED]}
     left = run(make_row())
@@ -159,7 +159,7 @@ def test_an_unreadable_reply_is_asked_for_once_more(run: Run, judge: Judge) -> N
     assert any("the rewrite lacks 'five'" in said for said in corrections)
 
 
-def test_a_reply_that_stays_unreadable_leaves_the_question_unscored(run: Run, judge: Judge) -> None:
+def test_repeatedly_unreadable_completion_leaves_question_unscored(run: Run, judge: Judge) -> None:
     judge.objective = {QUESTION: ["N is unknown", "N is the number of towers"]}
     judge.wording = {QUESTION: ["It is fine.", "Austria lies in Europe."]}
     left = run(make_row(flags=[EARLIER]))
@@ -174,7 +174,7 @@ def test_a_reply_that_stays_unreadable_leaves_the_question_unscored(run: Run, ju
 
 
 @pytest.mark.parametrize("prompt", ["objective", "wording"])
-def test_a_judge_that_is_down_costs_the_row_for_now(run: Run, judge: Judge, prompt: str) -> None:
+def test_unavailable_judge_rejects_row_as_retryable(run: Run, judge: Judge, prompt: str) -> None:
     setattr(judge, prompt, {QUESTION: [500] * 2})
     left = run(make_row(), make_row("Which is the highest tower of Austria?"))
     assert list(left.rows) == ["id of Which is the highest tower of Austria?"]
@@ -182,13 +182,13 @@ def test_a_judge_that_is_down_costs_the_row_for_now(run: Run, judge: Judge, prom
     assert left.receipt.unsettled == 1
 
 
-def test_a_question_whose_answer_is_held_back_is_judged_without_it(run: Run, judge: Judge) -> None:
+def test_question_with_withheld_answer_is_judged_without_it(run: Run, judge: Judge) -> None:
     run(make_row(answer=None, decomposition="[]"))
     assert f"<moment>{EPOCH}</moment>\n<question>{QUESTION}</question>" in judge.asked
     assert f"<question>{QUESTION}</question>\n<answer>not given</answer>\n<steps>not given</steps>" in judge.asked
 
 
-def test_what_was_asked_once_is_not_asked_again(run: Run, judge: Judge) -> None:
+def test_cached_judgements_are_not_requested_again(run: Run, judge: Judge) -> None:
     first = run(make_row())
     asked = len(judge.asked)
     assert run(make_row()).receipt.digest == first.receipt.digest
@@ -196,6 +196,6 @@ def test_what_was_asked_once_is_not_asked_again(run: Run, judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("name", ["objective", "wording"])
-def test_prompts_are_for_the_judge_who_does_not_gamble(name: str) -> None:
+def test_judge_prompts_use_judge_role_and_temperature_0(name: str) -> None:
     prompt = load_prompt(f"fanoutqa/{name}")
     assert (prompt.role, prompt.temperature) == ("judge", 0.0)

@@ -107,7 +107,7 @@ def flags_of(left: Left, row_id: str = "How") -> list[dict[str, Any]]:
     return list(left.rows[row_id]["flags"])
 
 
-def test_an_article_that_holds_all_sub_answers_is_flagged(check: Run) -> None:
+def test_article_that_contains_all_sub_answers_is_flagged(check: Run) -> None:
     earlier = QuestionFlag(code="wording", path="", detail="changes nothing")
     left = check(make_row(near=["Enns", "Rivers of Austria", "Mur"], flags=[earlier]))
     assert [flag["code"] for flag in flags_of(left)] == ["wording", "one_article_has_all"]
@@ -131,7 +131,7 @@ def test_an_article_that_holds_all_sub_answers_is_flagged(check: Run) -> None:
     ],
     ids=["some of them each", "later", "one article once", "what a text cannot tell", "of the test part"],
 )
-def test_an_article_counts_where_it_holds_all_that_a_text_can_tell(
+def test_only_article_with_all_searchable_sub_answers_at_epoch_is_flagged(
     check: Run, changed: dict[str, Any], is_flagged: bool, counts: tuple[int, int, int]
 ) -> None:
     left = check(make_row(**changed))
@@ -142,7 +142,7 @@ def test_an_article_counts_where_it_holds_all_that_a_text_can_tell(
 @pytest.mark.parametrize(
     ("answers", "tellable"), [(["yes", "no", True], 0), (["254 km", "yes", ""], 1), (["254 km", "254 km", "254 km"], 1)]
 )
-def test_a_question_without_two_answers_to_look_for_is_let_pass_unread(
+def test_question_without_two_searchable_answers_passes_without_requests(
     check: Run, wiki: SmallWiki, answers: Sequence[Any], tellable: int
 ) -> None:
     left = check(make_row(answers=answers, near=["Rivers of Austria"]))
@@ -151,7 +151,7 @@ def test_a_question_without_two_answers_to_look_for_is_let_pass_unread(
     assert wiki.web.seen == []
 
 
-def test_each_article_is_asked_for_once_a_batch(check: Run, wiki: SmallWiki) -> None:
+def test_each_article_is_requested_once_per_batch(check: Run, wiki: SmallWiki) -> None:
     rows = [make_row(f"{name} and the others: how long are they?", near=["Rivers of Austria"]) for name in LENGTHS]
     left = check(*rows)
     assert all(flags_of(left, row.id) for row in rows)
@@ -159,7 +159,7 @@ def test_each_article_is_asked_for_once_a_batch(check: Run, wiki: SmallWiki) -> 
 
 
 @pytest.mark.parametrize("action", ["query", "parse"])
-def test_an_outage_costs_the_questions_that_need_the_article_for_now(check: Run, wiki: SmallWiki, action: str) -> None:
+def test_outage_rejects_questions_that_need_article_as_retryable(check: Run, wiki: SmallWiki, action: str) -> None:
     def fail(seen: Seen) -> dict[str, Any] | None:
         is_it = seen.query.get("titles") == "Mur" or seen.query.get("oldid") == "20"
         return {"status": 503, "text": "oops"} if is_it and seen.query["action"] == action else None
@@ -171,7 +171,7 @@ def test_an_outage_costs_the_questions_that_need_the_article_for_now(check: Run,
     assert left.receipt.unsettled == 1
 
 
-def test_without_a_list_the_articles_of_all_questions_are_looked_among(find: Run) -> None:
+def test_near_articles_come_from_all_questions_when_no_title_list_is_set(find: Run) -> None:
     other = make_row("Which Rivers are longer than the Drava and the Danube?", answers=["a", "b"])
     left = find(make_row(), other, near=4)
     assert {*left.rows["How"]["near_articles"], *left.rows["Which"]["near_articles"]} == {
@@ -183,12 +183,12 @@ def test_without_a_list_the_articles_of_all_questions_are_looked_among(find: Run
     assert left.rejects == {}
 
 
-def test_the_embedded_wikipedia_is_known_as_a_whole(find: Run) -> None:
+def test_near_articles_come_from_embedded_wikipedia(find: Run) -> None:
     left = find(make_row("How tall is the Alan Turing of Ada Lovelace?"), near=2, url="embedded")
     assert set(left.rows["How"]["near_articles"]) == {"Alan Turing", "Ada Lovelace"}
 
 
-def test_the_titles_of_the_embedded_wikipedia_are_those_of_its_articles(tmp_path: Path) -> None:
+def test_embedded_wikipedia_titles_are_those_of_its_articles(tmp_path: Path) -> None:
     assert load_world_article_titles() == sorted(load_world_data().articles)
     (tmp_path / "articles").mkdir()
     (tmp_path / "articles" / "Odd.html").write_text("---\nqid: Q1\n---\nText.\n")
@@ -196,7 +196,7 @@ def test_the_titles_of_the_embedded_wikipedia_are_those_of_its_articles(tmp_path
         load_world_article_titles(tmp_path)
 
 
-def test_near_titles_come_from_the_list_of_all_titles(find: Run, tmp_path: Path) -> None:
+def test_near_titles_come_from_title_list(find: Run, tmp_path: Path) -> None:
     titles = tmp_path / "all-titles.gz"
     titles.write_bytes(gzip.compress(b"page_title\nRivers_Enns,_Mur\nJazz\nHow_long_are_the_rivers\n"))
     left = find(make_row(), near=2, titles=titles)
@@ -208,7 +208,7 @@ def test_near_titles_come_from_the_list_of_all_titles(find: Run, tmp_path: Path)
     assert again.receipt.digest == left.receipt.digest
 
 
-def test_a_list_that_has_changed_since_it_was_locked_is_refused(find: Run, tmp_path: Path) -> None:
+def test_title_list_changed_since_run_lock_raises_source_error(find: Run, tmp_path: Path) -> None:
     titles = tmp_path / "titles.txt"
     titles.write_text("Enns\n", "utf-8")
     with pytest.raises(SourceError, match="has changed"):

@@ -67,7 +67,7 @@ def read_row(left: Left) -> PinnedQuestion:
     return PinnedQuestion.model_validate(left.rows["q"])
 
 
-def test_every_article_gets_page_revision_and_moment(pin: Run) -> None:
+def test_every_article_gets_page_id_revision_and_timestamp(pin: Run) -> None:
     left = pin(make_row())
     pinned = [sub.evidence for sub in read_row(left).tree().decomposition]
     assert all(each and each.pageid and each.revid for each in pinned)
@@ -75,20 +75,20 @@ def test_every_article_gets_page_revision_and_moment(pin: Run) -> None:
     assert all(each["timestamp"] <= FANOUTQA_SNAPSHOT and each["problem"] is None for each in left.extras)
 
 
-def test_one_article_that_is_not_there_costs_the_question_and_all_references_are_kept(pin: Run) -> None:
+def test_missing_article_rejects_question_and_all_references_are_recorded(pin: Run) -> None:
     articles = [ArticleEvidence(name, WIKI + name) for name in ("Enns", "Nowhere", "Young river")]
     left = pin(make_row(*articles))
     reason, detail = left.rejects["q"]
     assert reason == "evidence_missing"
     assert "strategy[1]: Nowhere" in detail
     assert "strategy[2]: Young river" in detail
-    told = {each["path"]: each["problem"] for each in left.extras}
-    assert told["strategy[0]"] is None
-    assert told["strategy[1]"].startswith("evidence_missing: ")
-    assert told["strategy[2]"].startswith("younger_than_epoch: ")
+    result = {each["path"]: each["problem"] for each in left.extras}
+    assert result["strategy[0]"] is None
+    assert result["strategy[1]"].startswith("evidence_missing: ")
+    assert result["strategy[2]"].startswith("younger_than_epoch: ")
 
 
-def test_released_pins_are_kept_at_their_own_moment_alone(pin: Run) -> None:
+def test_released_pins_are_kept_only_at_their_own_epoch(pin: Run) -> None:
     articles = [
         ArticleEvidence("Enns", WIKI + "Enns", 77, 777),
         ArticleEvidence("Enns", WIKI + "Enns#Source"),
@@ -102,7 +102,7 @@ def test_released_pins_are_kept_at_their_own_moment_alone(pin: Run) -> None:
     assert pin(released.replace(source="authored")).rejects["q"][0] == "evidence_missing"
 
 
-def test_answers_are_looked_for_in_the_articles_of_their_sub_questions(pin: Run, flag: Run) -> None:
+def test_sub_answers_are_checked_in_their_own_articles(pin: Run, flag: Run) -> None:
     swapped = [ArticleEvidence(name, WIKI + name) for name in ("Enns", "Drava", "Drava")]
     left = flag(read_row(pin(make_row(*swapped))))
     flags = {(each["code"], each["path"]): each["detail"] for each in left.rows["q"]["flags"]}
@@ -117,7 +117,7 @@ def test_answers_are_looked_for_in_the_articles_of_their_sub_questions(pin: Run,
     ]
 
 
-def test_a_revision_that_the_wiki_does_not_have_is_told_with_title_and_reference(pin: Run, flag: Run) -> None:
+def test_missing_revision_rejects_question_with_title_and_reference(pin: Run, flag: Run) -> None:
     articles = [ArticleEvidence(name, WIKI + name, 1, 990 + at) for at, name in enumerate(LENGTHS)]
     left = flag(read_row(pin(make_row(*articles, source="released"))))
     reason, detail = left.rejects["q"]

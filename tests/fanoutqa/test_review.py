@@ -17,7 +17,7 @@ from factmill.tasks.fanoutqa.review import FANOUTQA_AUTO_RULES, flag_duplicates
 from factmill.tasks.models.embedders import CharNgramEmbedder
 
 
-def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
+def test_auto_policy_decides_every_flag() -> None:
     items = [make_review_item("fanoutqa", "q", code, "said", "seen") for code in FLAGS]
     decided = {item.flag: item.decision for item in decide_review_items(items, [], FANOUTQA_AUTO_RULES)}
     assert decided.keys() == FLAGS.keys()
@@ -26,7 +26,7 @@ def test_the_policy_auto_has_a_rule_for_every_flag() -> None:
     assert {decided[flag] for flag in FLAGS if flag not in ("unscored", "unproven_unit")} == {"drop"}
 
 
-def test_a_flag_is_published_without_what_it_tells() -> None:
+def test_flags_are_published_without_details() -> None:
     flags = [
         QuestionFlag(code="answer_not_found", path="then[1]", detail="does not say 42"),
         QuestionFlag(code="duplicate", path="", detail="asks the same"),
@@ -36,7 +36,7 @@ def test_a_flag_is_published_without_what_it_tells() -> None:
     assert make_published_question(row, row.tree(), "dev").flags == ["answer_not_found then[1]", "duplicate"]
 
 
-def test_a_generated_question_that_asks_in_other_words_what_a_person_asks_is_a_duplicate(
+def test_generated_paraphrase_of_authored_question_is_duplicate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mountains = dump_json([release_sub(name, 1000 + at) for at, name in enumerate("abcdef")])

@@ -98,7 +98,7 @@ def find_capitals(left: Left) -> list[SourcedFanOutQuestion]:
     return [row for row in read(left) if row.source_name == "wikidata P47 Q6256 Q100 P36"]
 
 
-def test_neighbours_of_a_country_are_asked_of_by_way_of_its_article(make: Callable[..., Left]) -> None:
+def test_country_neighbours_are_asked_via_country_article(make: Callable[..., Left]) -> None:
     left = make(BORDERS)
     (row,) = find_capitals(left)
     assert json.loads(row.answer or "") == dict(zip(NEIGHBOURS, CAPITALS, strict=True))
@@ -118,14 +118,14 @@ def test_neighbours_of_a_country_are_asked_of_by_way_of_its_article(make: Callab
     assert left.receipt.rows_in == len(left.rows) + len(left.rejects)
 
 
-def test_articles_are_named_by_the_worlds_own_wiki(make: Callable[..., Left]) -> None:
+def test_article_urls_use_configured_wiki(make: Callable[..., Left]) -> None:
     (row,) = find_capitals(make(BORDERS, wiki="https://wiki.example/mw"))
     first = row.tree().decomposition[0].evidence
     assert first
     assert first.url == "https://wiki.example/mw/index.php?title=Midland"
 
 
-def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_calls_are_recorded_under_questions_that_used_them(make: Callable[..., Left], wiki: SmallWiki) -> None:
     def file(unit: str) -> tuple[Left, dict[str, set[str]]]:
         left = make(unit)
         ids: dict[str, set[str]] = defaultdict(set)
@@ -145,7 +145,7 @@ def test_calls_are_filed_under_the_questions_that_rest_on_them(make: Callable[..
     assert ids[name_text(202)] == set(left.rows)
 
 
-def test_novels_are_named_in_the_question(make: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_named_set_question_lists_its_novels(make: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.add(SmallPage(201, "Novel A", "<p>It was written by somebody else.</p>"))
     (row,) = read(make(NOVELS))
     names = json.loads(row.wording or "")["names"]
@@ -173,7 +173,7 @@ def test_novels_are_named_in_the_question(make: Callable[..., Left], wiki: Small
         ),
     ],
 )
-def test_a_list_that_articles_of_the_epoch_do_not_bear_out_is_refused(
+def test_list_not_confirmed_by_articles_at_epoch_is_rejected(
     make: Callable[..., Left], wiki: SmallWiki, pages: Sequence[SmallPage], reason: str, part: str
 ) -> None:
     wiki.add(*pages)
@@ -182,7 +182,7 @@ def test_a_list_that_articles_of_the_epoch_do_not_bear_out_is_refused(
     assert find_capitals(left) == []
 
 
-def test_only_so_many_sets_are_tried(make: Callable[..., Left]) -> None:
+def test_number_of_sets_tried_is_limited(make: Callable[..., Left]) -> None:
     def count(left: Left) -> int:
         owners = [json.loads(row["decomposition"])[0]["evidence"]["title"] for row in left.rows.values()]
         return len({*owners, *(detail.split(":")[0] for _, detail in left.rejects.values())})
@@ -190,7 +190,7 @@ def test_only_so_many_sets_are_tried(make: Callable[..., Left]) -> None:
     assert count(make(BORDERS, least_members=3, sets_a_kind=1)) <= count(make(BORDERS, least_members=3))
 
 
-def test_a_wikipedia_in_trouble_leaves_the_set_for_a_later_run(make: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_wikipedia_failure_rejects_set_as_retryable(make: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.trouble = lambda seen: {"status": 503, "text": "busy"} if seen.query.get("titles") == "Estria" else None
     left = make(BORDERS)
     assert [reason for reason, _ in left.rejects.values()] == ["wikipedia_failed"]
@@ -198,7 +198,7 @@ def test_a_wikipedia_in_trouble_leaves_the_set_for_a_later_run(make: Callable[..
     assert left.rows == {}
 
 
-def test_a_wikidata_that_lists_no_facts_stops_the_run(
+def test_failed_wikidata_fact_listing_stops_run(
     wikidatas: TwoWikidatas, wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wikidatas.too_much = "P47"
@@ -210,6 +210,6 @@ def test_a_wikidata_that_lists_no_facts_stops_the_run(
         wikidatas.too_much = ""
 
 
-def test_kinds_of_sets_are_named_by_relation_and_class() -> None:
+def test_set_kinds_are_named_by_relation_and_class() -> None:
     assert BORDERS in load_set_kinds()
     assert all(is_qid(unit.split()[1]) for unit in load_set_kinds())

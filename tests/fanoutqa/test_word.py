@@ -59,7 +59,7 @@ def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     return run
 
 
-def test_a_model_words_a_generated_question_from_its_pieces_without_the_answer(
+def test_model_words_generated_question_from_its_parts_without_seeing_answer(
     run: Callable[..., Left], talker: Talker
 ) -> None:
     talker.says = [f"{ISLANDS_QUESTION}\n"]
@@ -71,13 +71,13 @@ def test_a_model_words_a_generated_question_from_its_pieces_without_the_answer(
     assert "Norde" not in asked
 
 
-def test_a_wording_that_gives_the_answer_away_is_asked_for_once_more(run: Callable[..., Left], talker: Talker) -> None:
+def test_wording_that_reveals_answer_is_requested_again_once(run: Callable[..., Left], talker: Talker) -> None:
     talker.says = [ISLANDS_QUESTION.replace("?", ", such as Norde?"), ISLANDS_QUESTION]
     assert run(make_row("a")).rows["a"]["question"] == ISLANDS_QUESTION
     assert "gives away Norde" in talker.asked[1]
 
 
-def test_a_second_wording_that_is_none_costs_the_question(run: Callable[..., Left], talker: Talker) -> None:
+def test_second_invalid_wording_rejects_question(run: Callable[..., Left], talker: Talker) -> None:
     talker.says = ["I would rather not."]
     left = run(make_row("a"))
     reason, detail = left.rejects["a"]
@@ -86,14 +86,14 @@ def test_a_second_wording_that_is_none_costs_the_question(run: Callable[..., Lef
     assert len(talker.asked) == 2
 
 
-def test_a_server_in_trouble_leaves_the_question_for_a_later_run(run: Callable[..., Left], talker: Talker) -> None:
+def test_server_failure_rejects_question_as_retryable(run: Callable[..., Left], talker: Talker) -> None:
     talker.says = [503]
     left = run(make_row("a"))
     assert left.rejects["a"][0] == "model_failed"
     assert left.receipt.unsettled == 1
 
 
-def test_questions_of_people_pass_untouched(run: Callable[..., Left], talker: Talker) -> None:
+def test_authored_questions_pass_unchanged(run: Callable[..., Left], talker: Talker) -> None:
     given = make_row("a", source="authored", question="Who rules where?", wording=None)
     left = run(given)
     assert SourcedFanOutQuestion.model_validate(left.rows["a"]) == given

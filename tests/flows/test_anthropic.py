@@ -76,28 +76,28 @@ def pair(factmill: Factmill, habits: HabitsServer, server: MessagesServer, tmp_p
 
 
 @pytest.mark.parametrize("benchmark", ["granola", "multihal", "biokalma", "slaq", "fanoutqa"])
-def test_a_build_has_the_rows_of_a_server_of_the_openai_protocol(
+def test_build_has_rows_of_openai_protocol_build(
     pair: Pair, server: MessagesServer, benchmark: str, tmp_path: Path
 ) -> None:
-    told = pair("build", benchmark, *small_arguments(benchmark, 8, tmp_path))
-    plain, native = pair.read(told)
+    result = pair("build", benchmark, *small_arguments(benchmark, 8, tmp_path))
+    plain, native = pair.read(result)
     assert native == plain
-    assert told["anthropic"]["rows"] > 0
+    assert result["anthropic"]["rows"] > 0
     assert server.seen
     assert not any("temperature" in request for request in server.seen)
-    assert told["anthropic"]["cost_usd"] > 0
-    assert any('temperature = "none"' in note for note in told["anthropic"]["notes"])
+    assert result["anthropic"]["cost_usd"] > 0
+    assert any('temperature = "none"' in note for note in result["anthropic"]["notes"])
 
 
 @pytest.mark.parametrize("benchmark", ["granola", "fanoutqa"])
-def test_an_evaluation_has_the_scores_of_a_server_of_the_openai_protocol(
+def test_evaluation_has_scores_of_openai_protocol_evaluation(
     pair: Pair, server: MessagesServer, benchmark: str, tmp_path: Path
 ) -> None:
     """FanOutQA's open book has the model call tools."""
     pair("build", benchmark, *small_arguments(benchmark, 8, tmp_path))
     server.seen.clear()
-    told = pair("evaluate", benchmark, "--model", "answerer")
-    assert told["anthropic"]["metrics"] == told["openai"]["metrics"] != []
+    result = pair("evaluate", benchmark, "--model", "answerer")
+    assert result["anthropic"]["metrics"] == result["openai"]["metrics"] != []
     results = [
         block
         for request in server.seen
@@ -108,7 +108,7 @@ def test_an_evaluation_has_the_scores_of_a_server_of_the_openai_protocol(
     assert bool(results) == (benchmark == "fanoutqa")
 
 
-def test_a_build_by_message_batches_that_is_killed_goes_on_and_pays_once(
+def test_killed_message_batch_build_resumes_and_pays_once(
     factmill: Factmill, habits: HabitsServer, server: MessagesServer, tmp_path: Path
 ) -> None:
     few = ("--limit", "8", "--samples", "2", "--json")
@@ -135,7 +135,7 @@ def test_a_build_by_message_batches_that_is_killed_goes_on_and_pays_once(
     assert ran.json["cost_usd"] > 0
 
 
-def test_an_account_without_credit_stops_the_run_and_is_asked_again_once_it_has_some(
+def test_account_without_credit_stops_run_and_later_run_retries(
     factmill: Factmill, server: MessagesServer, tmp_path: Path
 ) -> None:
     world = write_messages_world(tmp_path, server.url, HABIT, ROLES)
@@ -150,9 +150,7 @@ def test_an_account_without_credit_stops_the_run_and_is_asked_again_once_it_has_
     assert paid.json["rows"] > 0
 
 
-def test_a_model_that_refuses_has_a_reason_for_each_row(
-    factmill: Factmill, habits: HabitsServer, tmp_path: Path
-) -> None:
+def test_refusing_model_rejects_each_row_with_reason(factmill: Factmill, habits: HabitsServer, tmp_path: Path) -> None:
     def refuse(_body: dict[str, Any]) -> dict[str, Any]:
         return {"json": {"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}}
 

@@ -81,7 +81,7 @@ def write_world(folder: Path, chat: ChatServer) -> Path:
     return write_chat_world(folder, chat.web.url, ("author", "judge"))
 
 
-def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_passed(
+def test_every_model_failure_has_reason_and_later_run_retries_it(
     factmill: Factmill, chat: ChatServer, tmp_path: Path
 ) -> None:
     arguments = [
@@ -129,7 +129,7 @@ def test_every_way_a_model_can_fail_has_its_reason_and_a_later_run_mends_what_pa
     assert any("London, of course!" in reject["detail"] for reject in kept)
 
 
-def test_a_blocked_prompt_is_the_reject_of_one_row(factmill: Factmill, chat: ChatServer, tmp_path: Path) -> None:
+def test_blocked_prompt_rejects_one_row(factmill: Factmill, chat: ChatServer, tmp_path: Path) -> None:
     chat.broken = False
     arguments = ["--world", write_world(tmp_path, chat), "--source", write_source(tmp_path), "--json"]
     build = ("build", "granola", *arguments, "--warehouse", tmp_path / "w.duckdb")
@@ -147,7 +147,7 @@ def test_a_blocked_prompt_is_the_reject_of_one_row(factmill: Factmill, chat: Cha
     assert (again["calls_sent"], again["tables"]) == (0, report["tables"])
 
 
-def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(
+def test_endpoint_returning_html_ends_build_with_named_error(
     factmill: Factmill, chat: ChatServer, tmp_path: Path
 ) -> None:
     html = Loopback()
@@ -169,7 +169,7 @@ def test_an_endpoint_that_answers_html_ends_the_build_with_a_named_error(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=["kill -9", "Ctrl-C", "SIGTERM"])
-def test_a_build_stopped_while_a_model_thinks_goes_on_and_asks_nothing_twice(
+def test_build_stopped_during_model_call_resumes_without_repeated_requests(
     factmill: Factmill, factmill_on_prefect: Factmill, chat: ChatServer, tmp_path: Path, how: signal.Signals
 ) -> None:
     chat.broken, chat.thinks_of_corrections = False, True

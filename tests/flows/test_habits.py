@@ -51,17 +51,17 @@ def check_same_rows(runs: HabitRuns, benchmark: str, habit: str) -> None:
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_rows_are_the_same_from_a_model_that_reasons_and_dresses_what_it_says(runs: HabitRuns, benchmark: str) -> None:
+def test_reasoning_model_with_decorated_replies_yields_same_rows(runs: HabitRuns, benchmark: str) -> None:
     check_same_rows(runs, benchmark, "reasoning model")
 
 
 @pytest.mark.parametrize("habit", SERVERS)
-def test_rows_are_the_same_from_any_server(runs: HabitRuns, habit: str) -> None:
+def test_every_server_reply_style_yields_same_rows(runs: HabitRuns, habit: str) -> None:
     check_same_rows(runs, "granola", habit)
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_a_model_that_refuses_has_nothing_published(runs: HabitRuns, benchmark: str) -> None:
+def test_refusing_model_publishes_none_of_its_rows(runs: HabitRuns, benchmark: str) -> None:
     came = build(runs, benchmark, "refusing")
     assert came.written == 0
     assert came.reasons["refused"] > 0
@@ -75,7 +75,7 @@ def test_a_model_that_refuses_has_nothing_published(runs: HabitRuns, benchmark: 
 
 
 @pytest.mark.parametrize("habit", OWN_REASON)
-def test_what_cannot_be_read_has_a_reason_of_its_own(runs: HabitRuns, habit: str) -> None:
+def test_unreadable_replies_have_own_reject_reason(runs: HabitRuns, habit: str) -> None:
     came = build(runs, "granola", habit)
     assert (came.code, came.published) == (1, 0)
     lost = set(came.reasons) - set(build(runs, "granola", None).reasons)
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_has_a_reason_of_its_own(runs: HabitRuns, habit: str
 
 
 @pytest.mark.parametrize("benchmark", ["slaq", "fanoutqa"])
-def test_what_an_author_makes_up_is_rejected_with_a_reason(runs: HabitRuns, benchmark: str) -> None:
+def test_invented_author_facts_are_rejected_with_reason(runs: HabitRuns, benchmark: str) -> None:
     plain, came = build(runs, benchmark, None), build(runs, benchmark, "a fact not in the text")
     assert came.published < plain.published
     assert came.reasons.total() > plain.reasons.total()

@@ -45,7 +45,7 @@ def write_source(folder: Path) -> Path:
     ],
     ids=["refused parameter", "no format"],
 )
-def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_mended(
+def test_model_losing_every_row_ends_build_and_fixed_model_is_requested_again(
     factmill_on_prefect: Factmill, author: Author, tmp_path: Path, said: tuple[int, str], reason: str, detail: str
 ) -> None:
     factmill = factmill_on_prefect
@@ -91,7 +91,7 @@ def test_a_model_that_loses_every_row_ends_the_build_and_is_asked_again_when_men
     assert build("--force", "--json").json["tables"] == mended.json["tables"]
 
 
-def test_a_filter_that_empties_a_build_is_told_as_one_and_older_builds_stay(factmill: Factmill, tmp_path: Path) -> None:
+def test_filter_emptying_build_is_reported_and_older_builds_remain(factmill: Factmill, tmp_path: Path) -> None:
     build = ("build", "granola", "--source", write_source(tmp_path), "--warehouse", tmp_path / "w.duckdb", "--json")
     first = factmill(*build)
     assert first.code == 0, first.err
@@ -104,7 +104,7 @@ def test_a_filter_that_empties_a_build_is_told_as_one_and_older_builds_stay(fact
     assert shown["build_id"] == first.json["build_id"]
 
 
-def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) -> None:
+def test_build_without_source_rows_is_reported(factmill: Factmill, tmp_path: Path) -> None:
     path = tmp_path / "P19.none.json"
     path.write_text("[]")
     ran = factmill("build", "granola", "--source", path, "--warehouse", tmp_path / "w.duckdb")
@@ -112,7 +112,7 @@ def test_a_build_that_reads_nothing_says_so(factmill: Factmill, tmp_path: Path) 
     assert f"{path}: no rows; remove the file from the source" in ran.err
 
 
-def test_a_misspelt_category_is_told_before_anything_is_drawn(factmill: Factmill, tmp_path: Path) -> None:
+def test_misspelt_category_is_reported_before_drawing(factmill: Factmill, tmp_path: Path) -> None:
     categories = ("--categories", "Algebra", "--categories", "Astronmy")
     ran = factmill("build", "slaq", *categories, "--warehouse", tmp_path / "w.duckdb")
     assert ran.code == 2

@@ -48,7 +48,7 @@ def count(home: Path) -> dict[str, int]:
         return {what: db.execute(query).fetchone()[0] for what, query in queries.items()}
 
 
-def test_what_is_kept_is_verified_after_gc_and_compact(
+def test_remaining_builds_verify_after_gc_and_compact(
     house: Path, prefect_api: str, embedded_builds: dict[str, Any]
 ) -> None:
     factmill = Factmill(house, prefect_api)
@@ -78,7 +78,7 @@ def test_what_is_kept_is_verified_after_gc_and_compact(
         assert factmill("verify", name, "--json").json["agrees"], name
 
 
-def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, prefect_api: str) -> None:
+def test_killed_runs_are_ended_in_prefect(tmp_path: Path, prefect_api: str) -> None:
     session = ask_server()
 
     def ask(path: str, **body: Any) -> Any:
@@ -102,9 +102,9 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, pr
         fcntl.flock(held, fcntl.LOCK_EX)
         # in a process of its own, for which the tests' standing server is somebody else's
         found, done = (factmill.run_process("gc", each, "--json").json["freed"] for each in ("--dry-run", "--yes"))
-        told, again = ({each["kind"]: each for each in freed}["killed runs"] for freed in (found, done))
-        assert told == again
-        assert (told["count"], told["left"]) == (
+        result, again = ({each["kind"]: each for each in freed}["killed runs"] for freed in (found, done))
+        assert result == again
+        assert (result["count"], result["left"]) == (
             1,
             "1 of the server http://127.0.0.1:9/api: set PREFECT_API_URL to it and run this command again",
         )
@@ -115,17 +115,17 @@ def test_runs_that_were_killed_are_ended_where_they_are_known(tmp_path: Path, pr
     session.delete(f"{prefect_api}/flow_runs/{going}", timeout=60).raise_for_status()
 
 
-def test_what_stays_for_its_age_is_named_with_the_day_it_can_go_and_the_option(tmp_path: Path) -> None:
+def test_files_too_young_for_gc_are_named_with_date_and_option(tmp_path: Path) -> None:
     alone = Factmill(tmp_path / "home")
     folder = work_folder(tmp_path / "home" / "factmill.duckdb") / "toy-1"
     folder.mkdir(parents=True)
     (folder / "held").write_bytes(b"12345")
-    told = "1 more (5 B) stay only because they are younger than 30d; "
+    text = "1 more (5 B) stay only because they are younger than 30d; "
     ran = alone("gc")
-    assert (ran.code, told in ran.out, "now with --older-than 0s" in ran.out) == (0, True, True), ran
+    assert (ran.code, text in ran.out, "now with --older-than 0s" in ran.out) == (0, True, True), ran
     folders = alone("gc", "--json").json["freed"][0]
     assert [folders[name] for name in ("kind", "count", "young", "young_bytes")] == ["run folders", 0, 1, 5]
-    assert told in ran.out and folders["young_until"] in ran.out and folders["young_option"] == "--older-than"
+    assert text in ran.out and folders["young_until"] in ran.out and folders["young_option"] == "--older-than"
     assert "stay only because" not in alone("gc", "--older-than", "0s", "--yes").out
     assert not folder.exists()
 
@@ -133,13 +133,13 @@ def test_what_stays_for_its_age_is_named_with_the_day_it_can_go_and_the_option(t
 @pytest.mark.parametrize(
     ("option", "value"), [("--older-than", "soon"), ("--builds-older-than", "1y"), ("--keep", "0")]
 )
-def test_a_wrong_bound_is_refused(factmill: Factmill, option: str, value: str) -> None:
+def test_invalid_age_limit_is_rejected(factmill: Factmill, option: str, value: str) -> None:
     refused = factmill("gc", option, value)
     assert refused.code == 2
     assert f"'{option}'" in refused.err
 
 
-def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None:
+def test_compact_without_warehouse_is_rejected(tmp_path: Path) -> None:
     refused = Factmill(tmp_path)("gc", "--compact")
     assert (refused.code, refused.err) == (
         2,
@@ -148,7 +148,7 @@ def test_there_is_nothing_to_compact_without_a_warehouse(tmp_path: Path) -> None
     assert Factmill(tmp_path)("gc", "--yes").code == 0
 
 
-def test_the_newest_runs_stay_in_prefects_history_and_all_of_theirs(house: Path) -> None:
+def test_trim_keeps_newest_runs_and_their_records_in_prefect_history(house: Path) -> None:
     before = count(house)
     assert before["flow_run"] >= 5
     assert trim_history(house, 200) == 0
@@ -164,7 +164,7 @@ def test_the_newest_runs_stay_in_prefects_history_and_all_of_theirs(house: Path)
     assert prefect_database_path(house).stat().st_size < size
 
 
-def test_history_is_counted_before_it_is_removed_and_what_runs_stays(house: Path) -> None:
+def test_history_is_counted_before_removal_and_active_runs_remain(house: Path) -> None:
     before = count(house)
     now = datetime.now(UTC)
     with closing(sqlite3.connect(prefect_database_path(house))) as db, db:

@@ -78,7 +78,7 @@ def is_up(url: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["the OpenAI form", "Anthropic behind the OpenAI form", "the Messages API"])
-def test_rows_through_the_proxy_are_those_of_the_server_itself(
+def test_litellm_proxy_yields_same_rows_as_server(
     factmill: Factmill, habits: HabitsServer, proxy: str, tmp_path: Path, way: str
 ) -> None:
     few = [*small_arguments("granola", 8, tmp_path), "--json"]

@@ -58,7 +58,7 @@ def run_factmill(site: Path, tmp_path: Path, *arguments: str) -> subprocess.Comp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_builds_and_passes_its_tests(
+def test_generated_package_builds_and_passes_its_tests(
     site: Path, tmp_path: Path, form: PackageForm, prefect_api: str
 ) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", site / f"tests_{form}")
@@ -67,7 +67,7 @@ def test_what_is_written_builds_and_passes_its_tests(
 
 
 @pytest.mark.slow
-def test_rows_of_facts_have_all_names_and_bins_of_equal_size(site: Path, tmp_path: Path) -> None:
+def test_fact_rows_have_every_name_and_equally_sized_bins(site: Path, tmp_path: Path) -> None:
     built = run_factmill(site, tmp_path, "build", "my_facts", "--property", "P36", "--bins", "3", "--json")
     assert built.returncode == 0, built.stderr
     exported = run_factmill(site, tmp_path, "export", json.loads(built.stdout)["build_id"], "--to", "out")
@@ -82,7 +82,7 @@ def test_rows_of_facts_have_all_names_and_bins_of_equal_size(site: Path, tmp_pat
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_written_is_formatted_and_has_no_more_than_eight_files(form: PackageForm, tmp_path: Path) -> None:
+def test_generated_package_is_formatted_and_has_at_most_eight_files(form: PackageForm, tmp_path: Path) -> None:
     files = render_benchmark_package("my_own", form, "0" * 8)
     assert len(files) <= 8
     for name, text in files.items():
@@ -96,7 +96,7 @@ def test_what_is_written_is_formatted_and_has_no_more_than_eight_files(form: Pac
         assert ran.returncode == 0, ran.stdout
 
 
-def test_packages_are_named_and_a_broken_one_stops_no_other(site: Path, tmp_path: Path) -> None:
+def test_packages_are_listed_and_broken_one_blocks_no_other(site: Path, tmp_path: Path) -> None:
     doctor = run_factmill(site, tmp_path, "doctor")
     lines = {" ".join(line.split()) for line in doctor.stdout.splitlines()}
     assert "ok package my_facts 0.1.0; benchmarks: my_facts" in lines
@@ -126,13 +126,13 @@ def test_packages_are_named_and_a_broken_one_stops_no_other(site: Path, tmp_path
         ("../up", "'../up' cannot be a benchmark's name"),
     ],
 )
-def test_a_name_that_will_not_do_is_refused(factmill: Factmill, tmp_path: Path, name: str, said: str) -> None:
+def test_invalid_package_name_is_rejected(factmill: Factmill, tmp_path: Path, name: str, said: str) -> None:
     ran: Ran = factmill("new", name, "--from", "facts", "--to", tmp_path / "made")
     assert (ran.code, said in ran.err) == (2, True), ran
     assert not (tmp_path / "made").exists()
 
 
-def test_a_package_is_written_once(factmill: Factmill, tmp_path: Path) -> None:
+def test_package_is_written_only_once(factmill: Factmill, tmp_path: Path) -> None:
     made: Any = factmill("new", "my_own", "--from", "file", "--to", tmp_path / "made", "--json").json
     assert {Path(path).relative_to(tmp_path / "made").as_posix() for path in made["files"]} == {
         *render_benchmark_package("my_own", "file", "")

@@ -35,7 +35,7 @@ from factmill.tasks.storage.housekeeping.prefect_history import find_database_da
     ("status", "trouble"),
     [(200, ""), (401, ""), (404, ""), (500, "it answers 500"), (503, "it answers 503, as without its database")],
 )
-def test_a_server_is_there_unless_it_is_in_trouble_itself(status: int, trouble: str) -> None:
+def test_server_counts_as_available_unless_it_reports_own_problem(status: int, trouble: str) -> None:
     web = Loopback()
     web.script({"status": status, "json": {}})
     try:
@@ -48,7 +48,7 @@ def test_a_server_is_there_unless_it_is_in_trouble_itself(status: int, trouble: 
 @pytest.mark.parametrize(
     ("given", "why"), [(None, "is not set"), ("admin:wrong", "has another user and password"), ("admin:right", "")]
 )
-def test_a_server_with_a_password_wants_it(given: str | None, why: str) -> None:
+def test_password_protected_server_requires_password(given: str | None, why: str) -> None:
     def answer(seen: Seen) -> dict[str, Any]:
         is_let_in = seen.path.endswith("/ready") or seen.headers.get("authorization") == "Basic YWRtaW46cmlnaHQ="
         return {"json": {}} if is_let_in else {"status": 401, "json": {"exception_message": "Unauthorized"}}
@@ -68,7 +68,7 @@ def test_a_server_with_a_password_wants_it(given: str | None, why: str) -> None:
         web.close()
 
 
-def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_faults_are_not(
+def test_connection_error_with_restarted_server_raises_server_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     web = Loopback()
@@ -88,7 +88,7 @@ def test_what_was_cut_off_by_a_server_that_is_back_is_told_as_lost_and_other_fau
     [("", ""), ("http://127.0.0.1:1/api", ""), ("http://127.0.0.1:2/api", "http://127.0.0.1:2/api")],
     ids=["none", "our own", "another beside our own"],
 )
-def test_a_server_that_we_did_not_start_is_a_standing_one(
+def test_server_not_started_by_factmill_counts_as_standing_server(
     monkeypatch: pytest.MonkeyPatch, named: str, standing: str
 ) -> None:
     monkeypatch.setattr("factmill.flows.prefect_server._own_servers", ["http://127.0.0.1:1/api"])
@@ -96,7 +96,7 @@ def test_a_server_that_we_did_not_start_is_a_standing_one(
     assert find_standing_server_url() == standing
 
 
-def test_a_server_that_fails_while_serve_starts_is_one_line(tmp_path: Path) -> None:
+def test_server_failure_during_serve_start_prints_one_line(tmp_path: Path) -> None:
     def answer(seen: Seen) -> dict[str, Any]:
         status = 404 if "/name/" in seen.path or "csrf" in seen.path else 500
         return {"json": True} if seen.path.endswith("/ready") else {"status": status, "json": {}}
@@ -117,7 +117,7 @@ def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own_home
 
 
-def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_another(alone: Path) -> None:
+def test_repeatedly_exiting_server_is_abandoned_and_next_flow_gets_new_one(alone: Path) -> None:
     with shared_server():
         with standing_or_own_prefect_server(alone) as server:
             assert server
@@ -126,9 +126,9 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
                 time.sleep(0.01)
             with pytest.raises(
                 ServiceUnreachable, match=r"killed by SIGKILL.*3 times by now; the end of its log"
-            ) as told:
+            ) as error:
                 server.wait_ready()
-            assert "PREFECT_API_URL" not in str(told.value)
+            assert "PREFECT_API_URL" not in str(error.value)
             server._log.unlink()
             server._log.mkdir()
         with pytest.raises(OSError, match="Is a directory"), standing_or_own_prefect_server(alone):
@@ -140,7 +140,7 @@ def test_a_server_that_ends_again_and_again_is_given_up_and_the_next_flow_has_an
             assert find_standing_server_url() == ""
 
 
-def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_started(alone: Path) -> None:
+def test_history_damaged_while_server_runs_is_renamed_and_server_restarts(alone: Path) -> None:
     with standing_or_own_prefect_server(alone) as server:
         assert server
         server.wait_ready()
@@ -159,7 +159,7 @@ def test_a_history_that_is_damaged_while_a_server_runs_is_put_aside_and_another_
 
 
 @pytest.mark.parametrize("error", [None, NoRowsPublished("no row came through")], ids=["under way", "over"])
-def test_a_flow_that_loses_its_server_begins_again_unless_it_was_over(alone: Path, error: Exception | None) -> None:
+def test_flow_losing_its_server_restarts_unless_finished(alone: Path, error: Exception | None) -> None:
     begun = list[OwnServer]()
 
     def make() -> str:

@@ -23,19 +23,19 @@ def published() -> dict[str, Any]:
     return published
 
 
-def test_another_machine_s_builds_have_the_bytes_that_the_project_names(
+def test_embedded_builds_have_published_table_digests(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
     assert not list_unversioned_table_changes(embedded_builds.values())
     assert collect_table_digests(embedded_builds.values()) == published
 
 
-def test_the_builds_ask_for_the_scripted_replies_that_the_project_notes(embedded_builds: dict[str, Any]) -> None:
+def test_scripted_reply_keys_of_builds_match_published_digests(embedded_builds: dict[str, Any]) -> None:
     assert digest_scripted_reply_keys(embedded_builds.values()) == load_world_and_reply_key_digests()[1]
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])
-def test_this_machine_s_models_give_the_same_bytes(
+def test_local_model_builds_have_published_table_digests(
     published: dict[str, Any], prefect_api: str, tmp_path: Path, benchmark: str
 ) -> None:
     """With the best instructions that it has, all its cores and the defaults; in builds without local models no CPU counts."""

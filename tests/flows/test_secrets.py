@@ -21,14 +21,14 @@ from factmill.tasks.storage.warehouse import open_warehouse
 def parrot():
     """A server that says the key in every reply, every error and every header it can, in one spelling after the other."""
     web = Loopback()
-    told = {"refusals": 2}
+    result = {"refusals": 2}
     spellings = itertools.cycle(SPELLINGS.values())
 
     def answer(seen: Seen) -> dict[str, Any]:
         key = seen.headers["authorization"]
         headers = {"X-Echo": key}
-        if told["refusals"]:
-            told["refusals"] -= 1
+        if result["refusals"]:
+            result["refusals"] -= 1
             return {"status": 500, "json": {"error": {"message": f"invalid {key}"}}, "headers": headers}
         message = {"role": "assistant", "content": "KEY\n1:: KEY town\n2:: Europe", "reasoning_content": "KEY"}
         reply = {"id": "KEY", "model": "KEY", "system_fingerprint": "KEY", "usage": {"prompt_tokens": 1, "KEY": 1}}
@@ -48,15 +48,15 @@ def dump_warehouse(path: Path) -> str:
     return "\n".join(decompress_body(value) if isinstance(value, str) else str(value) for row in rows for value in row)
 
 
-def test_a_key_is_nowhere(factmill: Factmill, parrot: Loopback, tmp_path: Path) -> None:
+def test_api_key_appears_in_no_output_or_file(factmill: Factmill, parrot: Loopback, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, f"{parrot.url}/v1", ("author", "judge"))
     options = ["granola", "--world", world, "--relations", "P19", "--limit", "6", "--samples", "1"]
     built = Factmill(factmill.home).run_process("build", *options, TEST_KEY=KEY)
     assert "Traceback" not in built.err
     warehouse = factmill.home / "factmill.duckdb"
-    told = [factmill("show", "granola"), factmill("show", "granola", "--rejects"), factmill("builds", "--json")]
-    told += [factmill("export", "latest:granola", "--to", tmp_path / "out"), factmill("doctor", "--world", world)]
-    printed = "".join(f"{ran.out}{ran.err}" for ran in (built, *told))
+    result = [factmill("show", "granola"), factmill("show", "granola", "--rejects"), factmill("builds", "--json")]
+    result += [factmill("export", "latest:granola", "--to", tmp_path / "out"), factmill("doctor", "--world", world)]
+    printed = "".join(f"{ran.out}{ran.err}" for ran in (built, *result))
     dumped = dump_warehouse(warehouse)
     assert "***" in dumped, "the server's replies are not in the warehouse at all"
     assert find_key(printed + dumped) == ""
@@ -81,7 +81,7 @@ def chat():
     served.close()
 
 
-def test_a_world_s_command_runs_for_a_build_and_never_for_what_was_built(
+def test_world_key_command_runs_for_build_but_never_for_stored_build(
     factmill: Factmill, chat: ScriptedChat, tmp_path: Path
 ) -> None:
     ran, stranger, released = tmp_path / "ran", tmp_path / "stranger", tmp_path / "released"
@@ -109,7 +109,7 @@ def test_a_world_s_command_runs_for_a_build_and_never_for_what_was_built(
     made = factmill("release", built.json["build_id"], "--allow-licence", "none stated", "--to", released)
     assert made.code == 0, made.err
     texts = b"".join(path.read_bytes() for path in released.rglob("*") if path.is_file())
-    assert not [told for told in (b"key_command", b"CF_TOKEN", b"token.py", SECRET.encode()) if told in texts]
+    assert not [result for result in (b"key_command", b"CF_TOKEN", b"token.py", SECRET.encode()) if result in texts]
 
     (released / "world.toml").write_text(world.read_text())
     (released / "factmill.toml").write_text(world.read_text())

@@ -117,8 +117,8 @@ def start_serving(factmill: Factmill, world: Path, standing: Standing, *options:
     """Serve, by a file whose concurrency a flag overrides; a server that is away is soon missed."""
     config = factmill.home / "serve.toml"
     config.write_text(_CONFIG, "utf-8")
-    told = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
-    process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", *options, **told)
+    result = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
+    process = factmill.start("serve", "--config", config, "--world", world, "--concurrency", "1", *options, **result)
     served = Served(process)
     standing.wait(lambda: served.has_said("serving at"))
     return served
@@ -152,20 +152,20 @@ def start_held(standing: Standing, model: Model, name: str = "granola/granola-ch
 
 
 def find_alarm(alarms: Loopback, run: str, state: str) -> bool:
-    told = [each.json() for each in alarms.seen]
-    return any(each["run"] == run and each["state"] == state for each in told)
+    result = [each.json() for each in alarms.seen]
+    return any(each["run"] == run and each["state"] == state for each in result)
 
 
 @pytest.mark.usefixtures("served")
-def test_deployments_have_names_bounds_and_no_internals(standing: Standing, world: Path) -> None:
+def test_deployments_have_names_limits_and_no_internal_options(standing: Standing, world: Path) -> None:
     granola = standing.deployment("granola/granola-chatty")
     assert granola["tags"] == ["factmill", "benchmark:granola", "world:chatty"]
     assert re.search(r"\n\d+\. `generate_granular_answers`: The author model writes", granola["description"])
     assert granola["version"]
     assert granola["description"].startswith(f"{BENCHMARKS['granola'].title}.\n")
     assert granola["parameters"]["params"]["limit"] == 4
-    told = granola["parameters"]["run"]
-    assert (told["world"], told["concurrency"], "pinned_build" in told) == (str(world), 1, False)
+    result = granola["parameters"]["run"]
+    assert (result["world"], result["concurrency"], "pinned_build" in result) == (str(world), 1, False)
     titles = granola["parameter_openapi_schema"]["properties"]
     assert (titles["params"]["title"], titles["run"]["title"]) == ("What to make", "How to make it")
     form = granola["parameter_openapi_schema"]["definitions"]
@@ -188,13 +188,13 @@ def test_deployments_have_names_bounds_and_no_internals(standing: Standing, worl
         ({"run": {"mode": "replay"}}, "'world' is a required property"),
     ],
 )
-def test_a_wrong_run_is_refused_by_the_server(standing: Standing, given: Any, said: str) -> None:
+def test_server_rejects_invalid_run(standing: Standing, given: Any, said: str) -> None:
     refused = standing.start("granola/granola-chatty", **given)
     assert refused.status_code == 409
     assert said in refused.text
 
 
-def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(
+def test_invalid_run_accepted_by_server_fails_with_one_line_error(
     standing: Standing, factmill: Factmill, served: Served, alarms: Loopback
 ) -> None:
     run = standing.start("granola/granola-chatty", run={"world": "nowhere.toml"}).json()
@@ -208,26 +208,24 @@ def test_a_wrong_run_that_is_not_refused_fails_by_name_in_one_line(
     standing.wait(lambda: served.has_said(": SettingsError: no world 'nowhere.toml'"))
 
 
-def test_unknown_and_wrong_parameters_are_named(standing: Standing, served: Served) -> None:
+def test_unknown_and_invalid_parameters_are_named(standing: Standing, served: Served) -> None:
     given = {"params": {"relation": ["P19"], "limit": "many"}, "relations": ["P19"], "paramz": {}}
     run = standing.start("granola/granola-chatty", enforce=False, **given).json()
     state = standing.end_of(run["id"])
-    told = (
+    result = (
         "UsageError: relations: unknown parameter; did you mean params.relations?; "
         "paramz: unknown parameter; did you mean params?; "
         "params.limit: Input should be a valid integer, unable to parse string as an integer; "
         "params.relation: unknown parameter; did you mean relations?"
     )
-    assert (state["type"], state["name"], state["message"]) == ("FAILED", "Failed", told)
-    standing.wait(lambda: f"Failed: {told}" in standing.log_of(run["id"]))
-    standing.wait(lambda: served.has_said(f" failed after 0 s: {told}"))
+    assert (state["type"], state["name"], state["message"]) == ("FAILED", "Failed", result)
+    standing.wait(lambda: f"Failed: {result}" in standing.log_of(run["id"]))
+    standing.wait(lambda: served.has_said(f" failed after 0 s: {result}"))
     assert not any("Traceback" in line or "nanobind" in line for line in served.lines), served.lines
 
 
 @pytest.mark.usefixtures("served")
-def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goes_on(
-    standing: Standing, model: Model
-) -> None:
+def test_cancelled_run_stops_during_requested_wait_and_next_run_resumes(standing: Standing, model: Model) -> None:
     model.answers = 2
     run = standing.start("granola/granola-chatty", params=short(4)).json()
     standing.wait(lambda: len(model.web.seen) > 2)
@@ -242,7 +240,7 @@ def test_a_cancelled_run_stops_while_it_waits_as_it_was_told_to_and_the_next_goe
     assert len(model.answered) == len(set(model.answered)) == 4
 
 
-def test_a_run_whose_process_is_killed_is_an_alarm(
+def test_run_with_killed_process_raises_alarm(
     standing: Standing, served: Served, model: Model, alarms: Loopback
 ) -> None:
     run = start_held(standing, model, params=short(12))
@@ -264,9 +262,7 @@ def find_process(run_id: str) -> int:
 
 
 @pytest.mark.usefixtures("served")
-def test_a_build_that_another_run_is_making_is_left_alone_and_is_made_by_as_many_as_were_asked_for(
-    standing: Standing, model: Model
-) -> None:
+def test_build_active_in_other_run_is_left_alone_and_respects_concurrency(standing: Standing, model: Model) -> None:
     model.web.most_at_once = 0
     given = {
         "params": short(9),
@@ -282,7 +278,9 @@ def test_a_build_that_another_run_is_making_is_left_alone_and_is_made_by_as_many
 
 
 @pytest.mark.usefixtures("served")
-def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing: Standing, factmill: Factmill) -> None:
+def test_scheduled_rebuild_continues_after_benchmark_failure_and_reports_it(
+    standing: Standing, factmill: Factmill
+) -> None:
     rebuild = standing.deployment("rebuild/rebuild-chatty")["id"]
     due = standing.wait(
         lambda: standing.runs(deployment_id={"any_": [rebuild]}, state={"type": {"any_": ["SCHEDULED"]}})
@@ -311,9 +309,7 @@ def test_a_scheduled_rebuild_goes_on_when_a_benchmark_fails_and_says_so(standing
     assert "slaq: failed: UsageError: " in logged
 
 
-def test_a_run_outlives_an_outage_of_the_server(
-    standing: Standing, model: Model, served: Served, factmill: Factmill
-) -> None:
+def test_run_survives_server_outage(standing: Standing, model: Model, served: Served, factmill: Factmill) -> None:
     run = start_held(standing, model, params=short(14))
     standing.stop_server()
     standing.wait(lambda: served.has_said("does not answer"))
@@ -330,7 +326,7 @@ def test_a_run_outlives_an_outage_of_the_server(
 
 
 @pytest.mark.usefixtures("served")
-def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: Standing, model: Model) -> None:
+def test_part_cancelled_during_outage_cancels_its_rebuild(standing: Standing, model: Model) -> None:
     given = standing.deployment("rebuild/rebuild-chatty")["parameters"]["params"]
     run = start_held(standing, model, "rebuild/rebuild-chatty", params={**given, "granola": short(15)})
     (part,) = standing.runs(parent_flow_run_id={"any_": [run["id"]]})
@@ -342,7 +338,7 @@ def test_after_an_outage_a_part_that_is_cancelled_cancels_its_rebuild(standing: 
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(("was", "ended"), [("RUNNING", "CRASHED"), ("CANCELLING", "CANCELLED")])
-def test_a_run_whose_process_is_gone_is_ended_while_serving(
+def test_run_without_process_is_ended_while_serving(
     standing: Standing, factmill: Factmill, was: str, ended: str
 ) -> None:
     flow = standing.ask("/flows/", name="granola")["id"]
@@ -351,7 +347,7 @@ def test_a_run_whose_process_is_gone_is_ended_while_serving(
     assert standing.end_of(run["id"])["type"] == ended
 
 
-def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
+def test_run_stopped_by_serve_raises_alarm_and_resumes_with_next_serve(
     standing: Standing, model: Model, served: Served, alarms: Loopback, factmill: Factmill, world: Path
 ) -> None:
     run = start_held(standing, model, params=short(16))
@@ -378,23 +374,23 @@ def test_a_run_that_serve_stops_is_an_alarm_and_goes_on_when_it_serves_again(
     assert not any("nanobind" in line or "Traceback" in line for line in [*served.lines, *again.lines])
 
 
-def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
+def test_prefect_yaml_has_every_deployment_and_worker_runs_them(
     standing: Standing, factmill: Factmill, tmp_path: Path
 ) -> None:
     def prefect(*words: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=tmp_path, env=told)
+        return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=tmp_path, env=result)
 
     # a folder whose own modules are called as factmill's folders are; `python -m` imports from it first
     (tmp_path / "flows").mkdir()
     for name in ("tasks.py", "flows/__init__.py"):
         (tmp_path / name).write_text("raise RuntimeError('a module of the user was imported')\n")
     (tmp_path / "prefect.yaml").write_bytes((ROOT / "prefect.yaml").read_bytes())
-    told = {
+    result = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
         "FACTMILL_HOME": str(factmill.home),
     }
-    told |= {"PREFECT_HOME": str(factmill.home / "prefect"), "PREFECT_API_URL": standing.api}
+    result |= {"PREFECT_HOME": str(factmill.home / "prefect"), "PREFECT_API_URL": standing.api}
     assert prefect("work-pool", "create", "factmill", "--type", "process").wait() == 0
     assert prefect("deploy", "--all").wait() == 0
     for name in (*BENCHMARKS, "rebuild"):
@@ -409,7 +405,7 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("messages", "said"),
     [
         (["--world", "nowhere.toml"], "nowhere.toml'; expected `embedded`, `live` or the path of a TOML file"),
         (["--world", "live", "--benchmarks", "granola"], "granola: "),
@@ -424,20 +420,20 @@ def test_deployments_of_prefect_yaml_are_all_and_a_worker_runs_them(
         (["--interval", "1 year"], "'1 year' is not an age; expected one such as 90m, 12h"),
     ],
 )
-def test_what_cannot_be_served_is_told_at_once(factmill: Factmill, told: list[str], said: str) -> None:
-    ran = factmill("serve", *told)
+def test_invalid_serve_arguments_are_reported_at_once(factmill: Factmill, messages: list[str], said: str) -> None:
+    ran = factmill("serve", *messages)
     assert ran.code == 2
     assert said in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_serving_without_a_server_says_what_to_do(factmill: Factmill) -> None:
+def test_serve_without_server_explains_next_step(factmill: Factmill) -> None:
     ran = Factmill(factmill.home)("serve")
     assert ran.code == 2
     assert "`prefect server start`" in ran.err and "PREFECT_API_URL=http://127.0.0.1:4200/api factmill serve" in ran.err
 
 
-def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_path: Path) -> None:
+def test_config_file_with_unknown_settings_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     for text, said in (
         ("granola = 3", "serve.toml: "),
         ("often = true", "serve.toml: often: Extra inputs are not permitted"),
@@ -448,7 +444,7 @@ def test_a_file_that_says_what_there_is_not_is_refused(factmill: Factmill, tmp_p
         assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-def test_lines_that_cannot_be_written_end_no_run() -> None:
+def test_unwritable_log_lines_end_no_run() -> None:
     program = "import os; from factmill.flows.serving.runner import ServeLog; ServeLog(True).note('x'); os._exit(7)"
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 7

@@ -82,14 +82,14 @@ def runs_of(standing: Standing, deployment: DeploymentResponse) -> list[Any]:
         (Interval(30, anchor_date=datetime(2020, 1, 1, tzinfo=UTC)), "2021-01-01", "2026-01-01T00:00:29", "2026-01-01"),
     ],
 )
-def test_the_newest_slot_of_a_schedule(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
+def test_newest_slot_of_schedule_is_found(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
     made = cast(RunnerDeployment, toy.to_deployment("times", schedule=schedule))
     first, last = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (since, until))
     found = newest_slot(made.schedules or [], first, last)
     assert found == (datetime.fromisoformat(slot).replace(tzinfo=UTC) if slot else None)
 
 
-def test_an_interval_keeps_its_anchor_until_it_is_another(client: SyncPrefectClient) -> None:
+def test_interval_schedule_keeps_anchor_until_interval_changes(client: SyncPrefectClient) -> None:
     said: list[str] = []
     begun = datetime.now(UTC)
     first, later, other = (
@@ -110,7 +110,7 @@ def poll(standing: Standing, client: SyncPrefectClient, deployment: DeploymentRe
 
 
 @pytest.mark.parametrize("with_runs_of_the_server", [True, False])
-def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
+def test_one_catch_up_run_replaces_every_missed_slot(
     standing: Standing, client: SyncPrefectClient, with_runs_of_the_server: bool
 ) -> None:
     said: list[str] = []
@@ -138,7 +138,7 @@ def test_one_run_makes_up_for_all_slots_that_fell_while_nothing_was_served(
     ("resumed", "catch_up", "end"),
     [(True, True, "the resumed run replaces it"), (False, False, "it is skipped (--no-catch-up)")],
 )
-def test_what_is_not_to_be_made_up_for_is_said(
+def test_skipped_missed_slots_are_reported(
     standing: Standing, client: SyncPrefectClient, resumed: bool, catch_up: bool, end: str
 ) -> None:
     said: list[str] = []
@@ -150,7 +150,7 @@ def test_what_is_not_to_be_made_up_for_is_said(
     assert states.count("Skipped") == 2
 
 
-def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: SyncPrefectClient) -> None:
+def test_first_serve_starts_no_catch_up_run(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "first", Cron("* * * * *"), said)
     start_one_run_and_cancel_missed_runs(
@@ -160,7 +160,7 @@ def test_what_is_first_served_makes_up_for_nothing(standing: Standing, client: S
     assert [each for each in runs_of(standing, known) if "catch-up" in each["tags"]] == []
 
 
-def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPrefectClient) -> None:
+def test_run_interrupted_with_serve_resumes_once(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "goes-on", None, said)
 
@@ -199,9 +199,7 @@ def test_what_ended_with_serve_goes_on_once(standing: Standing, client: SyncPref
     )
 
 
-def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
-    standing: Standing, client: SyncPrefectClient
-) -> None:
+def test_run_crashing_serve_repeatedly_resumes_limited_times(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = poll(standing, client, deploy(client, "poison", None, said))
     client.create_flow_run_from_deployment(known.id, name="poison")
@@ -216,13 +214,11 @@ def test_a_run_that_takes_serve_down_each_time_goes_on_only_so_often(
     ]
 
 
-def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
-    standing: Standing, client: SyncPrefectClient
-) -> None:
+def test_interrupted_run_with_outdated_parameters_fails_by_name(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "outdated", None, said)
-    told = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
-    standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **told)
+    result = {"name": "old", "deployment_id": str(known.id), "parameters": {"letter": 3}}
+    standing.ask("/flow_runs/", flow_id=str(known.flow_id), state={"type": "CANCELLED", "name": "Stopped"}, **result)
     assert not resume_interrupted_runs(client, known, [], said.append)
     (run,) = runs_of(standing, known)
     assert run["state_name"] == "Failed"
@@ -233,7 +229,7 @@ def test_a_run_whose_parameters_are_no_longer_taken_fails_by_name_instead(
 @pytest.mark.parametrize(
     ("was", "is_then"), [("RUNNING", "Stopped"), ("COMPLETED", "Completed"), ("CRASHED", "Stopped")]
 )
-def test_a_run_that_is_done_when_serve_stops_it_stays_done(
+def test_finished_run_stays_finished_when_serve_stops(
     standing: Standing, client: SyncPrefectClient, was: str, is_then: str
 ) -> None:
     known = deploy(client, "done", None, [])
@@ -250,7 +246,7 @@ def test_a_run_that_is_done_when_serve_stops_it_stays_done(
     assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == is_then
 
 
-def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_ui_pauses_it(
+def test_slot_without_server_run_is_caught_up_once_and_not_while_paused(
     standing: Standing, client: SyncPrefectClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slot = datetime.now(UTC).replace(microsecond=0) - _HOUR / 2
@@ -272,7 +268,7 @@ def test_a_slot_that_the_server_made_no_run_for_is_done_once_and_not_while_the_u
     assert capsys.readouterr().err.count("had no run; starting one for it now") == 1
 
 
-def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_server_deletes_it(
+def test_pending_run_resumes_after_serve_stop_despite_deletion_by_server(
     standing: Standing, client: SyncPrefectClient
 ) -> None:
     runner = make_runner(standing)
@@ -295,9 +291,7 @@ def test_a_run_that_waits_for_its_turn_when_serve_stops_goes_on_though_the_serve
     assert said == [f"{run['name']}: was interrupted with factmill serve; resuming it now"]
 
 
-def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(
-    standing: Standing, client: SyncPrefectClient
-) -> None:
+def test_run_starting_while_serve_stops_is_stopped(standing: Standing, client: SyncPrefectClient) -> None:
     runner = make_runner(standing)
     runner.register(make_deployment("starting", None), datetime.now(UTC))
     run = client.create_flow_run_from_deployment(next(iter(runner._served)))
@@ -320,7 +314,7 @@ def test_a_run_whose_process_starts_when_serve_stops_is_stopped_too(
     assert standing.ask(f"/flow_runs/{run.id}")["state"]["name"] == "Stopped"
 
 
-def test_a_server_in_trouble_fails_no_run_that_is_to_go_on(standing: Standing, client: SyncPrefectClient) -> None:
+def test_server_problem_fails_no_run_awaiting_resume(standing: Standing, client: SyncPrefectClient) -> None:
     said: list[str] = []
     known = deploy(client, "trouble", None, said)
     stopped = {"deployment_id": str(known.id), "state": {"type": "CANCELLED", "name": "Stopped"}}

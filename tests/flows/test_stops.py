@@ -55,7 +55,7 @@ FINALIZER = "type('Left', (), {{'__del__': lambda self: {stop}}})()"
 
 @pytest.mark.parametrize("while_importing", [LIBRARY_FAILS, FINALIZER])
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, code: int, while_importing: str) -> None:
+def test_stop_during_library_import_prints_one_line(how: signal.Signals, code: int, while_importing: str) -> None:
     # whatever looks for typer is stopped: it fails as an interrupted library does, or a finalizer is what is interrupted
     stop = f"os.kill(os.getpid(), {int(how)})"
     program = (
@@ -79,17 +79,17 @@ def test_a_stop_while_libraries_are_imported_is_one_line(how: signal.Signals, co
     assert (ran.returncode, ran.stderr.strip(), ran.stdout) == (code, STOPPED, "")
 
 
-def test_sigterm_ends_a_build_that_waits_as_it_was_told_to(factmill: Factmill, tmp_path: Path) -> None:
-    web, told = Loopback(), threading.Event()
+def test_sigterm_ends_build_during_requested_wait(factmill: Factmill, tmp_path: Path) -> None:
+    web, result = Loopback(), threading.Event()
 
     def wait(_: Seen) -> dict[str, object]:
-        told.set()
+        result.set()
         return {"status": 429, "headers": {"Retry-After": "500"}, "text": "later"}
 
     web.handle = wait
     process = factmill.start(*build_options(tmp_path, f"{web.url}/v1"), TEST_KEY="x")
     try:
-        assert told.wait(_LIMIT_S)
+        assert result.wait(_LIMIT_S)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=_LIMIT_S)
     finally:
@@ -100,7 +100,7 @@ def test_sigterm_ends_a_build_that_waits_as_it_was_told_to(factmill: Factmill, t
     assert "Traceback" not in err
 
 
-def test_a_second_maker_of_a_build_is_told_before_prefect_starts(
+def test_concurrent_identical_build_is_reported_before_prefect_starts(
     factmill: Factmill, model: Model, tmp_path: Path
 ) -> None:
     options = build_options(tmp_path, model.web.url)
@@ -117,7 +117,7 @@ def test_a_second_maker_of_a_build_is_told_before_prefect_starts(
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/api", "nonsense"])
-def test_an_address_where_no_prefect_server_answers_is_one_line(factmill: Factmill, address: str) -> None:
+def test_unresponsive_prefect_address_prints_one_line(factmill: Factmill, address: str) -> None:
     ran = Factmill(factmill.home).run_process("build", "granola", "--limit", "2", PREFECT_API_URL=address)
     assert ran.code == 1
     assert len(ran.err.strip().splitlines()) == 1
@@ -125,7 +125,7 @@ def test_an_address_where_no_prefect_server_answers_is_one_line(factmill: Factmi
     assert "unset PREFECT_API_URL" in ran.err
 
 
-def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_another(
+def test_lost_prefect_server_prints_one_line_and_build_resumes_with_other(
     factmill_on_prefect: Factmill, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     factmill = factmill_on_prefect
@@ -134,26 +134,26 @@ def test_a_prefect_server_that_goes_away_is_one_line_and_the_build_goes_on_with_
     with standing_or_own_prefect_server(factmill.home) as server:
         assert server
         server.wait_ready()
-        told = {"PREFECT_API_URL": os.environ["PREFECT_API_URL"], "PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
-        process = Factmill(factmill.home).start(*options, **told)
+        result = {"PREFECT_API_URL": os.environ["PREFECT_API_URL"], "PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
+        process = Factmill(factmill.home).start(*options, **result)
         assert model.asked.wait(_LIMIT_S)
     model.web.free.set()
     _, err = process.communicate(timeout=_LIMIT_S)
     assert process.returncode == 1, err
     assert "Traceback" not in err
     assert "ERROR" not in err
-    assert f"the Prefect server at {told['PREFECT_API_URL']} has gone away while the flow ran" in err.splitlines()[-1]
+    assert f"the Prefect server at {result['PREFECT_API_URL']} has gone away while the flow ran" in err.splitlines()[-1]
     assert "link_question_entities: 4 rows, 0 rejected, calls 0 sent" in factmill(*options, TEST_KEY="x").err
 
 
-def test_a_build_whose_own_prefect_server_is_killed_asks_nothing_twice_and_is_published(
+def test_build_with_killed_own_prefect_server_publishes_without_new_requests(
     factmill: Factmill, model: Model, tmp_path: Path
 ) -> None:
     about = re.compile("<answer>(.*?)</answer>\\n<about_the_question>.*\\n<about_the_answer>(.*?)</about_the_answer>")
     model.says = lambda messages: "1:: {}\n2:: {}".format(*about.search(messages[-1]["content"]).groups())
     # without patience: Prefect's client finds no server when the flow ends
-    told = {"PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
-    process = Factmill(factmill.home).start(*build_options(tmp_path, model.web.url), **told)
+    result = {"PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
+    process = Factmill(factmill.home).start(*build_options(tmp_path, model.web.url), **result)
     assert model.asked.wait(_LIMIT_S)
     kill_server(process.pid)
     model.web.free.set()

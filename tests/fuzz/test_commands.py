@@ -31,7 +31,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factmill]:
     web.close()
 
 
-def test_what_once_ended_in_a_traceback_or_not_at_all_ends_in_words(cases: Cases, alone: Factmill) -> None:
+def test_former_crashes_and_hangs_end_with_message(cases: Cases, alone: Factmill) -> None:
     for name, arguments in list_named(cases).items():
         ran, trouble = run_case(alone, arguments, PATIENCE_S)
         assert not trouble, f"{name}: {trouble}"
@@ -40,14 +40,16 @@ def test_what_once_ended_in_a_traceback_or_not_at_all_ends_in_words(cases: Cases
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_hostile_arguments_worlds_files_and_warehouses_end_in_words(cases: Cases, alone: Factmill, block: int) -> None:
+def test_hostile_arguments_worlds_files_and_warehouses_end_with_message(
+    cases: Cases, alone: Factmill, block: int
+) -> None:
     for number in range(block * AT_ONCE, (block + 1) * AT_ONCE):
         case = cases.draw(SEED, number)
         ran, trouble = run_case(alone, case.all, PATIENCE_S)
         assert not trouble, f"seed {SEED}, case {number}: {trouble}: {describe(case.all)}\n{ran and ran.err}"
 
 
-def test_the_draw_covers_every_command_and_every_kind_of_setting(cases: Cases) -> None:
+def test_drawn_cases_cover_every_command_and_setting_kind(cases: Cases) -> None:
     drawn = {cases.choose(SEED, number)[1] for number in range(1500)}
     assert drawn == cases.commands.keys()
     assert {
@@ -56,6 +58,6 @@ def test_the_draw_covers_every_command_and_every_kind_of_setting(cases: Cases) -
     } <= {*SETTINGS}
 
 
-def test_a_command_that_does_not_end_is_found_out() -> None:
+def test_hanging_command_is_detected() -> None:
     _, trouble = run_case(lambda *_: time.sleep(60), ["x"], 0.05)  # type: ignore[arg-type,func-returns-value]
     assert trouble == "hangs for more than 0 s"

@@ -35,7 +35,7 @@ def mutilate_text(whole: Any) -> st.SearchStrategy[str]:
 
 @patient
 @given(text=mutilate_text(BODY) | BODIES.map(json.dumps))
-def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
+def test_any_response_body_is_read_or_retried(text: str) -> None:
     try:
         completion = read_completion("a model", ServerResponse(200, text))
     except (Retry, ServiceUnreachable):
@@ -57,5 +57,5 @@ def test_any_body_is_a_reply_or_is_tried_again(text: str) -> None:
 
 @patient
 @given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
-def test_any_json_in_a_reply_is_read_or_unreadable(text: str) -> None:
+def test_any_json_in_completion_is_read_or_unreadable(text: str) -> None:
     strip_and_parse_completion_samples([text], ["stop"], PAIRS_FORM, lambda texts: read_generated_pairs(texts[0]))

@@ -135,7 +135,7 @@ def first_rows(file: Path) -> bytes:
 @pytest.mark.parametrize("name", READERS)
 @quick
 @given(data=st.data())
-def test_a_damaged_source_is_read_or_named(tmp_path: Path, name: str, data: st.DataObject) -> None:
+def test_damaged_source_is_read_or_named(tmp_path: Path, name: str, data: st.DataObject) -> None:
     read(READERS[name], tmp_path / "s" / Path(name).name, data.draw(damage_source(name)))
 
 

@@ -50,7 +50,9 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStra
 
 @patient
 @given(data=st.data())
-def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy[bytes]], data: st.DataObject) -> None:
+def test_damaged_receipt_is_accepted_only_when_intact(
+    shard: tuple[Path, st.SearchStrategy[bytes]], data: st.DataObject
+) -> None:
     path, receipts = shard
     path.with_name("0.receipt.json").write_bytes(data.draw(receipts))
     receipt = find_reusable_receipt(path)
@@ -59,7 +61,7 @@ def test_a_damaged_receipt_is_whole_or_none(shard: tuple[Path, st.SearchStrategy
 
 @patient
 @given(content=mutilate(RUN_FILE_BYTES) | st.binary(max_size=20))
-def test_a_damaged_run_is_whole_or_none(tmp_path: Path, content: bytes) -> None:
+def test_damaged_run_description_is_complete_or_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / RUN_FILE).write_bytes(content)
     run = load_run_description(tmp_path)
     assert run is None or {"lock", "origin", "options"} <= run.keys()
@@ -67,7 +69,7 @@ def test_a_damaged_run_is_whole_or_none(tmp_path: Path, content: bytes) -> None:
 
 @patient
 @given(content=mutilate(LINES))
-def test_what_is_whole_in_a_damaged_journal_is_used(tmp_path: Path, content: bytes) -> None:
+def test_intact_lines_of_damaged_journal_are_used(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "1-x.journal"
     path.write_bytes(content)
     kept = list(read_journal(path))
@@ -80,7 +82,7 @@ def test_what_is_whole_in_a_damaged_journal_is_used(tmp_path: Path, content: byt
 
 @few
 @given(content=mutilate(LINES) | st.just(LINES))
-def test_a_recorder_takes_in_any_journal_and_puts_a_damaged_one_aside(tmp_path: Path, content: bytes) -> None:
+def test_recorder_imports_any_journal_and_renames_damaged_one(tmp_path: Path, content: bytes) -> None:
     warehouse = empty_warehouse(tmp_path / f"{os.urandom(6).hex()}.duckdb")
     journal = work_folder(warehouse) / "journal" / "1-x.journal"
     journal.parent.mkdir(parents=True)
@@ -124,7 +126,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(patient, max_examples=60)
 @given(data=st.data())
-def test_a_damaged_warehouse_is_read_or_named(tmp_path: Path, filled: Path, data: st.DataObject) -> None:
+def test_damaged_warehouse_is_read_or_named(tmp_path: Path, filled: Path, data: st.DataObject) -> None:
     warehouse = tmp_path / f"{os.urandom(6).hex()}.duckdb"
     whole = bytearray(filled.read_bytes())
     for at, to in data.draw(

@@ -37,7 +37,7 @@ def load(path: Path, content: bytes, graph: str | None = None) -> None:
 
 @patient
 @given(content=st.sampled_from(WORLDS).flatmap(mutilate), graph=st.none() | st.text(max_size=5))
-def test_a_damaged_world_is_read_or_named(tmp_path: Path, content: bytes, graph: str | None) -> None:
+def test_damaged_world_is_read_or_named(tmp_path: Path, content: bytes, graph: str | None) -> None:
     load(tmp_path / "world.toml", content, graph)
 
 
@@ -48,7 +48,7 @@ def test_a_damaged_world_is_read_or_named(tmp_path: Path, content: bytes, graph:
     kind=st.sampled_from(["openai", "scripted", "local", "x"]),
     number=st.sampled_from(["1", "-1", "1e999", "nan", "'a'", "9" * 5000, "2026-01-01", "[]"]),
 )
-def test_a_world_of_odd_values_is_read_or_named(tmp_path: Path, address: str, key: str, kind: str, number: str) -> None:
+def test_world_with_odd_values_is_read_or_named(tmp_path: Path, address: str, key: str, kind: str, number: str) -> None:
     content = (
         f'name = "odd"\nuser_agent = "x"\n[wikidata]\nurl = "{address}"\nlimits = {{ timeout_s = {number} }}\n'
         f'[models.author]\nkind = "{kind}"\nname = "m"\nurl = "{address}"\nkey_env = "{key}"\n'
@@ -61,7 +61,7 @@ def test_a_world_of_odd_values_is_read_or_named(tmp_path: Path, address: str, ke
     name=st.text(max_size=20)
     | st.sampled_from(["x" * 5000, "\0", ".", "/", "/dev/null", "/dev/zero/x", "~", "http://example.org/world.toml"])
 )
-def test_a_world_of_any_name_is_found_or_named(name: str) -> None:
+def test_world_of_any_name_is_found_or_named(name: str) -> None:
     try:
         load_world(name)
     except SettingsError as error:

@@ -87,15 +87,15 @@ def pairs(left: Left) -> dict[str, tuple[str, str]]:
     return {name: (row["question_entity_qid"], row["answer_entity_qid"]) for name, row in left.rows.items()}
 
 
-def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., Left]) -> None:
+def test_names_are_linked_to_items_and_all_candidates_are_recorded(link: Callable[..., Left]) -> None:
     left = link("Ada > Rome", "Ada > London")
     assert pairs(left) == {"Ada > Rome": ("Q10", "Q60"), "Ada > London": ("Q10", "Q84")}
     counted = [(row["question_entity_candidates"], row["answer_entity_candidates"]) for row in left.rows.values()]
     assert counted == [(1, 1), (1, 2)]
     assert [row["answer_rivals"] for row in left.rows.values()] == [[], ["Q92561"]]
     assert [row["other_values"] for row in left.rows.values()] == [["London"], []]
-    told = {line["id"]: (line["via"], line["chosen"], line["linked"]) for line in left.extras}
-    assert told == {
+    result = {line["id"]: (line["via"], line["chosen"], line["linked"]) for line in left.extras}
+    assert result == {
         "Ada > Rome-question-Q10": ("label", True, False),
         "Ada > Rome-answer-Q60": ("label", True, False),
         "Ada > London-question-Q10": ("label", True, True),
@@ -122,16 +122,16 @@ def test_names_become_items_and_all_that_bear_them_are_kept(link: Callable[..., 
         ),
     ],
 )
-def test_names_of_no_item_and_of_the_wrong_ones_cost_the_row(
+def test_unknown_and_unsuitable_names_reject_row(
     link: Callable[..., Left], name: str, reason: str, detail: str
 ) -> None:
     left = link(name)
-    found, told = left.rejects[name]
+    found, result = left.rejects[name]
     assert (left.rows, found) == ({}, reason)
-    assert detail in told
+    assert detail in result
 
 
-def test_the_other_policy_takes_the_items_that_hold_the_relation(link: Callable[..., Left]) -> None:
+def test_linked_policy_chooses_items_connected_by_relation(link: Callable[..., Left]) -> None:
     left = link("Bo > London", "Cy > London", "Ada > London", "Di > London", policy="linked")
     assert pairs(left) == {
         "Bo > London": ("Q20", "Q92561"),
@@ -145,7 +145,7 @@ def test_the_other_policy_takes_the_items_that_hold_the_relation(link: Callable[
     }
 
 
-def test_where_no_items_of_the_names_hold_the_relation_the_smallest_numbers_stand(link: Callable[..., Left]) -> None:
+def test_smallest_item_ids_are_chosen_when_no_candidates_are_connected(link: Callable[..., Left]) -> None:
     left = link("Di > London")
     assert pairs(left) == {"Di > London": ("Q40", "Q84")}
     assert [line["linked"] for line in left.extras] == [None, None, None]
@@ -161,13 +161,13 @@ def test_where_no_items_of_the_names_hold_the_relation_the_smallest_numbers_stan
         ("Fay > Italy", "P69", False),
     ],
 )
-def test_a_row_says_whether_the_graph_holds_its_fact(
+def test_row_records_whether_graph_contains_its_fact(
     link: Callable[..., Left], name: str, relation: str, expected: bool | None
 ) -> None:
     assert link(name, relation=relation).rows[name]["fact_in_graph"] is expected
 
 
-def test_items_that_the_source_names_are_not_looked_up_by_name(
+def test_items_identified_by_source_are_not_looked_up_by_name(
     wikidatas: TwoWikidatas, link: Callable[..., Left], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "skos:altLabel")
@@ -182,7 +182,7 @@ def test_items_that_the_source_names_are_not_looked_up_by_name(
 
 
 @pytest.mark.parametrize("query", ["skos:altLabel", "?property ?value"])
-def test_a_wikidata_that_fails_costs_the_rows_that_asked_it_for_now(
+def test_wikidata_failure_rejects_affected_rows_as_retryable(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", query)
@@ -218,7 +218,7 @@ def describe(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.Monkey
     return run
 
 
-def test_items_are_described(describe: Callable[..., Left]) -> None:
+def test_items_get_descriptions_and_article_titles(describe: Callable[..., Left]) -> None:
     row = describe("Q10", "Q84").rows["r"]
     assert {name: row[name] for name in row if name.endswith(("_description", "_made", "_title", "_modified"))} == {
         "question_entity_description": "English mathematician",
@@ -236,7 +236,7 @@ def test_items_are_described(describe: Callable[..., Left]) -> None:
     ("qid", "made"),
     [("Q70", "actor and writer, Italy"), ("Q60", "city, Italy"), ("Q20", "human"), ("Q53", "written work")],
 )
-def test_a_missing_description_is_made_of_claims_and_the_row_says_so(
+def test_missing_description_is_built_from_claims_and_marked(
     describe: Callable[..., Left], qid: str, made: str
 ) -> None:
     row = describe(qid, "Q84").rows["r"]
@@ -249,7 +249,7 @@ def test_a_missing_description_is_made_of_claims_and_the_row_says_so(
     # a genre does not say what an item is
     [("Q38", "Q84", "question", "Q38"), ("Q84", "Q38", "answer", "Q38"), ("Q54", "Q84", "question", "Q54")],
 )
-def test_items_of_which_nothing_is_known_cost_the_row(
+def test_items_without_any_description_reject_row(
     describe: Callable[..., Left], question: str, answer: str, role: str, qid: str
 ) -> None:
     ((reason, detail),) = describe(question, answer).rejects.values()
@@ -261,7 +261,7 @@ BOSTON = "Boston: capital of Massachusetts, United States"
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "relation", "reason", "told"),
+    ("one", "other", "relation", "reason", "text"),
     [
         ("Q71 Boston", "Q72 Lincolnshire", "P131", "places_disagree", f"{BOSTON}; Lincolnshire: county in England"),
         ("Q71 Boston", "Q72 Lincolnshire", "P19", "", ""),
@@ -271,16 +271,16 @@ BOSTON = "Boston: capital of Massachusetts, United States"
         ("Q74 Hal", "Q75 Ida", "P26", "lifetimes_disagree", "Hal: writer (1900–); Ida: writer (–1800)"),
     ],
 )
-def test_items_that_cannot_have_the_relation_are_namesakes_unless_the_graph_holds_it(
-    describe: Callable[..., Left], one: str, other: str, relation: str, reason: str, told: str
+def test_items_with_impossible_relation_reject_row_unless_graph_has_fact(
+    describe: Callable[..., Left], one: str, other: str, relation: str, reason: str, text: str
 ) -> None:
     (qid, name), (of_answer, answer) = one.split(), other.split()
     named = {"question_entity": name, "answer": answer, "relation": relation}
-    assert describe(qid, of_answer, **named).rejects == ({"r": (reason, told)} if reason else {})
+    assert describe(qid, of_answer, **named).rejects == ({"r": (reason, text)} if reason else {})
     assert describe(qid, of_answer, **named, fact_in_graph=True).rejects == {}
 
 
-def test_an_item_that_is_called_otherwise_is_a_namesake_where_the_graph_does_not_hold_the_fact(
+def test_item_known_by_alias_is_rejected_as_namesake_unless_graph_has_fact(
     describe: Callable[..., Left],
 ) -> None:
     named = {"question_entity": "Cy", "relation": "P69", "policy": "linked"}
@@ -291,7 +291,7 @@ def test_an_item_that_is_called_otherwise_is_a_namesake_where_the_graph_does_not
     assert describe("Q31", "Q84", **{**named, "question_entity": "SY"}).rejects == {}
 
 
-def test_one_of_several_places_of_a_name_is_taken_where_something_says_which(describe: Callable[..., Left]) -> None:
+def test_ambiguous_place_is_rejected_unless_evidence_identifies_it(describe: Callable[..., Left]) -> None:
     named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19", "policy": "linked"}
     reason, detail = describe("Q10", "Q71", **named, answer_rivals=["Q73"]).rejects["r"]
     assert reason == "which_place_unknown"
@@ -310,7 +310,7 @@ def test_one_of_several_places_of_a_name_is_taken_where_something_says_which(des
 
 
 @pytest.mark.parametrize("policy", ["smallest", "linked"])
-def test_what_the_graph_contradicts_waits_for_a_review(describe: Callable[..., Left], policy: str) -> None:
+def test_row_contradicted_by_graph_awaits_review(describe: Callable[..., Left], policy: str) -> None:
     named: dict[str, Any] = {"question_entity": "Ada", "answer": "Boston", "relation": "P19", "policy": policy}
     named |= {"fact_in_graph": False, "other_values": ["London"], "answer_rivals": ["Q73"]}
     left = describe("Q10", "Q71", **named)
@@ -322,10 +322,10 @@ def test_what_the_graph_contradicts_waits_for_a_review(describe: Callable[..., L
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 
-def test_a_doubtful_row_is_dropped_unless_a_reviewer_keeps_it(describe: Callable[..., Left]) -> None:
+def test_doubtful_row_is_dropped_unless_reviewer_keeps_it(describe: Callable[..., Left]) -> None:
     named: dict[str, Any] = {"question_entity": "Gil", "answer": "Boston", "relation": "P19", "policy": "linked"}
-    told = "another_country: Gil: actor and writer, Italy; Boston: capital of Massachusetts, United States"
-    assert describe("Q70", "Q71", **named).rejects == {"r": ("dropped_in_review", f"{told}; dropped by policy auto")}
+    text = "another_country: Gil: actor and writer, Italy; Boston: capital of Massachusetts, United States"
+    assert describe("Q70", "Q71", **named).rejects == {"r": ("dropped_in_review", f"{text}; dropped by policy auto")}
     assert describe("Q70", "Q71", **{**named, "policy": "smallest"}).rejects == {}
     left = describe("Q70", "Q71", **named, reviewing=ReviewPolicyAndDecisions(policy="manual"))
     assert left.rejects["r"][0] == "not_reviewed"
@@ -334,7 +334,7 @@ def test_a_doubtful_row_is_dropped_unless_a_reviewer_keeps_it(describe: Callable
     assert kept.rows["r"]["reviewed_by"] == ["Eve"]
 
 
-def test_what_is_said_of_a_row_does_not_depend_on_the_rows_of_its_batch(
+def test_row_result_does_not_depend_on_other_rows_in_batch(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_hal = {"question_entity": "Hal", "question_entity_qid": "Q74"}
@@ -350,7 +350,7 @@ def test_what_is_said_of_a_row_does_not_depend_on_the_rows_of_its_batch(
     assert both.extras == one.extras
 
 
-def test_items_that_cannot_be_described_for_now_may_be_tried_again(
+def test_failed_description_request_rejects_row_as_retryable(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "schema:description")
@@ -392,7 +392,7 @@ def views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     server.close()
 
 
-def test_views_of_both_articles_are_summed_and_unknown_is_not_zero(views: Callable[..., Left]) -> None:
+def test_article_pageviews_are_summed_and_unknown_views_stay_none(views: Callable[..., Left]) -> None:
     left = views(r=("Ada", "Bo"), none=(None, "Ada"))
     popularity = {
         row_id: (row["question_entity_popularity"], row["answer_entity_popularity"])
@@ -401,7 +401,7 @@ def test_views_of_both_articles_are_summed_and_unknown_is_not_zero(views: Callab
     assert popularity == {"r": (7, None), "none": (None, 7)}
 
 
-def test_views_that_cannot_be_had_for_now_cost_the_row(views: Callable[..., Left]) -> None:
+def test_failed_pageviews_request_rejects_row_as_retryable(views: Callable[..., Left]) -> None:
     left = views(well=("Ada", "Ada"), ill=("Ada", "Cy"))
     assert (set(left.rows), left.rejects["ill"][0]) == ({"well"}, "pageviews_failed")
     assert left.receipt.unsettled == 1

@@ -37,12 +37,12 @@ from factmill.tasks.granola.description_parsing import (
         ("art museum", "site"),
     ],
 )
-def test_the_head_of_a_description_tells_the_kind_of_thing(description: str, kind: str) -> None:
+def test_kind_is_read_from_head_of_description(description: str, kind: str) -> None:
     assert kind in read_described_kinds(description)
 
 
 @pytest.mark.parametrize("description", ["", "something from somewhere", "?!"])
-def test_a_description_that_is_not_understood_has_no_kind(description: str) -> None:
+def test_unrecognised_description_has_no_kind(description: str) -> None:
     assert read_described_kinds(description) == frozenset()
 
 
@@ -62,7 +62,7 @@ def test_a_description_that_is_not_understood_has_no_kind(description: str) -> N
         ("", False, ""),
     ],
 )
-def test_a_nationality_is_cut_off_the_front(phrase: str, is_found: bool, rest: str) -> None:
+def test_leading_nationality_is_removed(phrase: str, is_found: bool, rest: str) -> None:
     assert cut_nationality(phrase) == (is_found, rest)
 
 
@@ -77,7 +77,7 @@ def test_a_nationality_is_cut_off_the_front(phrase: str, is_found: bool, rest: s
         ("town in the U.S.", "town in the U.S."),
     ],
 )
-def test_brackets_closing_stops_and_full_sentences_are_made_plain(text: str, expected: str) -> None:
+def test_tidying_removes_brackets_and_full_stops_and_shortens_sentences(text: str, expected: str) -> None:
     assert tidy_description(text) == expected
 
 
@@ -87,7 +87,7 @@ def test_reading_any_text_never_raises(text: str) -> None:
     assert read_description_head(tidy_description(text)).noun in {"", *load_description_word_lists().kinds}
 
 
-def test_every_kind_that_a_relation_expects_is_a_kind_of_the_lists() -> None:
+def test_kinds_expected_by_relations_exist_in_word_lists() -> None:
     words = load_description_word_lists()
     known = frozenset[str]().union(*words.kinds.values())
     expected = frozenset[str]().union(
@@ -96,7 +96,7 @@ def test_every_kind_that_a_relation_expects_is_a_kind_of_the_lists() -> None:
     assert expected <= known
 
 
-def test_every_region_leads_to_a_country_or_a_region_of_the_world() -> None:
+def test_every_region_leads_to_country_or_world_region() -> None:
     words = load_description_word_lists()
     for region in words.within:
         passed = [region]

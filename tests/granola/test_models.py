@@ -44,12 +44,12 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., L
     return run
 
 
-def test_the_author_writes_answers_from_fine_to_coarse(generate: Callable[..., Left]) -> None:
+def test_author_writes_levels_from_fine_to_coarse(generate: Callable[..., Left]) -> None:
     row = generate(LEVELS).rows["r"]
     assert (row["levels"], row["author"], len(row["author_call"])) == (["London", "England"], "tester", 64)
 
 
-def test_a_reply_out_of_form_is_asked_for_once_more(generate: Callable[..., Left]) -> None:
+def test_malformed_completion_is_requested_again_once(generate: Callable[..., Left]) -> None:
     assert generate("London, then England", LEVELS).rows["r"]["levels"] == ["London", "England"]
 
 
@@ -62,13 +62,13 @@ def test_a_reply_out_of_form_is_asked_for_once_more(generate: Callable[..., Left
         ("no", 503, "model_failed", "503"),
     ],
 )
-def test_an_author_who_cannot_be_read_or_reached_costs_the_row(
+def test_unreadable_or_unreachable_author_rejects_row(
     generate: Callable[..., Left], first: Said, then: Said, reason: str, detail: str
 ) -> None:
     left = generate(first, then)
-    found, told = left.rejects["r"]
+    found, result = left.rejects["r"]
     assert (left.rows, found, left.receipt.unsettled) == ({}, reason, int(reason == "model_failed"))
-    assert detail in told
+    assert detail in result
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ YES: list[Said] = ["Yes"] * 4
         (["hm"] * 4 + ["Yes", "Yes", "No", "Yes"], YES, (0.25, 0.0)),
     ],
 )
-def test_a_score_is_the_share_of_no_among_what_can_be_read(
+def test_error_score_is_share_of_no_among_readable_completions(
     judge: Callable[..., Left], of_question: list[Said], of_answer: list[Said], scores: tuple[float, float]
 ) -> None:
     row = judge(of_question, of_answer).rows["r"]
@@ -139,16 +139,16 @@ def test_a_score_is_the_share_of_no_among_what_can_be_read(
         (YES, [503] * 8, "model_failed", "503"),
     ],
 )
-def test_a_description_that_does_not_fit_or_cannot_be_judged_costs_the_row(
+def test_inconsistent_or_unjudged_description_rejects_row(
     judge: Callable[..., Left], of_question: list[Said], of_answer: list[Said], reason: str, detail: str
 ) -> None:
     left = judge(of_question, of_answer)
-    found, told = left.rejects["r"]
+    found, result = left.rejects["r"]
     assert (left.rows, found, left.receipt.unsettled) == ({}, reason, int(reason == "model_failed"))
-    assert detail in told
+    assert detail in result
 
 
-def test_the_limit_holds_for_facts_of_the_graph_too(judge: Callable[..., Left]) -> None:
+def test_consistency_limit_applies_to_facts_in_graph_too(judge: Callable[..., Left]) -> None:
     left = judge(["No"] * 4, YES, fact_in_graph=True)
     assert left.rejects["r"][0] == "question_description_inconsistent"
 
@@ -184,7 +184,7 @@ def clean(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return run
 
 
-def test_answers_that_rest_on_nothing_go_and_the_reject_says_why(clean: Callable[..., Left]) -> None:
+def test_unsupported_levels_are_removed_and_listed_in_reject(clean: Callable[..., Left]) -> None:
     row = clean("London", "England", "Bohemia", "the United Kingdom", "England in Europe").rows["r"]
     assert row["granola_answers"] == ["London", "England", "the United Kingdom", "England in Europe"]
     reason, detail = clean("London", "Bohemia").rejects["r"]
@@ -193,7 +193,7 @@ def test_answers_that_rest_on_nothing_go_and_the_reject_says_why(clean: Callable
     assert "at least 2" in detail
 
 
-def test_a_wikidata_that_fails_costs_the_rows_for_now(
+def test_wikidata_failure_rejects_row_as_retryable(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "?property ?value")
@@ -209,7 +209,7 @@ def test_a_wikidata_that_fails_costs_the_rows_for_now(
     assert (left.rejects["r"][0], left.receipt.unsettled) == ("wikidata_failed", 1)
 
 
-def test_trivial_repeated_and_echoing_answers_go_and_the_row_is_published(clean: Callable[..., Left]) -> None:
+def test_trivial_and_repeated_and_echoing_levels_are_removed_from_published_row(clean: Callable[..., Left]) -> None:
     left = clean("London", "london", "England", "born", "a city")
     row = left.rows["r"]
     assert (row["granola_answers"], row["num_granola_answers"]) == (["London", "England"], 2)
@@ -219,7 +219,9 @@ def test_trivial_repeated_and_echoing_answers_go_and_the_row_is_published(clean:
 
 
 @pytest.mark.parametrize(("of_question", "of_answer"), [(0.125, 0.25), (0.25, 0.125)])
-def test_the_error_score_is_the_larger_one(clean: Callable[..., Left], of_question: float, of_answer: float) -> None:
+def test_error_score_is_maximum_of_both_description_scores(
+    clean: Callable[..., Left], of_question: float, of_answer: float
+) -> None:
     left = clean("London", "England", question_description_score=of_question, answer_description_score=of_answer)
     assert left.rows["r"]["score_for_potential_error"] == 0.25
 
@@ -232,7 +234,7 @@ def test_the_error_score_is_the_larger_one(clean: Callable[..., Left], of_questi
         (["a city", "England"], "first_answer_missing", ": 'a city' first_answer_trivial"),
     ],
 )
-def test_a_row_without_answers_enough_is_rejected(
+def test_row_with_too_few_levels_is_rejected(
     clean: Callable[..., Left], levels: list[str], reason: str, detail: str
 ) -> None:
     left = clean(*levels)
@@ -240,5 +242,5 @@ def test_a_row_without_answers_enough_is_rejected(
     assert (left.rows, found, text.startswith(COLUMNS["question"]), text.endswith(detail)) == ({}, reason, True, True)
 
 
-def test_one_answer_is_enough_where_one_is_asked_for(clean: Callable[..., Left]) -> None:
+def test_one_level_is_enough_when_minimum_is_1(clean: Callable[..., Left]) -> None:
     assert clean("London", min_levels=1).rows["r"]["granola_answers"] == ["London"]

@@ -9,7 +9,7 @@ def candidate(row: str, role: str, name: str, qid: str, chosen: bool, linked: bo
     return {"row_id": row, "role": role, "name": name, "qid": qid, "chosen": chosen, "linked": linked}
 
 
-def test_names_are_counted_once_and_policies_compared_by_row() -> None:
+def test_ambiguous_names_are_counted_once_and_policies_compared_by_row() -> None:
     rows = [
         candidate("r1", "question", "Berlin", "Q64", True, False),
         candidate("r1", "question", "Berlin", "Q614184", False, True),
@@ -27,7 +27,7 @@ def test_names_are_counted_once_and_policies_compared_by_row() -> None:
     }
 
 
-def test_the_shape_stands_beside_the_papers_with_its_n() -> None:
+def test_dataset_shape_is_reported_next_to_paper_with_n() -> None:
     rows = pa.table({"num_granola_answers": [2, 3, 3, 5]})
     shape = compare_shape_with_paper(rows, [{"stage": "score_description_consistency", "rows_in": 10, "rejects": 1}])
     assert {name: figure["here"] for name, figure in shape.items()} == {
@@ -42,6 +42,6 @@ def test_the_shape_stands_beside_the_papers_with_its_n() -> None:
     assert {name: figure["paper"] for name, figure in shape.items()} == PAPER_SHAPE
 
 
-def test_no_data_gives_no_number() -> None:
+def test_empty_data_gives_no_shape_figures() -> None:
     shape = compare_shape_with_paper(pa.table({"num_granola_answers": pa.array([], pa.int64())}), [])
     assert {name for name, figure in shape.items() if figure["here"] is None} == PAPER_SHAPE.keys() - {"rows"}

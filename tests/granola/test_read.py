@@ -44,7 +44,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]
     return run
 
 
-def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Callable[..., Left]) -> None:
+def test_question_with_one_gold_answer_is_kept_with_its_source_row(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London")], [ask("Bo", "Ulm", "Ulm")])
     ada, bo = (make_question_id("P19", BORN(name), [city]) for name, city in (("Ada", "London"), ("Bo", "Ulm")))
     assert left.rows == {
@@ -68,44 +68,42 @@ def test_a_question_with_one_gold_answer_is_kept_with_where_it_stands(read: Call
         (ask("Bo", "Ulm", "Rome"), "several_gold_answers", "Where was Bo born? ['Ulm', 'Rome']"),
     ],
 )
-def test_a_row_without_one_gold_answer_is_rejected(
+def test_row_without_exactly_one_gold_answer_is_rejected(
     read: Callable[..., Left], row: dict[str, Any], reason: str, detail: str
 ) -> None:
     left = read([row, ask("Ada", "London")])
-    found, told = left.rejects["P19.0.json:1"]
+    found, result = left.rejects["P19.0.json:1"]
     assert (found, len(left.rejects), len(left.rows)) == (reason, 1, 1)
-    assert detail in told
+    assert detail in result
 
 
-def test_rows_that_say_the_same_become_one(read: Callable[..., Left]) -> None:
+def test_duplicate_rows_are_merged(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London"), ask("Ada", "London")], [ask("Ada", "London")])
     (kept,) = left.rows
     assert left.rows[kept]["source_row"] == 1
     assert left.merged == {"P19.0.json:2": kept, "P19.1.json:1": kept}
 
 
-def test_a_question_that_rows_answer_differently_is_rejected_with_every_answer(read: Callable[..., Left]) -> None:
+def test_question_with_conflicting_answers_is_rejected_with_every_answer(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London"), ask("Ada", "Ulm"), ask("Bo", "Ulm")])
     why = ("several_gold_answers", "Where was Ada born? ['London', 'Ulm']")
     assert left.rejects == {"P19.0.json:1": why, "P19.0.json:2": why}
     assert [row["question"] for row in left.rows.values()] == [BORN("Bo")]
 
 
-def test_a_limit_counts_no_row_that_cannot_be_read(read: Callable[..., Left]) -> None:
+def test_limit_does_not_count_malformed_rows(read: Callable[..., Left]) -> None:
     left = read([{"question": 7}, ask("Ada", "London"), ask("Bo", "Ulm")], limit=1)
     assert [each["answer"] for each in left.rows.values()] == ["London"]
     assert [reason for reason, _ in left.rejects.values()] == ["malformed_row"]
 
 
-def test_a_limit_counts_the_rows_of_all_files_of_a_relation(read: Callable[..., Left]) -> None:
+def test_limit_counts_rows_across_all_files_of_relation(read: Callable[..., Left]) -> None:
     left = read([ask("Ada", "London"), ask("Bo")], [ask("Cy", "Rome"), ask("Di", "Ulm")], limit=3)
     assert [row["question"] for row in left.rows.values()] == [BORN("Ada"), BORN("Cy")]
     assert left.receipt.rows_in == 3
 
 
-def test_a_file_that_changed_since_the_lock_was_made_stops_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_changed_since_run_lock_stops_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "P19.json"
     path.write_text(json.dumps([ask("Ada", "London")]))
     monkeypatch.setattr("support.steps.steps.digest_bytes", lambda _: "0" * 64)
@@ -147,7 +145,7 @@ def draw(services: Any, folder: Path, patch: pytest.MonkeyPatch, limit: int | No
     return read_unit(make_questions_from_facts, "P19", services, folder, patch, inputs)
 
 
-def test_facts_become_questions_or_are_rejected_with_a_reason(
+def test_facts_become_questions_or_are_rejected_with_reason(
     wikidata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = draw(SimpleNamespace(wikidata=wikidata), tmp_path, monkeypatch)
@@ -171,7 +169,7 @@ def test_facts_become_questions_or_are_rejected_with_a_reason(
     }
 
 
-def test_a_limit_counts_subjects_and_cuts_none_in_two(
+def test_limit_counts_subjects_and_keeps_all_facts_of_each(
     wikidata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = draw(SimpleNamespace(wikidata=wikidata), tmp_path, monkeypatch, limit=2)
@@ -179,7 +177,7 @@ def test_a_limit_counts_subjects_and_cuts_none_in_two(
     assert set(left.rejects) == {"P19-Q2-Q84", "P19-Q2-Q90"}
 
 
-def test_facts_whose_items_cannot_be_looked_up_may_be_tried_again(
+def test_facts_with_failed_item_lookup_are_rejected_as_retryable(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "schema:description")
@@ -189,7 +187,7 @@ def test_facts_whose_items_cannot_be_looked_up_may_be_tried_again(
     assert left.receipt.unsettled == 3
 
 
-def test_facts_that_cannot_be_listed_stop_the_run(
+def test_failed_fact_listing_stops_run(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", "ORDER BY")
@@ -197,7 +195,7 @@ def test_facts_that_cannot_be_listed_stop_the_run(
         draw(SimpleNamespace(wikidata=wikidatas.sparql()), tmp_path, monkeypatch)
 
 
-def test_the_entity_is_cut_out_of_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entity_is_extracted_from_question_by_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         make_row(SourceQuestion, "fits"),
         make_row(SourceQuestion, "other", question="Who was Ada Lovelace's mother?"),
@@ -208,7 +206,7 @@ def test_the_entity_is_cut_out_of_the_question(tmp_path: Path, monkeypatch: pyte
     assert left.rejects == {"other": ("no_template_match", detail)}
 
 
-def test_questions_that_contain_their_answer_are_left_out_on_demand(
+def test_questions_that_contain_their_answer_are_dropped_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"relation": "P50", "question": "Who is the author of Euclid's Elements?", "answer": "Euclid"}
@@ -232,5 +230,5 @@ def test_questions_that_contain_their_answer_are_left_out_on_demand(
         ("Where was Ada born?", "Adana", False),
     ],
 )
-def test_a_question_contains_its_answer_by_whole_words(question: str, answer: str, expected: bool) -> None:
+def test_answer_in_question_must_match_complete_words(question: str, answer: str, expected: bool) -> None:
     assert contains_answer(question, answer) is expected

@@ -33,7 +33,7 @@ def digest_files(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
 
 
-def test_each_edge_stands_in_the_rows_of_both_its_items(tmp_path: Path) -> None:
+def test_each_edge_is_in_rows_of_both_its_items(tmp_path: Path) -> None:
     found = SmallGraph(tmp_path, EDGES, LITERALS, others=[4]).arrays
     assert found.items.numbers.tolist() == [3, 4, 5, 7, 900]
     assert found.properties.tolist() == [17, 31, 569, 585, 1082]
@@ -45,7 +45,7 @@ def test_each_edge_stands_in_the_rows_of_both_its_items(tmp_path: Path) -> None:
     assert found.into.properties.tolist() == [1, 0, 1, 0, 1, 0]
 
 
-def test_literals_stand_by_item_with_the_property_that_holds_them_key_and_precision(tmp_path: Path) -> None:
+def test_literals_are_grouped_by_item_with_property_key_and_precision(tmp_path: Path) -> None:
     found = SmallGraph(tmp_path, EDGES, LITERALS, others=[4]).arrays.literals
     assert found.offsets.tolist() == [0, 0, 0, 2, 3, 3]
     assert found.properties.tolist() == [4, 3, 2]
@@ -54,16 +54,14 @@ def test_literals_stand_by_item_with_the_property_that_holds_them_key_and_precis
     assert found.precisions.tolist() == [0, 9, 11]
 
 
-def test_a_graph_without_edges_or_literals_has_empty_rows(tmp_path: Path) -> None:
+def test_graph_without_edges_or_literals_has_empty_rows(tmp_path: Path) -> None:
     found = SmallGraph(tmp_path, set(), others=[2]).arrays
     assert (found.out.offsets.tolist(), found.into.items.tolist(), found.literals.keys.tolist()) == ([0, 0], [], [])
     (tmp_path / "none").mkdir()
     assert SmallGraph(tmp_path / "none", set()).arrays.items.find_places(np.array([0, 5])).tolist() == [-1, -1]
 
 
-def test_the_same_rows_in_any_order_and_any_blocks_give_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_order_and_block_size_do_not_change_array_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = [(s, 17 + s % 3, o) for s in range(1, 400, 7) for o in range(1, 200, 13)]
     digests = []
     for name, rows_at_once in (("a", 1 << 20), ("b", 8)):
@@ -82,7 +80,7 @@ NUMBERS = st.integers(1, 300) | st.integers(1, 10**6) | st.integers(10**17, 10**
 
 @settings(max_examples=30, deadline=None)
 @given(items=st.sets(NUMBERS, max_size=60), others=st.lists(NUMBERS | st.integers(-(2**63), 2**63 - 1), max_size=30))
-def test_the_place_of_an_item_is_its_rank_and_others_have_none(
+def test_index_of_item_is_its_rank_and_unknown_items_have_none(
     tmp_path_factory: pytest.TempPathFactory, items: set[int], others: list[int]
 ) -> None:
     index = SmallGraph(tmp_path_factory.mktemp("items"), set(), others=items).arrays.items
@@ -91,7 +89,7 @@ def test_the_place_of_an_item_is_its_rank_and_others_have_none(
     assert index.find_places(np.array(asked, np.int64)).tolist() == [ranks.get(each, -1) for each in asked]
 
 
-def test_more_properties_than_places_can_tell_apart_are_refused_by_number(tmp_path: Path) -> None:
+def test_too_many_properties_are_rejected_with_count(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE edges AS SELECT 1 AS subject, range::INTEGER AS property, 2 AS object FROM range(65536)"
@@ -102,7 +100,7 @@ def test_more_properties_than_places_can_tell_apart_are_refused_by_number(tmp_pa
             write_arrays(connection, tmp_path)
 
 
-def test_tables_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+def test_inconsistent_tables_are_rejected(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, EDGES, LITERALS)
     graph.connection.execute("DELETE FROM items WHERE item = 900")
     with pytest.raises(LocalGraphError, match="Q900 is in table edges, but not in table items"):
@@ -144,7 +142,7 @@ DAMAGES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "damage"), DAMAGES)
-def test_a_damaged_array_is_refused_by_name(
+def test_damaged_array_is_rejected_by_name(
     written: Path, tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
@@ -155,7 +153,7 @@ def test_a_damaged_array_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", [name for name in ARRAY_FILES if name != "properties.npy"])
-def test_arrays_of_lengths_that_do_not_fit_are_refused_by_name(written: Path, tmp_path: Path, name: str) -> None:
+def test_arrays_of_inconsistent_lengths_are_rejected_by_name(written: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     lengthen(tmp_path / name)
     with pytest.raises(LocalGraphError, match=r"\.npy: has \d+ entries, expected \d+"):
@@ -184,20 +182,20 @@ LOADED = """
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4], [3], [0, 4], []])
-def test_rows_are_those_of_the_table(tmp_path: Path, ids: list[int]) -> None:
+def test_literal_rows_match_database_table(tmp_path: Path, ids: list[int]) -> None:
     graph = SmallGraph(tmp_path, {(5, 31, 7)}, TOLD)
-    told = graph.read_literals(np.array(ids, np.int64)).select(COLUMNS).to_pylist()
+    result = graph.read_literals(np.array(ids, np.int64)).select(COLUMNS).to_pylist()
     stored = graph.connection.sql(f"SELECT {', '.join(COLUMNS)} FROM literals ORDER BY id").to_arrow_table().to_pylist()
-    assert told == [stored[each] for each in ids]
+    assert result == [stored[each] for each in ids]
 
 
-def test_a_graph_without_literals_has_no_texts(tmp_path: Path) -> None:
+def test_graph_without_literals_has_empty_texts(tmp_path: Path) -> None:
     found = SmallGraph(tmp_path, {(5, 31, 7)}).arrays.texts
     assert found is not None
     assert [each.tolist() for each in found] == [[0], [], []]
 
 
-def test_a_graph_of_an_earlier_version_is_asked_by_its_table(
+def test_graph_of_older_version_is_queried_through_its_table(
     make_graph: Callable[..., WikidataGraph], tmp_path: Path
 ) -> None:
     graph = make_graph(LOADED)
@@ -235,7 +233,7 @@ def count_advised(folder: Path) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what was advised is told by Linux alone")
 @pytest.mark.parametrize(("memory", "advised"), [(1, True), (1 << 40, False)], ids=["little memory", "much memory"])
-def test_pages_are_read_one_by_one_where_memory_is_short(
+def test_random_access_is_advised_only_if_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, advised: bool
 ) -> None:
     graph = SmallGraph(tmp_path, MANY_EDGES)
@@ -246,7 +244,7 @@ def test_pages_are_read_one_by_one_where_memory_is_short(
     assert rows_of(graph.find_items(SOME_PAIRS, options)) == search_items(graph, SOME_PAIRS, options)
 
 
-def test_the_memory_of_a_container_is_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limit_of_container_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(arrays_module, "_CGROUP_LIMIT_FILES", (str(tmp_path / "none"), str(limit)))
     of_machine = get_memory_limit_bytes()

@@ -70,7 +70,7 @@ def bodies(graph: WikidataGraph, *calls: Call) -> list[Any]:
     return [reply.body for reply in replies]
 
 
-def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make) -> None:
+def test_redirects_are_followed_to_end_and_create_no_items(make_graph: Make) -> None:
     graph = make_graph(
         PEOPLE + "    wd:Q901 owl:sameAs wd:Q902\n    wd:Q902 owl:sameAs wd:Q10\n    wd:Q7 owl:sameAs wd:Q7\n"
     )
@@ -82,7 +82,7 @@ def test_redirects_are_followed_to_their_end_and_make_no_items(make_graph: Make)
     assert graph.query("SELECT item FROM graph.items WHERE item IN (901, 902, 7)", {}) == []
 
 
-def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> None:
+def test_describe_items_returns_nulls_for_unknown_values(make_graph: Make) -> None:
     graph = make_graph(PEOPLE, dump_date="2024-06-01")
     found = bodies(
         graph, *(make_describe_item_call(graph.identity, qid) for qid in ("Q10", "Q9", "Q544", "Q777", "Q10"))
@@ -103,7 +103,7 @@ def test_describe_items_gives_nulls_for_what_is_unknown(make_graph: Make) -> Non
     ]
 
 
-def test_pages_of_facts_make_up_all_facts_however_many_objects_a_subject_has(make_graph: Make) -> None:
+def test_pages_of_facts_cover_all_facts_with_any_number_of_objects(make_graph: Make) -> None:
     facts = [(subject, 1000 + thing) for subject in range(1, 40) for thing in range(1 + (subject * 7) % 60)]
     graph = make_graph("\n".join(f"wd:Q{subject} wdt:P1 wd:Q{thing}" for subject, thing in reversed(facts)))
     for limit in (1, 3, 50):
@@ -149,7 +149,7 @@ def test_names_with_any_characters_are_found(make_graph: Make) -> None:
     assert graph.find_items_by_name(["half \ud83d"]) == {"half \ud83d": []}
 
 
-def test_typed_look_ups_say_the_same_as_calls(make_graph: Make) -> None:
+def test_typed_lookups_match_calls(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     assert graph.load_descriptions(["Q9"]) == {"Q9": ItemDescription("Mercury", None, None, "2024-05-06T07:08:09Z")}
     assert neighbours(graph, ["Q10", "Q3"], ["P31"]) == {
@@ -165,7 +165,7 @@ def test_typed_look_ups_say_the_same_as_calls(make_graph: Make) -> None:
     }
 
 
-def test_an_empty_batch_and_unknown_ids_have_empty_answers(make_graph: Make) -> None:
+def test_empty_batch_and_unknown_ids_yield_empty_answers(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     huge = "Q" + "9" * 30
     assert ask(graph) == []
@@ -197,7 +197,7 @@ SHARED_NAMES = """
 """
 
 
-def test_a_name_for_all_languages_stands_in_where_a_language_has_none(make_graph: Make) -> None:
+def test_name_for_all_languages_replaces_missing_language_label(make_graph: Make) -> None:
     graph = make_graph(SHARED_NAMES)
     assert graph.find_labels(["Q1", "Q2", "Q3", "Q4", "P1"]) == {"Q1": "Ada", "Q2": "Ada", "P1": "p"}
     assert [graph.load_descriptions([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
@@ -208,7 +208,7 @@ def test_a_name_for_all_languages_stands_in_where_a_language_has_none(make_graph
     }
 
 
-def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
+def test_language_that_was_not_loaded_is_rejected(make_graph: Make) -> None:
     graph = make_graph(PEOPLE)
     [refused, facts] = ask(
         graph,
@@ -234,9 +234,7 @@ def test_a_language_that_was_not_loaded_is_refused(make_graph: Make) -> None:
         ("item_facts", {"qid": "Q1", "language": "it"}, "language_missing: graph small was loaded in en, not in it"),
     ],
 )
-def test_a_call_that_cannot_be_answered_fails_alone(
-    make_graph: Make, operation: str, parts: dict[str, Any], error: str
-) -> None:
+def test_unanswerable_call_fails_alone(make_graph: Make, operation: str, parts: dict[str, Any], error: str) -> None:
     graph = make_graph(PEOPLE)
     [failed, answered] = ask(
         graph, Call(graph.identity, operation, parts), make_find_items_call(graph.identity, "quicksilver")
@@ -246,7 +244,7 @@ def test_a_call_that_cannot_be_answered_fails_alone(
     assert answered.body == [{"qid": "Q100", "via": "label"}]
 
 
-def test_identity_is_the_content(make_graph: Make) -> None:
+def test_graph_identity_follows_its_content(make_graph: Make) -> None:
     first, same, other = make_graph(PEOPLE), make_graph(PEOPLE, "copy"), make_graph("wd:Q1 wdt:P31 wd:Q5", "other")
     assert first.identity == same.identity == f"graph-{first.manifest.digest[:16]}"
     assert first.identity != other.identity
@@ -254,7 +252,7 @@ def test_identity_is_the_content(make_graph: Make) -> None:
 
 
 @pytest.mark.slow
-def test_many_threads_and_another_process_read_at_once(make_graph: Make, tmp_path: Path) -> None:
+def test_graph_is_readable_from_many_threads_and_other_process_at_once(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(PEOPLE)
     expected = graph.find_items_by_name(["Mercury"])
     results: list[dict[str, list[ItemCandidate]]] = []
@@ -331,7 +329,7 @@ ADA = [
 ]
 
 
-def test_facts_are_best_claims_with_the_first_statement_that_says_them_and_dates_and_numbers(make_graph: Make) -> None:
+def test_facts_include_best_claims_with_first_statement_dates_and_numbers(make_graph: Make) -> None:
     graph = make_graph(PERSON)
     here, huge = graph.identity, "Q" + "9" * 18
     replies = ask(graph, *(make_item_facts_call(here, qid) for qid in ("Q7259", "Q5679", huge)))
@@ -339,13 +337,13 @@ def test_facts_are_best_claims_with_the_first_statement_that_says_them_and_dates
     assert set(graph.list_item_facts(["Q7259", huge])["Q7259"]) == set(ADA)
 
 
-def test_a_statement_is_that_of_its_item_and_property_only(make_graph: Make) -> None:
+def test_fact_statement_belongs_to_same_item_and_property(make_graph: Make) -> None:
     both = "wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 wd:Q3\nwd:Q2 wdt:P1 wd:Q3\nwd:Q2 p:P1 wds:a\nwds:a ps:P1 wd:Q3"
     said = make_graph(both).list_item_facts(["Q1", "Q2"])
     assert {qid: [fact.statement for fact in facts] for qid, facts in said.items()} == {"Q1": [None, None], "Q2": ["a"]}
 
 
-def test_a_truthy_dump_gives_facts_without_statements(make_graph: Make) -> None:
+def test_truthy_dump_yields_facts_without_statements(make_graph: Make) -> None:
     graph = make_graph('wd:Q1 wdt:P1 wd:Q3\nwd:Q1 wdt:P2 "-0.50"^^xsd:decimal')
     assert graph.manifest.stored["claims"] == 0
     assert graph.list_item_facts(["Q1"])["Q1"] == [
@@ -354,7 +352,7 @@ def test_a_truthy_dump_gives_facts_without_statements(make_graph: Make) -> None:
     ]
 
 
-def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_the_item() -> None:
+def test_facts_are_sorted_by_property_then_literals_then_item() -> None:
     def fact(pid: str, qid: str | None, value: str, statement: str | None = None) -> ItemFact:
         return ItemFact(pid, None, qid, value, None, None, statement)  # type: ignore[arg-type]
 
@@ -369,7 +367,7 @@ def test_facts_are_told_by_number_of_property_literals_first_then_by_number_of_t
     assert parse_item_facts(format_item_facts(reversed(ordered))) == ordered
 
 
-def test_the_table_of_claims_holds_each_statement_of_an_item_once_and_sorted(make_graph: Make) -> None:
+def test_claims_table_has_each_item_statement_once_and_sorted(make_graph: Make) -> None:
     graph = make_graph(PERSON + PERSON)
     with duckdb.connect(str(graph.path / "graph.duckdb"), read_only=True) as connection:
         assert connection.execute("FROM claims").fetchall() == [
@@ -381,7 +379,7 @@ def test_the_table_of_claims_holds_each_statement_of_an_item_once_and_sorted(mak
     assert graph.manifest.stored["claims"] == 4
 
 
-def test_the_digest_covers_the_statements_of_claims(make_graph: Make) -> None:
+def test_digest_covers_statements_of_claims(make_graph: Make) -> None:
     digest = make_graph(PERSON).manifest.digest
     other = make_graph(PERSON.replace("wds:q7259-F", "wds:q7259-X"), "other")
     assert other.manifest.digest != digest
@@ -424,7 +422,7 @@ def describe(node: str, value: str, meaning: int | None) -> Iterable[str]:
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=50, unique=True), NODES_SAY)
-def test_a_graph_and_sparql_say_the_same_of_any_triples(
+def test_graph_and_sparql_yield_same_facts_for_any_triples(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[str], said: dict[str, tuple[str, int | None]]
 ) -> None:
     folder = tmp_path_factory.mktemp("facts")
@@ -438,7 +436,7 @@ def test_a_graph_and_sparql_say_the_same_of_any_triples(
         assert [reply.body for reply in ask(graph, *calls)] == answer_together(store, calls)
 
 
-def test_no_items_and_a_graph_without_claims_are_answered(make_graph: Make) -> None:
+def test_empty_request_and_graph_without_claims_yield_empty_answers(make_graph: Make) -> None:
     assert make_graph(PERSON).list_item_facts([]) == {}
     bare = make_graph('wd:Q1 rdfs:label "one"@en', "bare")
     assert bare.list_item_facts(["Q1"]) == {"Q1": []}
@@ -452,7 +450,7 @@ EDGES = st.sets(st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 9
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(edges=EDGES, asked=st.lists(st.integers(1, 12), max_size=8, unique=True), only=st.sets(st.integers(1, 5)))
-def test_all_look_ups_of_claims_say_what_a_search_through_all_edges_says(
+def test_claim_lookups_match_search_through_all_edges(
     tmp_path_factory: pytest.TempPathFactory, edges: set[Edge], asked: list[int], only: set[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("claims")

@@ -71,7 +71,7 @@ def flip(path: Path, place: int) -> None:
         file.write(content)
 
 
-def test_the_manifest_names_every_file_with_its_size_and_digest(loaded: Path) -> None:
+def test_manifest_lists_every_file_with_size_and_digest(loaded: Path) -> None:
     made = load_manifest_and_check_files("small", loaded)
     there = {path.name for path in (loaded / "small").iterdir()}
     assert made.files.keys() == there - {"manifest.json", "checked.json"}
@@ -81,13 +81,13 @@ def test_the_manifest_names_every_file_with_its_size_and_digest(loaded: Path) ->
         assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-def test_a_graph_that_was_loaded_here_is_opened_without_reading_its_files(loaded: Path, digested: list[str]) -> None:
+def test_locally_loaded_graph_opens_without_reading_its_files(loaded: Path, digested: list[str]) -> None:
     open_graph("small", loaded).close()
     open_graph("small", loaded).close()
     assert digested == []
 
 
-def test_a_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested: list[str]) -> None:
+def test_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested: list[str]) -> None:
     shutil.copytree(loaded, tmp_path / "graphs")
     files = load_manifest_and_check_files("small", tmp_path / "graphs").files
     assert sorted(digested) == sorted(files)
@@ -95,13 +95,13 @@ def test_a_copied_graph_is_digested_once(loaded: Path, tmp_path: Path, digested:
     assert len(digested) == len(files)
 
 
-def test_a_touched_file_is_digested_alone(graphs: Path, digested: list[str]) -> None:
+def test_only_touched_file_is_digested_again(graphs: Path, digested: list[str]) -> None:
     os.utime(graphs / "small" / "items.npy", (1, 1))
     load_manifest_and_check_files("small", graphs)
     assert digested == ["items.npy"]
 
 
-def test_a_graph_on_a_read_only_disk_is_digested_each_time(
+def test_graph_on_read_only_disk_is_digested_each_time(
     graphs: Path, digested: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (graphs / "small" / "checked.json").unlink()
@@ -117,14 +117,14 @@ def test_a_graph_on_a_read_only_disk_is_digested_each_time(
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"graph.duckdb": 1}'])
-def test_a_note_that_cannot_be_read_is_none(graphs: Path, digested: list[str], note: str) -> None:
+def test_unreadable_check_record_is_ignored(graphs: Path, digested: list[str], note: str) -> None:
     (graphs / "small" / "checked.json").write_text(note)
     files = load_manifest_and_check_files("small", graphs).files
     assert sorted(digested) == sorted(files)
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
+def test_flipped_bit_in_any_file_is_rejected_by_name(graphs: Path) -> None:
     names = list(load_manifest_and_check_files("small", graphs).files)
     for name in names:
         path = graphs / "small" / name
@@ -132,24 +132,24 @@ def test_a_flipped_bit_in_any_file_is_refused_by_name(graphs: Path) -> None:
             flip(path, place)
             with pytest.raises(
                 LocalGraphError, match=rf"{name}: has SHA-256 \w+…, expected .*damaged; load it again"
-            ) as told:
+            ) as error:
                 open_graph("small", graphs)
-            assert "--name small --replace" in str(told.value)
+            assert "--name small --replace" in str(error.value)
             flip(path, place)
             open_graph("small", graphs).close()
 
 
-def test_a_check_reads_everything_even_what_looks_untouched(graphs: Path) -> None:
+def test_full_check_reads_even_files_that_look_untouched(graphs: Path) -> None:
     path = graphs / "small" / "graph.duckdb"
     times = path.stat()
     flip(path, -1)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     load_manifest_and_check_files("small", graphs)
-    told: list[tuple[int, int]] = []
-    made, damage = digest_and_check_all_graph_files("small", graphs, lambda read, total: told.append((read, total)))
+    lines: list[tuple[int, int]] = []
+    made, damage = digest_and_check_all_graph_files("small", graphs, lambda read, total: lines.append((read, total)))
     assert damage.keys() == {"graph.duckdb"}
     total = sum(file.size_bytes for file in made.files.values())
-    assert told[-1] == (total, total)
+    assert lines[-1] == (total, total)
     # from now on it is known
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: has SHA-256"):
         load_manifest_and_check_files("small", graphs)
@@ -184,9 +184,7 @@ def change_manifest(**changes: object) -> Callable[[Path], None]:
     ],
     ids=["none", "cut", "list", "not text", "wrong type", "no database", "no array", "cut database", "newer", "older"],
 )
-def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
-    graphs: Path, damage: Callable[[Path], None], what: str
-) -> None:
+def test_damaged_graph_error_explains_how_to_reload(graphs: Path, damage: Callable[[Path], None], what: str) -> None:
     damage(graphs / "small")
     with pytest.raises(LocalGraphError, match=what) as raised:
         open_graph("small", graphs)
@@ -196,7 +194,7 @@ def test_a_damaged_graph_is_refused_with_how_to_load_it_again(
     assert found.advice == str(raised.value)
 
 
-def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(graphs: Path) -> None:
+def test_database_damage_behind_forged_manifest_raises_named_error(graphs: Path) -> None:
     path = graphs / "small" / "graph.duckdb"
     content = path.read_bytes()
     path.write_bytes(content[:12_288] + b"\x5a" * (len(content) - 12_288))
@@ -208,7 +206,7 @@ def test_damage_inside_the_database_behind_a_forged_manifest_is_a_named_error(gr
         open_graph("small", graphs).find_labels(["Q1"])
 
 
-def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
+def test_one_damaged_graph_does_not_hide_others(graphs: Path) -> None:
     shutil.copytree(graphs / "small", graphs / "other")
     (graphs / "other" / "manifest.json").unlink()
     (graphs / "words.txt").write_text("no graph")
@@ -219,7 +217,7 @@ def test_one_damaged_graph_does_not_hide_the_others(graphs: Path) -> None:
     assert list_graph_statuses(graphs / "nowhere") == []
 
 
-def test_all_modules_that_decide_rows_are_digested() -> None:
+def test_reading_modules_list_every_module_that_affects_rows() -> None:
     modules = grimp.build_graph("factmill", cache_dir=None).find_upstream_modules(
         "factmill.tasks.graph.loading.line_patterns"
     )

@@ -124,7 +124,7 @@ def small(tmp_path: Path) -> Iterator[tuple[WikidataGraph, pyoxigraph.Store]]:
         yield graph, store
 
 
-def test_every_question_to_a_wikidata_has_an_answer_by_a_graph_or_a_reason() -> None:
+def test_every_sparql_operation_can_be_answered_by_graph() -> None:
     asked = [each for each in list_operations() if each.sparql]
     assert DESCRIPTIONS in asked
     assert [each.name for each in ANSWERED if each not in asked] == []
@@ -132,7 +132,7 @@ def test_every_question_to_a_wikidata_has_an_answer_by_a_graph_or_a_reason() -> 
 
 
 @pytest.mark.parametrize("operation", ANSWERED, ids=lambda each: each.name)
-def test_an_operation_has_the_same_body_on_a_small_graph(
+def test_operation_returns_same_body_from_small_graph_and_sparql(
     small: tuple[WikidataGraph, pyoxigraph.Store], operation: Operation[Any]
 ) -> None:
     graph, store = small
@@ -146,7 +146,7 @@ def test_an_operation_has_the_same_body_on_a_small_graph(
         operation.parse_body(body)
 
 
-def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:
+def test_facts_match_sparql_on_full_rdf_of_real_items(shared_data: Path, tmp_path: Path) -> None:
     files = [shared_data / "wikidata" / "rdf" / f"{qid}.ttl" for qid in ("Q42", "Q37599471")]
     load_graph(files, "whole", tmp_path, LANGUAGES)
     store = pyoxigraph.Store()
@@ -162,7 +162,7 @@ def test_facts_are_the_same_on_whole_rdf_of_real_items(shared_data: Path, tmp_pa
         assert answer_by_graph(graph, calls) == expected
 
 
-def test_every_operation_has_the_same_body_on_a_real_graph(shared_data: Path, tmp_path: Path) -> None:
+def test_every_operation_returns_same_body_from_real_graph_and_sparql(shared_data: Path, tmp_path: Path) -> None:
     dump = shared_data / "wikidata" / "truthy_labelled.nt.gz"
     load_graph([dump], "real", tmp_path)
     store = pyoxigraph.Store()

@@ -71,7 +71,7 @@ STARS = st.sampled_from(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(edges=EDGES, star=STARS, pairs=PAIRS_ASKED, several=SEVERAL_OPTIONS)
-def test_item_paths_are_those_of_a_search_through_all_edges(
+def test_item_paths_match_search_through_all_edges(
     tmp_path_factory: pytest.TempPathFactory,
     edges: set[Edge],
     star: set[Edge],
@@ -139,7 +139,7 @@ COUNTED = st.sets(st.sampled_from([569, 1082, 585, 17, 999]), max_size=4)
     properties=COUNTED,
     several=SEVERAL_OPTIONS,
 )
-def test_literal_paths_are_those_of_a_search_through_all_literals(
+def test_literal_paths_match_search_through_all_literals(
     tmp_path_factory: pytest.TempPathFactory,
     edges: set[Edge],
     literals: list[Literal],
@@ -162,7 +162,7 @@ def test_literal_paths_are_those_of_a_search_through_all_literals(
 
 
 @pytest.mark.parametrize("options", [ALL, PathSearchOptions(), PathSearchOptions(always_two_hops=True, max_paths=1)])
-def test_a_batch_of_many_chunks_gives_each_pair_its_own_paths(tmp_path: Path, options: PathSearchOptions) -> None:
+def test_batch_of_many_chunks_returns_each_pairs_own_paths(tmp_path: Path, options: PathSearchOptions) -> None:
     edges = {(s, 17 + (s + o) % 3, o) for s in range(1, 70) for o in range(1, 70) if (s * o) % 5 < 2}
     graph = SmallGraph(tmp_path, edges)
     pairs = [(s, o) for s in range(1, 70, 2) for o in range(70)]
@@ -176,7 +176,7 @@ def test_a_batch_of_many_chunks_gives_each_pair_its_own_paths(tmp_path: Path, op
         assert [(row[0] - first, *row[1:]) for row in outcomes[first : first + 9]] == expected_outcomes
 
 
-def test_neither_a_statement_nor_its_qualifier_may_be_of_an_ignored_property(tmp_path: Path) -> None:
+def test_ignored_property_excludes_statements_and_qualifiers(tmp_path: Path) -> None:
     known = [Literal(1, 39, 580, "q1-A", DATES[0]), Literal(1, 580, None, "q1-B", DATES[0])]
     graph = SmallGraph(tmp_path, {(2, 17, 1)}, known)
 
@@ -187,7 +187,7 @@ def test_neither_a_statement_nor_its_qualifier_may_be_of_an_ignored_property(tmp
     assert [count(1), count(1, 39), count(1, 580), count(2), count(2, 17), count(2, 39)] == [2, 1, 0, 2, 0, 1]
 
 
-def test_a_self_loop_may_be_one_hop_of_two(tmp_path: Path) -> None:
+def test_self_loop_may_be_one_of_two_hops(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, {(1, 17, 1), (1, 31, 2), (2, 17, 2)})
     paths, _ = rows_of(graph.find_items([(1, 2), (1, 1)], ALL))
     assert paths == [(0, 1, False, None, 31, None), (0, 2, False, 1, 17, 31), (0, 2, False, 2, 31, 17)]
@@ -198,7 +198,7 @@ def make_ladder(rungs: int) -> set[Edge]:
     return {(1, 17, x) for x in range(10, 10 + rungs)} | {(x, 31, 2) for x in range(10, 10 + rungs)} | {(2, 17, 1)}
 
 
-def test_a_hundred_thousand_paths_of_one_pair_are_counted_and_kept_as_asked(tmp_path: Path) -> None:
+def test_hundred_thousand_paths_of_one_pair_are_counted_and_capped(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, make_ladder(100_000))
     pairs = [(10, 11), (1, 2), (2, 1)]
     for most_paths, kept in ((None, 100_001), (100_000, 100_000), (1_000, 1_000)):
@@ -211,7 +211,7 @@ def test_a_hundred_thousand_paths_of_one_pair_are_counted_and_kept_as_asked(tmp_
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 4, 5, 8])
-def test_no_path_is_lost_where_the_paths_of_a_pair_just_do_not_fit_into_a_table(
+def test_no_path_is_lost_if_paths_of_pair_barely_exceed_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
     monkeypatch.setattr(graph_paths, "_CHUNK_ROWS", rows_at_once)
@@ -228,7 +228,7 @@ def test_no_path_is_lost_where_the_paths_of_a_pair_just_do_not_fit_into_a_table(
 
 
 @pytest.mark.parametrize("into", [True, False])
-def test_a_hub_at_either_end_is_met_from_the_other(tmp_path: Path, into: bool) -> None:
+def test_hub_at_either_end_is_searched_from_other_end(tmp_path: Path, into: bool) -> None:
     star = make_star(2, 10, 5_000, into=into)
     others = {(1, 31, 4_000), (1, 31, 6_000), (3_000, 31, 1)}
     graph = SmallGraph(tmp_path, star | others)
@@ -236,7 +236,7 @@ def test_a_hub_at_either_end_is_met_from_the_other(tmp_path: Path, into: bool) -
     assert len(graph.find_items([(1, 2)], ALL).paths) == 1
 
 
-def test_an_empty_batch_and_an_empty_graph_are_answered(tmp_path: Path) -> None:
+def test_empty_batch_and_empty_graph_yield_no_paths(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, set(), others=[1, 2])
     for pairs in ([], [(1, 2), (1, 7), (7, 1), (2, 2)]):
         found = graph.find_items(pairs, PathSearchOptions())
@@ -245,7 +245,7 @@ def test_an_empty_batch_and_an_empty_graph_are_answered(tmp_path: Path) -> None:
         assert rows_of(graph.find_literals(dates, {569}, ALL)) == search_literals(graph, dates, {569}, ALL)  # type: ignore[arg-type]
 
 
-def test_numbers_of_equal_keys_are_told_apart_before_a_hop_counts_as_found(tmp_path: Path) -> None:
+def test_numbers_with_equal_keys_are_compared_before_hop_counts_as_found(tmp_path: Path) -> None:
     literals = [Literal(1, 1082, None, None, "8"), Literal(2, 1082, None, None, "7")]
     graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals, keys={0: hash_number("7")})
     paths, outcomes = rows_of(graph.find_literals([(1, NumberWithUnit("7"))], {1082}, PathSearchOptions()))
@@ -253,7 +253,7 @@ def test_numbers_of_equal_keys_are_told_apart_before_a_hop_counts_as_found(tmp_p
     assert outcomes == [(0, "found", 1, 1)]
 
 
-def test_a_number_in_another_unit_does_not_stop_the_search_at_one_hop(tmp_path: Path) -> None:
+def test_number_in_other_unit_does_not_stop_search_at_one_hop(tmp_path: Path) -> None:
     literals = [Literal(1, 2048, None, None, "7", unit=11573), Literal(2, 2048, None, None, "+7.0", unit=174728)]
     graph = SmallGraph(tmp_path, {(1, 17, 2)}, literals)
 
@@ -275,7 +275,7 @@ def test_a_number_in_another_unit_does_not_stop_the_search_at_one_hop(tmp_path: 
     ],
     ids=str,
 )
-def test_a_date_is_found_in_values_that_are_at_least_as_precise(
+def test_date_matches_values_that_are_at_least_as_precise(
     tmp_path: Path, wanted: PartialDate, precisions: list[int | None]
 ) -> None:
     known = [Literal(1, 569, None, "q1-A", DATES[0], precision) for precision in (None, 7, 9, 10, 11)]
@@ -296,16 +296,14 @@ def test_a_date_is_found_in_values_that_are_at_least_as_precise(
     ],
     ids=str,
 )
-def test_a_bare_year_or_month_is_not_found_as_the_one_before_it(
-    tmp_path: Path, wanted: PartialDate, found: list[str]
-) -> None:
+def test_bare_year_or_month_does_not_match_previous_one(tmp_path: Path, wanted: PartialDate, found: list[str]) -> None:
     days = ["-0001-12-31", "0000-00-00", "1952-00-00", "1952-03-00", "1952-04-00", "1952-12-31", "1953-00-00"]
     graph = SmallGraph(tmp_path, set(), [Literal(1, 569, None, None, f"{day}T00:00:00Z") for day in days])
     paths = graph.find_literals([(1, wanted)], {569}, ALL).paths
     assert [value.removesuffix("T00:00:00Z") for value in paths["value"].to_pylist()] == found
 
 
-def test_objects_of_another_number_or_of_two_kinds_are_refused(tmp_path: Path) -> None:
+def test_objects_of_wrong_count_or_mixed_kinds_are_rejected(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, {(1, 17, 2)})
     with pytest.raises(ValueError, match="as many objects as subjects"):
         find_item_paths(graph.arrays, np.array([1, 2]), np.array([1]), ALL)
@@ -327,7 +325,7 @@ PEOPLE = """
 """
 
 
-def test_a_loaded_graph_finds_paths_in_its_own_numbers(make_graph: Make) -> None:
+def test_loaded_graph_finds_paths_in_its_own_item_numbers(make_graph: Make) -> None:
     graph: PathFinder = make_graph(PEOPLE)
     found = graph.find_item_paths(np.array([145, 42]), np.array([42, 999]), PathSearchOptions())
     assert rows_of(found) == (
@@ -343,7 +341,7 @@ def test_a_loaded_graph_finds_paths_in_its_own_numbers(make_graph: Make) -> None
     assert [row[:8] for row in rows_of(numbers)[0]] == [(0, 2, 691283, 69, 2196, None, "q691283-B", "3500")]
 
 
-def test_several_threads_find_the_same_paths_at_once(make_graph: Make) -> None:
+def test_concurrent_threads_find_same_paths(make_graph: Make) -> None:
     graph = make_graph(
         "\n".join(f"wd:Q{s} wdt:P{1 + (s * o) % 3} wd:Q{o}" for s in range(1, 30) for o in range(1, 30, 3))
     )
@@ -355,7 +353,7 @@ def test_several_threads_find_the_same_paths_at_once(make_graph: Make) -> None:
     assert all(each.paths.equals(alone.paths) and each.pairs.equals(alone.pairs) for each in together)
 
 
-def test_kernels_work_where_nothing_compiled_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_compile_without_writable_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
 
     def double(number: int) -> int:
@@ -388,7 +386,7 @@ def test_a_cache_of_earlier_code_with_other_class_names_is_not_read(
 
 
 @pytest.mark.slow
-def test_look_ups_do_not_wait_for_what_is_compiled(make_graph: Make, tmp_path: Path) -> None:
+def test_simple_lookups_do_not_import_compiler(make_graph: Make, tmp_path: Path) -> None:
     make_graph(PEOPLE)
     program = (
         "import sys; from pathlib import Path; import numpy as np\n"
@@ -451,7 +449,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> SmallGraph:
 
 
 @pytest.mark.parametrize("has_order", [True, False], ids=["ordered", "loaded by an earlier version"])
-def test_paths_are_those_of_a_search_through_all(crowded: SmallGraph, has_order: bool) -> None:
+def test_literal_paths_of_crowded_graph_match_full_search(crowded: SmallGraph, has_order: bool) -> None:
     order = crowded.folder / "literal_order.npy"
     hidden = order.with_suffix(".away")
     if not has_order:
@@ -470,7 +468,7 @@ def test_paths_are_those_of_a_search_through_all(crowded: SmallGraph, has_order:
             assert len(found.paths)
 
 
-def test_the_order_is_that_of_each_items_keys_however_many_are_sorted_at_once(
+def test_literal_order_sorts_each_items_keys_with_any_batch_size(
     crowded: SmallGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     literals = crowded.arrays.literals

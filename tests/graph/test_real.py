@@ -58,7 +58,7 @@ def graph(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wiki
         yield opened
 
 
-def test_every_triple_is_stored(graph: WikidataGraph, plain: Plain) -> None:
+def test_every_triple_of_real_dump_is_stored(graph: WikidataGraph, plain: Plain) -> None:
     loaded = graph.manifest
     items = [each for each in plain.texts["label"] if each[0].startswith("Q")]
     assert loaded.lines == 105_393 == sum(loaded.read.values())
@@ -79,7 +79,7 @@ def test_every_triple_is_stored(graph: WikidataGraph, plain: Plain) -> None:
     assert [len(plain.texts["description"]), len(plain.texts["altLabel"])] == [13_826, 19_735]
 
 
-def test_every_text_and_edge_comes_back(graph: WikidataGraph, plain: Plain) -> None:
+def test_every_text_and_edge_of_real_dump_is_found(graph: WikidataGraph, plain: Plain) -> None:
     labels = dict(plain.texts["label"])
     described = graph.load_descriptions(each for each in labels if each.startswith("Q"))
     assert graph.find_labels(labels) == labels
@@ -94,7 +94,7 @@ def test_every_text_and_edge_comes_back(graph: WikidataGraph, plain: Plain) -> N
     assert sum(map(len, found.values())) == len(plain.edges)
 
 
-def test_every_name_finds_its_items(graph: WikidataGraph, plain: Plain) -> None:
+def test_every_name_of_real_dump_finds_its_items(graph: WikidataGraph, plain: Plain) -> None:
     vias: dict[str, dict[str, str]] = defaultdict(dict)
     for via, predicate in (("alias", "altLabel"), ("label", "label")):
         for entity, text in plain.texts[predicate]:
@@ -118,7 +118,7 @@ def test_every_name_finds_its_items(graph: WikidataGraph, plain: Plain) -> None:
     )
 
 
-def test_degrees_are_those_counted(graph: WikidataGraph, plain: Plain) -> None:
+def test_degrees_match_counted_edges(graph: WikidataGraph, plain: Plain) -> None:
     into: dict[str, int] = defaultdict(int)
     for _, _, thing in plain.edges:
         into[f"Q{thing}"] += 1
@@ -134,7 +134,7 @@ def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield opened
 
 
-def test_every_triple_about_statements_is_accounted_for(stated: WikidataGraph) -> None:
+def test_load_accounts_for_every_statement_triple(stated: WikidataGraph) -> None:
     made = stated.manifest
     assert made.lines == 5_394 == sum(made.read.values()) + sum(made.not_kept.values())
     assert (made.malformed, made.blank) == (0, 0)

@@ -64,7 +64,7 @@ def loads(tmp_path: Path, files: list[Path]) -> Loads:
     return Loads(files, tmp_path / "graphs")
 
 
-def test_a_load_may_be_stopped_anywhere_again_and_again(
+def test_load_resumes_after_repeated_stops_at_any_point(
     loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 1)
@@ -85,7 +85,7 @@ def test_a_load_may_be_stopped_anywhere_again_and_again(
 
 
 @pytest.mark.parametrize("phase", ["sorting", "writing", "digesting"])
-def test_when_all_is_read_the_load_goes_on_with_the_tables(
+def test_fully_read_load_resumes_at_table_phase(
     loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch, phase: str, straight: dict[str, object]
 ) -> None:
     def fail(news: LoadProgress) -> None:
@@ -117,7 +117,7 @@ def test_when_all_is_read_the_load_goes_on_with_the_tables(
         ("told.phase == 'digesting'", "all files were read before"),
     ],
 )
-def test_a_killed_load_is_shown_and_gone_on_with(
+def test_killed_load_is_listed_and_resumed(
     loads: Loads, when: str, notice: str | None, straight: dict[str, object]
 ) -> None:
     program = (
@@ -141,7 +141,7 @@ def test_a_killed_load_is_shown_and_gone_on_with(
     assert [each.state for each in list_graph_statuses(loads.folder)] == ["whole"]
 
 
-def test_a_load_killed_at_any_call_again_and_again_is_gone_on_with(loads: Loads, straight: dict[str, object]) -> None:
+def test_load_resumes_after_repeated_kills_at_any_call(loads: Loads, straight: dict[str, object]) -> None:
     program = (
         "calls = 0\n"
         "def count(*_):\n"
@@ -164,7 +164,7 @@ def test_a_load_killed_at_any_call_again_and_again_is_gone_on_with(loads: Loads,
     assert names_in(loads.folder) == ["small", "whole"]
 
 
-def test_ctrl_c_in_a_query_is_ctrl_c(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_query_raises_keyboard_interrupt(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise RuntimeError("Query interrupted")
 
@@ -173,7 +173,7 @@ def test_ctrl_c_in_a_query_is_ctrl_c(loads: Loads, monkeypatch: pytest.MonkeyPat
         loads.run()
 
 
-def test_a_cut_file_is_named_and_the_whole_one_gone_on_with(
+def test_truncated_file_is_named_and_load_resumes_with_complete_file(
     loads: Loads, sorted_blocks: list[int], straight: dict[str, object]
 ) -> None:
     whole = loads.files[1].read_bytes()
@@ -194,7 +194,7 @@ def test_a_cut_file_is_named_and_the_whole_one_gone_on_with(
     assert contents(loads.run("again")) == straight
 
 
-def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
+def test_standard_input_load_resumes_with_same_bytes_piped_again(loads: Loads, tmp_path: Path) -> None:
     program = (
         "news = []\n"
         "def hear(told):\n"
@@ -218,7 +218,7 @@ def test_standard_input_is_piped_again(loads: Loads, tmp_path: Path) -> None:
     assert piped.sources[0].size_bytes == len(again)
 
 
-def test_a_full_disk_keeps_what_was_committed(loads: Loads, straight: dict[str, object]) -> None:
+def test_full_disk_keeps_committed_rows(loads: Loads, straight: dict[str, object]) -> None:
     program = "resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT))\nload.load_graph(files, 'small', folder)"
     done = run_in_small_steps("LIMIT = 700_000\n" + program, loads.folder, loads.files)
     assert "GraphError: cannot write graph small in" in done.err
@@ -228,7 +228,7 @@ def test_a_full_disk_keeps_what_was_committed(loads: Loads, straight: dict[str, 
     assert contents(made) == straight
 
 
-def test_nothing_is_left_when_nothing_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_remains_if_nothing_was_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 1 << 30)
     path = tmp_path / "a.nt.gz"
     path.write_bytes(gzip.compress("".join(LINES).encode())[:-9])
@@ -246,7 +246,7 @@ def change_second(files: Sequence[Path]) -> None:
 
 
 @pytest.mark.parametrize("change", [change_first, change_second], ids=["finished", "half read"])
-def test_a_changed_file_is_told_and_all_is_read_anew(loads: Loads, change: Callable[[Sequence[Path]], None]) -> None:
+def test_changed_file_is_reported_and_load_restarts(loads: Loads, change: Callable[[Sequence[Path]], None]) -> None:
     def stop_in_second(news: LoadProgress) -> None:
         if news.lines > len(LINES) + len(MORE) // 2:
             raise KeyboardInterrupt
@@ -261,7 +261,7 @@ def test_a_changed_file_is_told_and_all_is_read_anew(loads: Loads, change: Calla
 
 
 @pytest.mark.parametrize("other", ["languages", "files", "form"])
-def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> None:
+def test_unfinished_load_of_other_request_is_dropped(loads: Loads, other: str) -> None:
     loads.stop()
     options: dict[str, object] = {"languages": {"languages": ["en", "de"]}, "form": {"form": "turtle"}}.get(other, {})
     if other == "files":
@@ -272,7 +272,7 @@ def test_a_half_load_of_another_request_is_dropped(loads: Loads, other: str) -> 
     assert contents(made) == contents(loads.run("straight", **options))
 
 
-def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: Loads) -> None:
+def test_unusable_staging_database_is_named_and_not_dropped(loads: Loads) -> None:
     loads.stop()
     path = get_loading_folder("small", loads.folder) / "staging.duckdb"
     path.write_bytes(b"\x5a" * path.stat().st_size)
@@ -284,7 +284,7 @@ def test_a_staging_database_that_cannot_be_used_is_named_and_not_dropped(loads: 
     loads.run()
 
 
-def test_a_replacement_is_gone_on_with_beside_the_old_graph(loads: Loads) -> None:
+def test_replacement_resumes_while_old_graph_stays(loads: Loads) -> None:
     old = loads.run()
     loads.stop(replace=True)
     assert [(each.name, each.state) for each in list_graph_statuses(loads.folder)] == [
@@ -300,7 +300,7 @@ def test_a_replacement_is_gone_on_with_beside_the_old_graph(loads: Loads) -> Non
     assert [each.state for each in list_graph_statuses(loads.folder)] == ["whole"]
 
 
-def test_a_half_load_is_removed_before_the_graph(loads: Loads) -> None:
+def test_unfinished_load_is_removed_before_graph(loads: Loads) -> None:
     loads.run()
     loads.stop(replace=True)
     assert remove_graph_or_half_load("small", loads.folder) == "unfinished load"
@@ -311,7 +311,7 @@ def test_a_half_load_is_removed_before_the_graph(loads: Loads) -> None:
         remove_graph_or_half_load("small", loads.folder)
 
 
-def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> None:
+def test_graph_being_loaded_can_neither_be_loaded_nor_removed(loads: Loads) -> None:
     refused: list[str] = []
 
     def meddle(news: LoadProgress) -> None:
@@ -329,7 +329,7 @@ def test_what_is_being_loaded_is_neither_loaded_nor_removed(loads: Loads) -> Non
     assert names_in(loads.folder) == ["small"]
 
 
-def test_what_a_crash_left_of_a_removed_graph_goes_with_the_next_load(loads: Loads) -> None:
+def test_leftovers_of_crashed_removal_are_deleted_by_next_load(loads: Loads) -> None:
     loads.run()
     shutil.copytree(loads.folder / "small", loads.folder / ".small.old")
     loads.run(replace=True)
@@ -353,9 +353,7 @@ def rename_and_touch(loads: Loads) -> None:
         os.utime(file, (1, 1))
 
 
-def test_a_half_load_of_files_that_were_renamed_and_touched_is_gone_on_with(
-    loads: Loads, straight: dict[str, object]
-) -> None:
+def test_unfinished_load_of_renamed_and_touched_files_is_resumed(loads: Loads, straight: dict[str, object]) -> None:
     old = [str(file) for file in loads.files]
     loads.stop()
     rename_and_touch(loads)
@@ -367,12 +365,12 @@ def test_a_half_load_of_files_that_were_renamed_and_touched_is_gone_on_with(
     made = loads.run()
     assert ["resuming after line" in notice for notice in loads.notices] == [True]
     assert [source.path for source in made.sources] == [str(file) for file in loads.files]
-    told = contents(made)
-    sources = [{**source, "path": source["path"].removeprefix("new-")} for source in told["sources"]]  # type: ignore[attr-defined]
-    assert {**told, "sources": tuple(sources)} == straight
+    result = contents(made)
+    sources = [{**source, "path": source["path"].removeprefix("new-")} for source in result["sources"]]  # type: ignore[attr-defined]
+    assert {**result, "sources": tuple(sources)} == straight
 
 
-def test_other_files_of_the_same_sizes_are_told_and_read_anew(loads: Loads) -> None:
+def test_other_files_of_same_sizes_are_reported_and_load_restarts(loads: Loads) -> None:
     loads.stop()
     rename_and_touch(loads)
     Path(loads.files[0]).write_text("".join(LINES).replace("item 3", "item 4"), "utf-8")
@@ -382,7 +380,7 @@ def test_other_files_of_the_same_sizes_are_told_and_read_anew(loads: Loads) -> N
 
 
 @pytest.mark.parametrize("longer", [0, 1], ids=["same size", "other size"])
-def test_a_file_that_was_changed_when_all_was_read_is_told_and_read_anew(loads: Loads, longer: int) -> None:
+def test_file_changed_after_reading_is_reported_and_load_restarts(loads: Loads, longer: int) -> None:
     def stop(news: LoadProgress) -> None:
         if news.phase == "sorting":
             raise OSError(28, "No space left on device")
@@ -397,7 +395,7 @@ def test_a_file_that_was_changed_when_all_was_read_is_told_and_read_anew(loads: 
 
 
 @pytest.mark.parametrize("lost", [1, 5000])
-def test_rows_that_a_loss_of_power_cut_are_read_again(loads: Loads, straight: dict[str, object], lost: int) -> None:
+def test_rows_lost_by_power_failure_are_read_again(loads: Loads, straight: dict[str, object], lost: int) -> None:
     assert run_in_small_steps(KILLED, loads.folder, loads.files).code == -signal.SIGKILL
     written = get_loading_folder("small", loads.folder) / "staging.duckdb.wal"
     whole = written.stat().st_size
@@ -406,12 +404,12 @@ def test_rows_that_a_loss_of_power_cut_are_read_again(loads: Loads, straight: di
     assert "resuming after line" in loads.notices[0]
 
 
-def test_a_half_load_whose_rows_are_gone_is_told_and_read_anew(loads: Loads, straight: dict[str, object]) -> None:
+def test_unfinished_load_with_missing_rows_is_reported_and_restarted(loads: Loads, straight: dict[str, object]) -> None:
     loads.stop()
-    beside = get_loading_folder("small", loads.folder)
-    for name in names_in(beside):
+    result = get_loading_folder("small", loads.folder)
+    for name in names_in(result):
         if name.startswith("staging"):
-            (beside / name).unlink()
+            (result / name).unlink()
     assert contents(loads.run()) == straight
     (notice,) = loads.notices
     assert notice.startswith("graph small: the rows of the unfinished load are missing")
@@ -420,7 +418,7 @@ def test_a_half_load_whose_rows_are_gone_is_told_and_read_anew(loads: Loads, str
 @pytest.mark.parametrize(
     "note", [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')], ids=["cut", "by other code"]
 )
-def test_a_half_load_whose_note_is_cut_or_by_other_code_is_dropped(
+def test_unfinished_load_with_empty_or_other_code_record_is_dropped(
     loads: Loads, straight: dict[str, object], note: Callable[[str], str]
 ) -> None:
     loads.stop()

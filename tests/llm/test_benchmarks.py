@@ -36,7 +36,7 @@ def factmill(tmp_path_factory: pytest.TempPathFactory) -> Factmill:
 
 
 @pytest.mark.parametrize("benchmark", list(ASKED_BY))
-def test_a_build_with_a_model_of_random_weights_ends_by_its_own_rules(
+def test_build_with_random_weight_model_completes_by_its_own_rules(
     benchmark: str, factmill: Factmill, chat_server: Any, tmp_path: Path
 ) -> None:
     world, warehouse = (

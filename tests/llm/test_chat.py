@@ -74,7 +74,7 @@ def send(chat: ChatClient, *asks: FilledPrompt) -> list[CallResponse]:
     return [replies[call.key] for call in calls]
 
 
-def test_a_reply_comes_with_its_tokens_cost_and_time(chat_server: Any) -> None:
+def test_response_includes_tokens_cost_and_duration(chat_server: Any) -> None:
     asked = chat_server.count_asked()
     [reply] = send(open_chat(chat_server), make_ask())
     assert (reply.status, reply.error) == ("ok", None)
@@ -89,7 +89,7 @@ def test_a_reply_comes_with_its_tokens_cost_and_time(chat_server: Any) -> None:
     assert chat_server.count_asked() == asked + 1
 
 
-def test_samples_are_texts_of_their_own_and_the_same_seeds_give_the_same_texts(chat_server: Any) -> None:
+def test_samples_differ_and_same_seeds_yield_same_texts(chat_server: Any) -> None:
     [_warm] = send(open_chat(chat_server), make_ask("Bob"))  # from here on the server has the prompt's state at hand
     asked = chat_server.count_asked()
     [first] = send(open_chat(chat_server), make_ask("Bob", samples=3))
@@ -101,14 +101,14 @@ def test_samples_are_texts_of_their_own_and_the_same_seeds_give_the_same_texts(c
     assert chat_server.count_asked() == asked + 6
 
 
-def test_many_calls_at_once_are_each_answered_once(chat_server: Any) -> None:
+def test_concurrent_calls_are_each_answered_once(chat_server: Any) -> None:
     asks = [make_ask(f"person {number}", samples=2) for number in range(10)]
     replies = send(open_chat(chat_server, limits=ServiceLimits(parallel=8, timeout_s=60)), *asks)
     assert [reply.status for reply in replies] == ["ok"] * 10
     assert [len(reply.body["texts"]) for reply in replies] == [2] * 10
 
 
-def test_a_schema_holds_even_a_random_model_to_its_form(chat_server: Any) -> None:
+def test_json_schema_constrains_even_random_model(chat_server: Any) -> None:
     chat = open_chat(chat_server, json_schema=True)
     replies = send(chat, *(make_ask(name, samples=2, schema=SCHEMA) for name in ("Ada", "Bob")))
     texts = [text for reply in replies for text in reply.body["texts"]]
@@ -122,13 +122,13 @@ def test_a_schema_holds_even_a_random_model_to_its_form(chat_server: Any) -> Non
         assert set(value["parts"]) <= {"a", "b"}
 
 
-def test_without_the_schema_the_same_model_writes_no_json(chat_server: Any) -> None:
+def test_same_model_without_schema_writes_no_json(chat_server: Any) -> None:
     [reply] = send(open_chat(chat_server, json_schema=False), make_ask(schema=SCHEMA))
     with pytest.raises(json.JSONDecodeError):
         json.loads(reply.body["texts"][0])
 
 
-def test_a_prompt_that_is_too_long_is_refused_for_good_and_asked_once(chat_server: Any) -> None:
+def test_too_long_prompt_fails_permanently_after_one_request(chat_server: Any) -> None:
     asked = chat_server.count_asked()
     reply, other = send(open_chat(chat_server), make_ask("x" * 20_000), make_ask("Bob"))
     assert (reply.status, reply.body, reply.transient) == ("failed", None, False)
@@ -139,7 +139,7 @@ def test_a_prompt_that_is_too_long_is_refused_for_good_and_asked_once(chat_serve
     assert chat_server.count_asked() == asked + 2
 
 
-def test_a_wrong_key_stops_the_run_and_is_not_shown(chat_server: Any) -> None:
+def test_wrong_api_key_stops_run_and_is_not_shown(chat_server: Any) -> None:
     wrong = "wrong-key-0987654321"
     with pytest.raises(ServiceUnreachable, match="HTTP 401") as caught:
         send(open_chat(chat_server, key=wrong), make_ask())

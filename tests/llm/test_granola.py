@@ -124,7 +124,7 @@ def nonsense(workplace: Workplace, chat_server: Any) -> Any:
     return report, chat_server.count_asked() - asked
 
 
-def test_nonsense_of_the_author_is_asked_again_once_and_then_rejected(workplace: Workplace, nonsense: Any) -> None:
+def test_unreadable_author_reply_is_retried_once_and_then_rejected(workplace: Workplace, nonsense: Any) -> None:
     report, requests = nonsense
     check_balance(report)
     assert report["reasons"] == {"generate_granular_answers": {"cut_off": 6}}
@@ -138,7 +138,7 @@ def test_nonsense_of_the_author_is_asked_again_once_and_then_rejected(workplace:
     assert all(chat["latency_s"] > 0 for chat in chats)
 
 
-def test_a_reject_keeps_the_reply_that_could_not_be_read(workplace: Workplace, nonsense: Any) -> None:
+def test_reject_includes_unreadable_reply(workplace: Workplace, nonsense: Any) -> None:
     rejects = workplace.rejects(nonsense[0]["build_id"])
     chats = recorded_chats(workplace.warehouse("nonsense"))
     seconds = [chat["texts"][0].strip() for chat in chats if chat["parts"]["correction"]]
@@ -149,7 +149,7 @@ def test_a_reject_keeps_the_reply_that_could_not_be_read(workplace: Workplace, n
         assert reply in seconds
 
 
-def test_a_rejected_row_can_be_followed_back_to_both_calls(workplace: Workplace, nonsense: Any) -> None:
+def test_rejected_row_traces_back_to_both_calls(workplace: Workplace, nonsense: Any) -> None:
     build_id = nonsense[0]["build_id"]
     reject = workplace.rejects(build_id)[0]
     given = ("--build", build_id, "--warehouse", workplace.warehouse("nonsense"))
@@ -157,7 +157,7 @@ def test_a_rejected_row_can_be_followed_back_to_both_calls(workplace: Workplace,
     assert [call["operation"] for call in trace["calls"]].count("chat") == 2
 
 
-def test_a_build_that_lost_all_rows_to_the_model_asks_it_again(
+def test_build_that_lost_all_rows_to_model_sends_requests_again(
     workplace: Workplace, nonsense: Any, chat_server: Any
 ) -> None:
     asked = chat_server.count_asked()
@@ -166,7 +166,7 @@ def test_a_build_that_lost_all_rows_to_the_model_asks_it_again(
     assert chat_server.count_asked() == asked + 12
 
 
-def test_nonsense_of_the_judge_leaves_no_score_and_rejects_the_row(workplace: Workplace, chat_server: Any) -> None:
+def test_unreadable_judge_reply_leaves_no_score_and_rejects_row(workplace: Workplace, chat_server: Any) -> None:
     asked = chat_server.count_asked()
     report = workplace.build("nonsense_judge")
     check_balance(report)

@@ -35,7 +35,7 @@ def weigh(server: Any, texts: list[str]) -> list[CallResponse]:
     return [replies[call.key] for call in calls]
 
 
-def test_a_real_server_gives_the_log_probabilities_of_a_prompt(chat_server: Any) -> None:
+def test_real_server_log_probabilities_match_model(chat_server: Any) -> None:
     import llama_cpp
 
     model = llama_cpp.Llama(
@@ -55,6 +55,6 @@ def test_a_real_server_gives_the_log_probabilities_of_a_prompt(chat_server: Any)
         assert (reply.tokens_in, reply.tokens_out) == (len(tokens), 1)
 
 
-def test_a_text_of_which_nothing_is_weighed_fails(chat_server: Any) -> None:
+def test_text_without_scorable_tokens_fails(chat_server: Any) -> None:
     errors = [reply.error or "" for reply in weigh(chat_server, ["", "a"])]
     assert all(error.startswith("unweighable: nothing_to_weigh: ") for error in errors)

@@ -68,7 +68,7 @@ PINNED = [
 
 
 @pytest.mark.parametrize(("title", "expected", "revision", "case"), PINNED, ids=[case for *_, case in PINNED])
-def test_a_title_leads_to_the_article_of_the_epoch(
+def test_title_resolves_to_article_revision_at_epoch(
     work: BatchWork, title: str, expected: str, revision: int, case: str
 ) -> None:
     [found] = pin(work, title)
@@ -96,21 +96,21 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("title", "reason", "told"), REFUSED)
-def test_a_title_without_an_article_then_is_refused_with_a_reason(
-    work: BatchWork, title: str, reason: str, told: str
+@pytest.mark.parametrize(("title", "reason", "text"), REFUSED)
+def test_title_without_article_at_epoch_is_rejected_with_reason(
+    work: BatchWork, title: str, reason: str, text: str
 ) -> None:
     [found] = pin(work, title)
     assert isinstance(found, MissingArticleReason), found
     assert (found.reason, found.retryable) == (reason, False)
-    assert told in found.detail
+    assert text in found.detail
 
 
-def test_what_redirects_once_led_to_is_found_at_each_moment(work: BatchWork) -> None:
+def test_earlier_redirect_targets_are_found_at_each_moment(work: BatchWork) -> None:
     moments = ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", LATER]
     found = [pin(work, "Split tower", "Merged mill", "Shifting ford", at=at) for at in moments]
-    told = [[each.title if isinstance(each, PinnedArticleRevision) else each.reason for each in row] for row in found]
-    assert told == [
+    lines = [[each.title if isinstance(each, PinnedArticleRevision) else each.reason for each in row] for row in found]
+    assert lines == [
         # of a title that is a redirect today and had no page then, today's target is taken
         ["younger_than_epoch", "Great mill", "Ford of now"],
         ["Tower family", "Merged mill", "Ford of then"],
@@ -118,7 +118,7 @@ def test_what_redirects_once_led_to_is_found_at_each_moment(work: BatchWork) -> 
     ]
 
 
-def test_a_revision_counts_from_its_very_second(work: BatchWork) -> None:
+def test_revision_applies_from_its_exact_second(work: BatchWork) -> None:
     found = [
         pin(work, "Lighthouse of tests", at=at)[0]
         for at in ("2019-12-31T23:59:59Z", "2020-01-01T00:00:00Z", "2022-05-05T05:05:04Z", "2022-05-05T05:05:05Z")
@@ -131,7 +131,7 @@ def test_a_revision_counts_from_its_very_second(work: BatchWork) -> None:
     ]
 
 
-def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_once(
+def test_fifty_references_resolve_alike_in_any_order_with_one_request_per_title(
     tmp_path: Path, wikipedia: WikipediaClient
 ) -> None:
     titles = [title for title in HISTORIES if title != "Blank page"]
@@ -154,7 +154,7 @@ def test_fifty_references_are_pinned_alike_in_any_order_and_each_title_asked_onc
     assert sum(isinstance(each, PinnedArticleRevision) for each in results[0].values()) > 25
 
 
-def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wikipedia: WikipediaClient) -> None:
+def test_ordinary_article_needs_one_revision_call_and_one_text_call(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     watched = Watched(wikipedia)
     with working(tmp_path, watched) as work:
         [found] = pin(work, "Lighthouse of tests")
@@ -165,7 +165,7 @@ def test_an_ordinary_article_takes_one_call_beside_its_text(tmp_path: Path, wiki
         assert dict(watched.calls[0].parts) == {"title": "Lighthouse of tests", "at": THEN}
 
 
-def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: WikipediaClient) -> None:
+def test_second_run_sends_no_request(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, wikipedia) as work:
         first = pin_article_revisions_at_epoch(work, [("row", title) for title in HISTORIES], THEN)
     with working(tmp_path, Silent("w"), "replay") as work:
@@ -173,7 +173,9 @@ def test_a_second_run_asks_nothing(tmp_path: Path, wikipedia: WikipediaClient) -
 
 
 @pytest.mark.parametrize("operation", ["page_revision_at", "page_text"])
-def test_an_outage_is_told_as_one_and_asked_again(tmp_path: Path, wikipedia: WikipediaClient, operation: str) -> None:
+def test_outage_is_reported_as_retryable_and_retried_by_next_run(
+    tmp_path: Path, wikipedia: WikipediaClient, operation: str
+) -> None:
     with working(tmp_path, Failing(wikipedia, operation)) as work:
         found = pin(work, "Lighthouse of tests", "Merged mill", "Split tower")
         assert [(each.reason, each.retryable) for each in found if isinstance(each, MissingArticleReason)] == [
@@ -188,13 +190,13 @@ def read(work: BatchWork, *revids: int) -> list[str | MissingArticleReason]:
     return [found[revid] for revid in revids]
 
 
-def test_a_text_is_that_of_its_revision(work: BatchWork) -> None:
+def test_text_belongs_to_its_revision(work: BatchWork) -> None:
     assert read(work, *(revid_of("Lighthouse of tests", at) for at in range(3))) == [
         f"The light was lit in {year}." for year in (1901, 1902, 1903)
     ]
 
 
-def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(work: BatchWork) -> None:
+def test_text_includes_tables_lists_captions_and_headings_in_order(work: BatchWork) -> None:
     [text] = read(work, revid_of("Tables of tests", 0))
     assert isinstance(text, str)
     assert text.split("\n\n") == [
@@ -206,15 +208,15 @@ def test_tables_lists_captions_and_headings_stand_in_the_text_piece_by_piece(wor
     ]
 
 
-def test_a_revision_without_text_and_one_that_is_not_there_are_told(work: BatchWork) -> None:
+def test_revision_without_text_and_missing_revision_are_reported(work: BatchWork) -> None:
     blank, absent, redirect = read(work, revid_of("Blank page", 0), 2_000_000_000, revid_of("Loop one", 0))
-    for found, told in ((blank, "Blank page shows no text"), (absent, "nosuchrevid"), (redirect, "shows no text")):
+    for found, result in ((blank, "Blank page shows no text"), (absent, "nosuchrevid"), (redirect, "shows no text")):
         assert isinstance(found, MissingArticleReason)
         assert (found.reason, found.retryable) == ("evidence_missing", False)
-        assert told in found.detail
+        assert result in found.detail
 
 
-def test_a_text_that_cannot_be_had_just_now_is_no_missing_one(tmp_path: Path, wikipedia: WikipediaClient) -> None:
+def test_temporarily_unavailable_text_is_retryable_and_not_missing(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, Failing(wikipedia, "page_text")) as work:
         [found] = read(work, revid_of("Lighthouse of tests", 0))
         assert isinstance(found, MissingArticleReason)
@@ -222,7 +224,7 @@ def test_a_text_that_cannot_be_had_just_now_is_no_missing_one(tmp_path: Path, wi
 
 
 @pytest.mark.parametrize("entry", load_list_entries("removed_from_evidence"))
-def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
+def test_each_removal_list_entry_removes_its_elements(entry: str) -> None:
     kind, value = entry.partition("#")[0].strip().split(maxsplit=1)
     html = {
         "tag": f"<{value}>" if value == "input" else f"<{value}><b>GONE</b></{value}>",
@@ -245,7 +247,7 @@ SHOWN = """<table class="infobox vcard"><caption class="infobox-title">The mill<
 <h2>Gallery</h2><h3>Within</h3><p>An empty room</p>"""
 
 
-def test_boxes_captions_and_lists_are_kept_with_every_cell_apart() -> None:
+def test_boxes_captions_and_lists_are_kept_with_separate_cells() -> None:
     article = extract_article_text(SHOWN, load_evidence_removals())
     assert list(article.lead) == [
         *("The mill", "Built", "1 May 1901", "Height", "12 m (39 ft)", "The mill in 1950", "Its wheel", "The yard"),

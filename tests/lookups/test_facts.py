@@ -73,7 +73,7 @@ def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path
     wiki.close()
 
 
-def test_items_are_called_by_labels_and_aliases(work: BatchWork) -> None:
+def test_items_are_named_by_labels_and_aliases(work: BatchWork) -> None:
     asked = [("a", "Q84"), ("b", "Q3"), ("c", "Q84")]
     assert look_up_item_names(work, asked) == ({"Q84": "London", "Q3": None}, {})
     items, failed = look_up_item_descriptions(work, asked)
@@ -85,12 +85,12 @@ def test_items_are_called_by_labels_and_aliases(work: BatchWork) -> None:
     assert look_up_aliases(work, asked) == ({"Q84": ["Big Smoke", "LDN", "Londinium"], "Q3": []}, {})
 
 
-def test_a_name_leads_to_the_items_that_bear_it(work: BatchWork) -> None:
+def test_name_lookup_returns_items_with_that_name(work: BatchWork) -> None:
     found, failed = look_up_items_by_name(work, [("a", "Countess"), ("a", "Nobody")])
     assert (found, failed) == ({"Countess": [ItemCandidate(Qid("Q1"), "alias")], "Nobody": []}, {})
 
 
-def test_an_item_says_what_it_is_joined_to(work: BatchWork) -> None:
+def test_neighbour_lookup_returns_items_connected_to_item(work: BatchWork) -> None:
     found, failed = look_up_item_facts(work, [("a", "Q1"), ("b", "Q99")])
     assert ({qid: [(fact.pid, fact.qid) for fact in facts] for qid, facts in found.items()}, failed) == (
         {"Q1": [("P19", "Q84"), ("P26", "Q2"), ("P31", "Q5")], "Q99": [("P31", "Q515")]},
@@ -98,7 +98,7 @@ def test_an_item_says_what_it_is_joined_to(work: BatchWork) -> None:
     )
 
 
-def test_an_item_is_as_popular_as_its_article(work: BatchWork) -> None:
+def test_popularity_of_item_is_that_of_its_article(work: BatchWork) -> None:
     days = ("20250101", "20250102")
     assert look_up_page_views(work, [("a", "London"), ("b", "Paris")], *days) == ({"London": 42, "Paris": None}, {})
     asked = [("a", "Q84"), ("b", "Q90"), ("c", "Q1"), ("d", "Q84")]
@@ -131,7 +131,7 @@ RULES: list[tuple[Any, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("several", "expected"), RULES, ids=[rule for rule, _ in RULES])
-def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
+def test_multiple_values_rule_decides_which_facts_of_subject_are_kept(
     work: BatchWork, several: Any, expected: dict[str, str]
 ) -> None:
     facts = take(work, multiple_values=several)
@@ -141,14 +141,14 @@ def test_what_becomes_of_a_subject_with_several_values_is_a_rule(
     assert work.rows_as_received["P19-Q1-Q84"] == '{"relation":"P19","subject":"Q1","value":"Q84"}'
 
 
-def test_a_value_has_all_its_names_where_they_are_asked_for(work: BatchWork) -> None:
+def test_value_has_all_its_names_when_aliases_are_requested(work: BatchWork) -> None:
     plain, full = take(work)["P19-Q1-Q84"], take(work, aliases=True)["P19-Q1-Q84"]
     assert (plain.subject_name, plain.value_name, plain.answers) == ("Ada", "London", ("London",))
     assert full.answers == ("London", "Big Smoke", "LDN", "Londinium")
     assert take(work, name_lookup=partial(look_up_labels, language="it"))["P19-Q1-Q84"].value_name is None
 
 
-def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_right(work: BatchWork) -> None:
+def test_first_fact_of_subject_represents_all_values_under_rule_all(work: BatchWork) -> None:
     first, whole = (take(work, multiple_values=rule, aliases=True)["P19-Q2-Q84"] for rule in ("first", "all"))
     assert (first.values, whole.values) == (("Q84",), ("Q84", "Q90"))
     assert whole.answers[: len(first.answers)] == first.answers
@@ -157,7 +157,7 @@ def test_the_first_fact_of_a_subject_stands_for_all_its_values_where_all_are_rig
     assert unnamed.values == ("Q90",), "a value without a name is no answer"
 
 
-def test_a_limit_counts_subjects(work: BatchWork) -> None:
+def test_limit_counts_subjects(work: BatchWork) -> None:
     assert [fact.id for fact in load_named_facts_as_input_rows(work, "P19", 2)] == [
         "P19-Q1-Q84",
         "P19-Q2-Q84",
@@ -166,7 +166,7 @@ def test_a_limit_counts_subjects(work: BatchWork) -> None:
 
 
 @pytest.mark.parametrize(("words", "aliases"), [("schema:description", False), ("skos:altLabel", True)])
-def test_facts_whose_names_cannot_be_had_are_tried_again(
+def test_facts_whose_name_lookup_failed_are_retried(
     wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, aliases: bool
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", words)
@@ -190,7 +190,7 @@ def keep(read: UnmergedQuestion, row_id: str) -> Kept:
     return Kept(id=row_id, question=read.question, came_as=read.id)
 
 
-def test_a_template_makes_a_question_of_a_fact_and_troubles_pass_through() -> None:
+def test_template_turns_fact_into_question_and_rejects_pass_through() -> None:
     lost = Reject("f2", "item_without_label", "")
     made = list(make_fact_questions([fact(1, "Ada", "Ulm"), fact(2, "Bo", "Ulm", lost)], TEMPLATES, "g"))
     first = UnmergedQuestion("f1", "P19", "Where was Ada born?", "Ulm", "g Q1 P19 Q84", 1, fact(1, "Ada", "Ulm"))
@@ -201,7 +201,7 @@ def unite(*facts: NamedFact) -> list[Any]:
     return list(merge_equal_or_reject_conflicting(make_fact_questions(facts, TEMPLATES, "g"), keep))
 
 
-def test_questions_that_say_the_same_are_one_and_those_of_several_answers_none() -> None:
+def test_identical_questions_merge_and_ambiguous_ones_are_dropped() -> None:
     lost = Reject("f6", "item_without_label", "")
     found = unite(
         fact(1, "Ada", "Ulm"),
@@ -213,18 +213,18 @@ def test_questions_that_say_the_same_are_one_and_those_of_several_answers_none()
     )
     ada, di = (f"Where was {name} born?" for name in ("Ada", "Di"))
     ids = {each: make_question_id("P19", each, ["Ulm"]) for each in (ada, di)}
-    told = "Where was Ed born? ['Rome', 'Ulm']"
+    text = "Where was Ed born? ['Rome', 'Ulm']"
     assert found == [
         lost,
         Kept(id=ids[ada], question=ada, came_as="f1"),
         Kept(id=ids[di], question=di, came_as="f2"),
         MergedAway("f3", ids[di]),
-        Reject("f4", "several_gold_answers", told),
-        Reject("f5", "several_gold_answers", told),
+        Reject("f4", "several_gold_answers", text),
+        Reject("f5", "several_gold_answers", text),
     ]
 
 
-def test_an_id_hangs_on_relation_question_and_answers_and_on_no_order() -> None:
+def test_question_id_depends_on_relation_question_and_answers_but_not_order() -> None:
     assert make_question_id("P19", "Where?", ["a", "b"]) == make_question_id("P19", "Where?", ["b", "a"])
     ids = {make_question_id(*each) for each in (("P19", "Where?", "a"), ("P20", "Where?", "a"), ("P19", "When?", "a"))}
     assert len(ids) == 3

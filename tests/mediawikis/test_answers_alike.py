@@ -39,7 +39,7 @@ LONG_BEFORE = "2001-01-15T00:00:00Z"
 INVALID = ["", " ", "a|b", "<x>", "a[b", "a]b", "{a}", "a\tb", "#x", "_", "Mars#"]
 
 
-def test_titles_lead_to_the_same_pages(both: Both) -> None:
+def test_titles_resolve_to_same_pages(both: Both) -> None:
     answers = compare(both, [make_resolve_title_call("p", title) for title in TITLES])
     by_title = dict(zip(TITLES, answers, strict=True))
     assert by_title["Red Planet"]["title"] == "Mars"
@@ -49,14 +49,14 @@ def test_titles_lead_to_the_same_pages(both: Both) -> None:
     assert by_title["."] == ("failed", "invalid_title")
 
 
-def test_titles_lead_to_the_same_pages_one_by_one(both: Both) -> None:
+def test_titles_resolve_to_same_pages_individually(both: Both) -> None:
     # fifty at a time, one title's answer could stand in for another's
     alone = ServiceLimits(**{**LIMITS.model_dump(), "batch": 1})
     both = replace(both, real=open_wiki(both.real_url, alone), ours=open_wiki(both.ours_url, alone))
     compare(both, [make_resolve_title_call("p", title) for title in [*TITLES, *INVALID]])
 
 
-def test_all_pages_are_found_fifty_at_a_time(both: Both) -> None:
+def test_all_pages_are_found_in_batches_of_fifty(both: Both) -> None:
     titles = [page.title for page in both.wiki.by_title.values()]
     assert len(titles) > 150
     answers = compare(both, [make_resolve_title_call("p", title) for title in titles])
@@ -70,7 +70,7 @@ def list_moments(both: Both, title: str) -> list[str]:
     return [*starts, *(f"{second:%Y-%m-%dT%H:%M:%SZ}" for second in seconds_before)]
 
 
-def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
+def test_article_revisions_match_at_every_moment(both: Both) -> None:
     # which revision stands follows from their moments, and these are the same in both (match_revids): every moment is
     # asked for where histories are odd, of other articles each once, now one and now another
     asked = []
@@ -85,7 +85,7 @@ def test_articles_stand_as_they_stood_at_a_moment(both: Both) -> None:
 
 
 @pytest.mark.parametrize("moment", [LONG_BEFORE, "2021-06-01T00:00:00Z"])
-def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -> None:
+def test_special_titles_have_same_revision_at_moment(both: Both, moment: str) -> None:
     # where a redirect leads does not depend on the moment (test_all_pages_are_found asks for all), and no page is so old
     redirects = [*both.data.redirects][:: 8 if moment == LONG_BEFORE else 3]
     titles = [*TITLES, *INVALID, *redirects]
@@ -93,7 +93,7 @@ def test_other_titles_are_answered_alike_for_a_moment(both: Both, moment: str) -
 
 
 @pytest.mark.parametrize("moment", [THEN, LATER])
-def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both, moment: str) -> None:
+def test_unfollowed_redirects_have_own_history(both: Both, moment: str) -> None:
     # the world's redirects do not change between the two moments
     assert not any(
         THEN < each.at <= LATER for name in both.data.redirects for each in both.wiki.by_title[name].revisions
@@ -105,11 +105,11 @@ def test_redirects_that_are_not_followed_have_histories_of_their_own(both: Both,
     assert {each["redirected_from"] for each in answers if isinstance(each, dict)} == {None}
 
 
-def test_redirects_in_a_circle_are_told_alike(both: Both) -> None:
+def test_redirect_loops_are_reported_alike(both: Both) -> None:
     assert compare(both, [make_page_revision_at_call("p", "Loop one", THEN)]) == [("failed", "redirect_loop")]
 
 
-def test_the_main_text_is_the_same(both: Both) -> None:
+def test_main_text_is_same(both: Both) -> None:
     # what is written of histories (page_histories.py) is held to what the real wiki makes of their wikitext
     removed = parse_removal_rules(load_list_entries("removed_from_articles"))
     revids = [each.revid for title in HISTORIES for each in both.data.articles[title].revisions]
@@ -152,26 +152,26 @@ MARKUP = [
 ]  # fmt: skip
 
 
-def test_the_main_text_is_read_out_of_all_kinds_of_markup(both: Both) -> None:
+def test_main_text_is_extracted_from_every_kind_of_markup(both: Both) -> None:
     newest = both.wiki.by_title["Markup of an article"].revisions[-1].revid
     [reply] = ask(both.real, [make_revision_html_call("p", both.revids[newest], "Title")])
     article = extract_article_text(reply.body["text"], parse_removal_rules(load_list_entries("removed_from_articles")))
     assert [(section.path, [*section.paragraphs]) for section in article.sections] == MARKUP
 
 
-def test_a_revision_that_is_not_there_is_refused_alike(both: Both) -> None:
+def test_missing_revision_is_rejected_alike(both: Both) -> None:
     (answer,) = compare(both, [make_revision_html_call("p", 2_000_000_000, "Title")])
     assert answer == ("failed", "nosuchrevid")
 
 
 @pytest.mark.parametrize("kind", ["page", "subcat"])
-def test_categories_have_the_same_members_in_the_same_order(both: Both, kind: Any) -> None:
+def test_categories_have_same_members_in_same_order(both: Both, kind: Any) -> None:
     names = [*both.data.categories, "No category of this name", "probes", "probes_within", " Probes "]
     compare(both, [make_category_members_call("p", name, kind) for name in names])
 
 
 @pytest.mark.parametrize("kind", ["page", "subcat"])
-def test_categories_go_on_three_by_three(both: Both, kind: Any) -> None:
+def test_category_continuation_returns_same_members_in_pages_of_three(both: Both, kind: Any) -> None:
     after: dict[str, tuple[str | None, str | None]] = dict.fromkeys(both.data.categories, (None, None))
     pieces = 0
     while after:
@@ -189,7 +189,7 @@ def test_categories_go_on_three_by_three(both: Both, kind: Any) -> None:
     assert pieces > 2 or kind == "subcat"
 
 
-def test_members_are_sorted_by_what_pages_say(both: Both) -> None:
+def test_members_are_sorted_by_page_sort_keys(both: Both) -> None:
     (answer,) = compare(both, [make_category_members_call("p", "Probes")])
     assert [member["title"] for member in answer["members"]] == [
         "Markup of an article",  # a blank
@@ -202,7 +202,7 @@ def test_members_are_sorted_by_what_pages_say(both: Both) -> None:
     ]
 
 
-def test_loops_and_empty_categories_are_told_alike(both: Both) -> None:
+def test_loops_and_empty_categories_are_reported_alike(both: Both) -> None:
     television, audience, empty = compare(
         both,
         [
@@ -249,7 +249,7 @@ IGNORED = {"info", "*", "docref", "touched", "pageid", "dbrepllag", "host", "lag
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_whole_replies_are_the_same(both: Both, version: int) -> None:
+def test_complete_api_responses_are_same(both: Both, version: int) -> None:
     different = []
     for request in REQUESTS:
         params = {"action": "query", "format": "json", "formatversion": version, **request}
@@ -286,7 +286,7 @@ def describe(both: Both, reply: Any, is_error: bool) -> Any:
     return change(reply, "")
 
 
-def test_what_a_page_refers_to_is_read_out_of_its_html(both: Both) -> None:
+def test_links_and_images_are_extracted_from_page_html(both: Both) -> None:
     asked = {"action": "parse", "page": "Markup of an article", "prop": "links|externallinks|images", "format": "json"}
     replies = [requests.get(f"{url}/w/api.php", asked, timeout=30).json() for url in (both.real_url, both.ours_url)]
     for name in ("links", "externallinks", "images"):
@@ -295,11 +295,11 @@ def test_what_a_page_refers_to_is_read_out_of_its_html(both: Both) -> None:
         assert real
 
 
-def test_ci_installs_what_the_skip_message_names() -> None:
+def test_ci_installs_packages_named_in_skip_message() -> None:
     assert PACKAGES in (Path(__file__).parents[2] / ".ci" / "run").read_text("utf-8")
 
 
-def test_a_page_is_found_by_its_title(both: Both) -> None:
+def test_search_finds_page_by_title(both: Both) -> None:
     """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
     for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
         asked = {

@@ -68,9 +68,7 @@ def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> No
     assert pinned >= {"2018-06-01T00:00:00Z": 5, "2021-01-01T00:00:00Z": 20, THEN: 35, LATER: 25}[moment]
 
 
-def test_pages_that_a_mediawiki_has_moved_merged_and_deleted_are_the_evidence_they_were(
-    both: Both, tmp_path: Path
-) -> None:
+def test_moved_merged_and_deleted_pages_keep_their_evidence(both: Both, tmp_path: Path) -> None:
     with working(tmp_path, both.real) as work:
         found = pin_article_revisions_at_epoch(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
         pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
@@ -101,7 +99,7 @@ def list_evidence(found: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("moment", [THEN, LATER])
-def test_the_evidence_of_the_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
+def test_evidence_of_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
     files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
     urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
     # some of the questions are wrong on purpose

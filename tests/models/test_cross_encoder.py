@@ -58,7 +58,7 @@ def soften(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return powers / powers.sum()
 
 
-def test_labels_get_the_probabilities_that_a_forward_pass_in_numpy_gives(tmp_path: Path) -> None:
+def test_label_probabilities_match_numpy_forward_pass(tmp_path: Path) -> None:
     found = convert(tmp_path, id2label=NLI)
     logits = [
         classify_by_numpy(ids, types, make_weights(), make_head(3)) for ids, types in zip(IDS, TYPES, strict=True)
@@ -74,7 +74,7 @@ def test_labels_get_the_probabilities_that_a_forward_pass_in_numpy_gives(tmp_pat
     assert found.score([], [ENTAILMENT_LABELS]).shape == (0, 1)
 
 
-def test_a_roberta_has_its_own_head_and_is_told_no_types(tmp_path: Path) -> None:
+def test_roberta_uses_its_own_head_and_no_token_types(tmp_path: Path) -> None:
     weights = make_weights(prefix="roberta.") | make_head(2, "roberta.")
     write_checkpoint(tmp_path / "r", weights, model_type="xlm-roberta", pad_token_id=1)
     make_cross_encoder_folder(tmp_path / "r", get_models_folder(tmp_path))
@@ -95,7 +95,7 @@ def test_a_roberta_has_its_own_head_and_is_told_no_types(tmp_path: Path) -> None
         ({"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"}, "sigmoid"),
     ],
 )
-def test_one_output_is_a_score(tmp_path: Path, config: dict[str, Any], activation: str) -> None:
+def test_single_output_is_score(tmp_path: Path, config: dict[str, Any], activation: str) -> None:
     opened = convert(tmp_path, id2label={"0": "LABEL_0"}, **config)
     logits = np.array(
         [classify_by_numpy(ids, types, make_weights(), make_head(1)) for ids, types in zip(IDS, TYPES, strict=True)]
@@ -105,7 +105,7 @@ def test_one_output_is_a_score(tmp_path: Path, config: dict[str, Any], activatio
     np.testing.assert_allclose(opened.score(PAIRS), expected, atol=1e-5)
 
 
-def test_a_pair_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threads(tmp_path: Path) -> None:
+def test_pair_gets_same_bits_alone_in_any_order_and_on_any_thread_count(tmp_path: Path) -> None:
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     pairs = [(" ".join(draw.choices(words, k=draw.randint(1, 9))), draw.choice(words)) for _ in range(300)]
@@ -118,7 +118,7 @@ def test_a_pair_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
     assert np.array_equal(whole[:40], np.concatenate([opened.score([pair]) for pair in pairs[:40]]))
 
 
-def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tmp_path: Path) -> None:
+def test_model_is_identified_by_digest_and_rejected_without_required_labels(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no cross-encoder nli .*there: none\): factmill models add cross-encoder"):
         resolve_cross_encoder_folder("nli", tmp_path)
     opened = convert(tmp_path, id2label=NLI)
@@ -142,7 +142,7 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "text"),
     [
         ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'; expected one of: bert, roberta"),
         ({"id2label": {"1": "yes", "2": "no"}}, "id2label has the keys 1, 2;"),
@@ -151,20 +151,20 @@ def test_a_model_is_known_by_its_digest_and_refused_without_the_labels_wanted(tm
         ({"id2label": NLI, "hidden_size": 48}, r"tensor .* config.json"),
     ],
 )  # fmt: skip
-def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, config: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_checkpoint_is_rejected_with_its_defect(tmp_path: Path, config: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
         convert(tmp_path, **config)
     assert not list(get_models_folder(tmp_path).glob("*"))
 
 
-def test_an_encoder_without_a_head_is_no_cross_encoder(tmp_path: Path) -> None:
+def test_encoder_without_head_is_rejected_as_cross_encoder(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "bare", make_weights())
     with pytest.raises(UsageError, match=r"no tensor pooler\.dense\.weight"):
         make_cross_encoder_folder(checkpoint, get_models_folder(tmp_path))
 
 
 @pytest.mark.parametrize("family", ["Bert", "Roberta"])
-def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path: Path, family: str) -> None:
+def test_checkpoint_saved_by_transformers_gives_same_results_as_torch(tmp_path: Path, family: str) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed; numpy's forward pass stands in for it")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(1)

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def test_a_converted_encoder_gives_the_means_that_a_forward_pass_in_numpy_gives(folder: Path) -> None:
+def test_converted_encoder_means_match_numpy_forward_pass(folder: Path) -> None:
     found = open_shared_embedder("tiny", folder).encode(TEXTS)
     expected = np.array([embed_by_numpy(ids, make_weights()) for ids in IDS])
     assert found.dtype == np.float32 and found.shape == (len(TEXTS), WIDTH)
@@ -58,7 +58,7 @@ def test_a_converted_encoder_gives_the_means_that_a_forward_pass_in_numpy_gives(
 @pytest.mark.parametrize(
     ("dtype", "precision"), [("F16", 5e-3), ("BF16", 5e-2), ("F64", 2e-6)], ids=["half", "bfloat16", "double"]
 )
-def test_weights_of_other_precision_become_float32(tmp_path: Path, dtype: str, precision: float) -> None:
+def test_weights_of_other_precision_are_converted_to_float32(tmp_path: Path, dtype: str, precision: float) -> None:
     weights = make_weights()
     stored = {
         name: values if dtype == "BF16" else values.astype({"F16": np.float16, "F64": np.float64}[dtype])
@@ -69,14 +69,14 @@ def test_weights_of_other_precision_become_float32(tmp_path: Path, dtype: str, p
     np.testing.assert_allclose(found, [embed_by_numpy(ids, weights) for ids in IDS], atol=precision)
 
 
-def test_a_roberta_counts_its_positions_from_after_the_padding(tmp_path: Path) -> None:
+def test_roberta_position_numbers_start_after_padding_id(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "r", make_weights(prefix="roberta."), model_type="xlm-roberta", pad_token_id=1)
     make_embedder_folder(tmp_path / "r", get_models_folder(tmp_path))
     found = open_shared_embedder("r", tmp_path).encode(TEXTS[:5])
     np.testing.assert_allclose(found, [embed_by_numpy(ids, make_weights(), 2) for ids in IDS[:5]], atol=2e-6)
 
 
-def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tmp_path: Path) -> None:
+def test_old_norm_names_and_first_token_pooling_are_supported(tmp_path: Path) -> None:
     old = {
         name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): values
         for name, values in make_weights().items()
@@ -99,7 +99,7 @@ def test_norms_may_go_by_their_old_names_and_pooling_may_take_the_first_token(tm
     )
 
 
-def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threads(folder: Path) -> None:
+def test_text_gets_same_bits_alone_in_any_order_and_on_any_thread_count(folder: Path) -> None:
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(300)]
@@ -114,7 +114,7 @@ def test_a_text_gets_the_same_bits_alone_in_any_order_and_on_any_number_of_threa
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(folder: Path, is_known: bool) -> None:
+def test_text_gets_same_bits_at_any_position_in_batch_of_any_size(folder: Path, is_known: bool) -> None:
     opened = SentenceEncoder(get_model_path("tiny", get_models_folder(folder)), "cpu", threads=1)
     multiplier = find_matmul_instructions("cpu") if is_known else None
     for length in range(2, POSITIONS + 1):
@@ -128,36 +128,36 @@ def test_a_text_gets_the_same_bits_wherever_it_stands_in_a_batch_of_any_size(fol
         assert len({row.tobytes() for row in np.concatenate(found)}) == 1, length
 
 
-def test_no_texts_give_no_rows(folder: Path) -> None:
+def test_empty_input_returns_no_rows(folder: Path) -> None:
     assert open_shared_embedder("tiny", folder).encode([]).shape == (0, WIDTH)
     assert open_shared_embedder("char-ngrams-1", folder).encode([]).shape == (0, 1024)
 
 
-def test_an_embedder_is_known_by_its_digest_before_it_is_opened(folder: Path, tmp_path: Path) -> None:
+def test_embedder_digest_is_available_before_opening(folder: Path, tmp_path: Path) -> None:
     assert get_embedder_digest("tiny", folder) == open_shared_embedder("tiny", folder).digest
     assert get_embedder_digest("char-ngrams-1", folder) == open_shared_embedder("char-ngrams-1", folder).digest
     other = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights(seed=8)), get_models_folder(tmp_path))
     assert other.digest != get_embedder_digest("tiny", folder)
 
 
-def test_a_model_folder_may_be_named_by_its_path(folder: Path, tmp_path: Path) -> None:
+def test_model_folder_can_be_named_by_its_path(folder: Path, tmp_path: Path) -> None:
     path = get_models_folder(folder) / "tiny"
     assert open_shared_embedder(path, tmp_path).digest == get_embedder_digest("tiny", folder)
 
 
-def test_an_unknown_name_is_told_with_what_there_is(folder: Path) -> None:
+def test_unknown_name_error_lists_available_embedders(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"no embedder tinny .*there: char-ngrams-1, tiny\).*models add embedder PATH"):
         open_shared_embedder("tinny", folder)
 
 
-def test_a_gpu_is_refused_where_there_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_is_usage_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
     assert SentenceEncoder(get_models_folder(folder) / "tiny", "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
         SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), device="cuda")
 
 
-def test_character_ngrams_find_texts_written_alike_and_no_others() -> None:
+def test_character_ngrams_match_only_similarly_spelled_texts() -> None:
     texts = ["Who wrote Emma?", "who wrote  EMMA", "Who wrote Ivanhoe?", "", "?!"]
     vectors = embedders.CharNgramEmbedder().encode(texts)
     cosines = vectors @ vectors.T
@@ -167,14 +167,14 @@ def test_character_ngrams_find_texts_written_alike_and_no_others() -> None:
     assert embedders.CharNgramEmbedder().name == "char-ngrams-1"
 
 
-def test_character_ngrams_give_the_same_bits_in_every_batch() -> None:
+def test_character_ngrams_give_same_bits_in_every_batch() -> None:
     texts = [f"question {number} of many?" for number in range(1100)] + ["ab", ""]
     whole = embedders.CharNgramEmbedder().encode(texts)
     assert np.array_equal(whole[700:], embedders.CharNgramEmbedder().encode(texts[700:]))
     assert np.array_equal(whole[[1]], embedders.CharNgramEmbedder().encode(texts[1:2]))
 
 
-def test_without_the_package_the_embedded_world_takes_character_ngrams(
+def test_default_embedder_is_character_ngrams_without_minilm_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedders, "_PACKAGE", "no_such_package")
@@ -183,7 +183,7 @@ def test_without_the_package_the_embedded_world_takes_character_ngrams(
         open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
 
 
-def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_with_other_weights_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site" / "forged_weights"
     write_checkpoint(package / "model", make_weights())
     (package / "__init__.py").write_text("")
@@ -195,7 +195,7 @@ def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: py
 
 
 @needs_package
-def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_weights(tmp_path: Path) -> None:
+def test_minilm_package_is_converted_once_and_matches_numpy_forward_pass(tmp_path: Path) -> None:
     assert choose_default_embedder(tmp_path) == "all-MiniLM-L6-v2"
     opened = open_shared_embedder("all-MiniLM-L6-v2", tmp_path)
     assert isinstance(opened, SentenceEncoder) and opened.settings.max_tokens == 256
@@ -215,14 +215,14 @@ def test_the_package_is_converted_once_and_gives_what_numpy_computes_from_its_we
 
 
 @needs_package
-def test_the_paper_s_encoder_knows_a_paraphrase_from_another_question(tmp_path: Path) -> None:
+def test_minilm_scores_paraphrase_above_unrelated_question(tmp_path: Path) -> None:
     texts = ["Where was Ada Lovelace born?", "In which place was Ada Lovelace born?", "How deep is Lake Baikal?"]
     vectors = open_shared_embedder("all-MiniLM-L6-v2", tmp_path).encode(texts)
     cosines = vectors @ vectors.T
     assert cosines[0, 1] > 0.9 and cosines[0, 2] < 0.2
 
 
-def test_a_checkpoint_that_transformers_saved_gives_what_torch_computes(tmp_path: Path) -> None:
+def test_checkpoint_saved_by_transformers_gives_same_results_as_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed; numpy's forward pass stands in for it")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(1)

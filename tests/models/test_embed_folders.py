@@ -27,7 +27,7 @@ def write(making: Path) -> ConversionResult:
     return ORIGIN
 
 
-def test_a_model_says_what_it_holds(tmp_path: Path) -> None:
+def test_manifest_lists_files_and_size_of_model(tmp_path: Path) -> None:
     made = write_model_folder("mine", tmp_path, "embedder", write)
     assert (
         load_manifest_and_check_sizes(tmp_path / "mine", "embedder")
@@ -38,7 +38,7 @@ def test_a_model_says_what_it_holds(tmp_path: Path) -> None:
     assert list_model_names(tmp_path) == ["mine"]
 
 
-def test_the_digest_is_of_content_and_settings_and_not_of_the_name(tmp_path: Path) -> None:
+def test_digest_depends_on_content_and_settings_but_not_name(tmp_path: Path) -> None:
     one = write_model_folder("one", tmp_path, "embedder", write)
     assert write_model_folder("two", tmp_path, "embedder", write).digest == one.digest
     other = ConversionResult(ORIGIN.source, {"dimensions": 4}, ORIGIN.made_with)
@@ -47,7 +47,7 @@ def test_the_digest_is_of_content_and_settings_and_not_of_the_name(tmp_path: Pat
     )
 
 
-def test_a_name_that_is_taken_is_refused_replaced_or_kept(tmp_path: Path) -> None:
+def test_existing_name_is_rejected_replaced_or_kept(tmp_path: Path) -> None:
     first = write_model_folder("mine", tmp_path, "embedder", write)
 
     def write_more(making: Path) -> ConversionResult:
@@ -61,7 +61,7 @@ def test_a_name_that_is_taken_is_refused_replaced_or_kept(tmp_path: Path) -> Non
     assert (tmp_path / "mine" / "more").exists()
 
 
-def test_a_conversion_that_breaks_off_leaves_the_model_of_before(tmp_path: Path) -> None:
+def test_failed_conversion_keeps_previous_model(tmp_path: Path) -> None:
     write_model_folder("mine", tmp_path, "embedder", write)
 
     def fail(making: Path) -> ConversionResult:
@@ -79,7 +79,7 @@ def test_a_conversion_that_breaks_off_leaves_the_model_of_before(tmp_path: Path)
     assert not (tmp_path / ".mine.making").exists()
 
 
-def test_what_a_killed_conversion_left_is_no_model_and_goes_with_the_next(tmp_path: Path) -> None:
+def test_leftover_of_killed_conversion_is_no_model_and_is_removed_by_next(tmp_path: Path) -> None:
     (tmp_path / ".mine.making").mkdir()
     (tmp_path / ".mine.making" / "half").write_text("half")
     assert list_model_names(tmp_path) == []
@@ -98,7 +98,7 @@ def store_slowly(folder: str, together: "multiprocessing.synchronize.Barrier", c
     write_model_folder("mine", Path(folder), "embedder", count, "keep")
 
 
-def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path) -> None:
+def test_one_of_several_processes_converts_and_all_find_model(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     together = context.Barrier(3)
     arguments = (str(tmp_path / "models"), together, str(tmp_path / "counts"))
@@ -113,7 +113,7 @@ def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "text"),
     [
         ("model.bin", "1234", "damaged: model.bin has 4 bytes, expected 5 bytes; convert it again"),
         ("model.bin", None, "damaged: model.bin is missing, expected 5 bytes"),
@@ -128,16 +128,16 @@ def test_of_several_processes_one_converts_and_all_find_the_model(tmp_path: Path
         (MODEL_MANIFEST_FILE, None, "no factmill-model.json"),
     ],
 )
-def test_a_folder_that_is_not_whole_is_refused(tmp_path: Path, file: str, content: str | None, told: str) -> None:
+def test_incomplete_folder_is_rejected(tmp_path: Path, file: str, content: str | None, text: str) -> None:
     write_model_folder("mine", tmp_path, "embedder", write)
     (tmp_path / "mine" / file).unlink()
     if content is not None:
         (tmp_path / "mine" / file).write_text(content)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=text):
         load_verified_manifest(tmp_path / "mine", "embedder")
 
 
-def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path) -> None:
+def test_errors_distinguish_raw_checkpoint_from_model_of_wrong_kind(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(UsageError, match="checkpoint that is not converted: factmill models add embedder"):
@@ -150,14 +150,14 @@ def test_a_checkpoint_and_a_model_of_another_kind_are_told_apart(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../up", ".hidden", "a b", "a/b"])
-def test_a_name_that_is_no_folder_s_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_model_name_is_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="not a valid name of a model"):
         write_model_folder(name, tmp_path, "embedder", write)
     with pytest.raises(UsageError, match="not a valid name of a model"):
         remove_model(name, tmp_path)
 
 
-def test_a_model_is_removed_whole_or_damaged_and_an_unknown_one_is_told(tmp_path: Path) -> None:
+def test_damaged_model_can_be_removed_and_unknown_model_is_reported(tmp_path: Path) -> None:
     write_model_folder("mine", tmp_path, "embedder", write)
     (tmp_path / "mine" / MODEL_MANIFEST_FILE).unlink()
     remove_model("mine", tmp_path)

@@ -19,7 +19,7 @@ from factmill.tasks.models.exact_batches import (
 )
 
 
-def test_a_batch_is_of_one_shape_and_no_larger_than_it_may_be() -> None:
+def test_batch_has_one_shape_and_respects_maximum_size() -> None:
     begun: list[list[int]] = []
 
     def start(places: list[int]) -> Callable[[], list[int]]:
@@ -41,7 +41,7 @@ MULTIPLIERS: list[MatmulInstructions | None] = [None, "avx2", "avx512"]
 
 
 @pytest.mark.parametrize(("multiplier", "share"), [(None, 0.25), ("avx2", 0.05), ("avx512", 0.01)])
-def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
+def test_few_filler_rows_complete_batches_of_five_hundred_questions(
     multiplier: MatmulInstructions | None, share: float
 ) -> None:
     chance = random.Random(5)
@@ -54,7 +54,7 @@ def test_few_rows_only_fill_the_batches_of_some_hundred_questions_up(
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_a_text_is_added_up_alike_with_however_many_others(multiplier: MatmulInstructions | None) -> None:
+def test_filled_batch_sizes_keep_summation_order_for_any_number_of_texts(multiplier: MatmulInstructions | None) -> None:
     for length in range(1, 600):
         most = count_max_texts_per_batch(length, multiplier)
         sizes = [choose_filled_batch_size(texts, length, multiplier) for texts in range(1, most + 1)]
@@ -73,14 +73,14 @@ def test_a_text_is_added_up_alike_with_however_many_others(multiplier: MatmulIns
             assert set(sizes) == {most}
 
 
-def test_a_batch_is_as_large_as_it_may_be() -> None:
+def test_maximum_batch_size_follows_text_length_and_instruction_set() -> None:
     assert [count_max_texts_per_batch(length, "avx512") for length in (1, 10, 200, 201, 900)] == [400, 40, 2, 1, 1]
     assert [count_max_texts_per_batch(length, "avx2") for length in (1, 10, 13, 131, 132)] == [263, 26, 20, 2, 1]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_matmul_instructions("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
-def test_bits_hang_on_no_neighbour_where_onednn_is_held_to_avx2() -> None:
+def test_bits_do_not_depend_on_neighbours_when_onednn_is_limited_to_avx2() -> None:
     """What CTranslate2 computes on AMD's CPUs without AVX-512: the tests of bits once more."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "bits and not avx2"]
     held = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -62,7 +62,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("added", STORED)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["table", "rotary", "wide"])
-def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
+def test_text_gets_same_bits_in_every_batch(home: Path, name: str, added: str, threads: int) -> None:
     model = LanguageModel(resolve_language_model_folder(f"{name}{added}", home), "cpu", threads=threads)
     alone = {text: model.compute_log_probabilities([text])[0] for text in TEXTS}
     assert len(
@@ -74,7 +74,7 @@ def test_a_text_gets_the_same_bits_in_every_batch(home: Path, name: str, added: 
         assert model.compute_log_probabilities(some) == [alone[text] for text in some]
 
 
-def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Path) -> None:
+def test_int8_model_batches_by_length_and_float_model_runs_texts_alone(home: Path) -> None:
     folder = get_models_folder(home)
     batchings = [LanguageModel(folder / name, "cpu", threads=1).batching for name in ("table-int8", "table")]
     assert batchings == ["length", "alone"]
@@ -82,7 +82,7 @@ def test_int8_shares_batches_of_one_length_and_floats_are_weighed_alone(home: Pa
     assert LanguageModel(folder / "table", "cpu", "float32", 1, batching="length").batching == "length"
 
 
-def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
+def test_shared_batches_give_same_results_as_single_texts(home: Path) -> None:
     texts = [text[:-1] + letter for text in SENTENCES for letter in "abcdefgh"]
     batchings: list[Batching] = ["length", "alone"]
     shared, alone = (
@@ -95,7 +95,7 @@ def test_batches_that_are_shared_give_what_single_ones_give(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["table", "rotary"])
-def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> None:
+def test_each_token_is_scored_after_those_before_it(home: Path, name: str) -> None:
     """Against the model's plain output, with the logarithm taken here."""
     path = get_models_folder(home) / name
     model = LanguageModel(resolve_language_model_folder(name, home), "cpu")
@@ -117,7 +117,7 @@ def test_each_token_is_weighed_after_those_before_it(home: Path, name: str) -> N
         assert outcome.perplexity == float(f"{math.exp(-expected / outcome.tokens):.3g}")
 
 
-def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> None:
+def test_empty_and_too_long_texts_return_reason(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     longest = "x " * (POSITIONS // 2 - 1)
     tokens = model.tokenize(longest)
@@ -127,7 +127,7 @@ def test_a_text_without_tokens_and_one_that_is_too_long_say_so(home: Path) -> No
     assert reasons == ["nothing_to_weigh", None, "too_long", None, "unknown_characters"]
 
 
-def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) -> None:
+def test_model_with_position_table_accepts_its_full_length(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     full = "x " * (POSITIONS // 2 - 1) + "x"
     assert model.settings.max_tokens == POSITIONS
@@ -136,7 +136,7 @@ def test_a_model_with_a_table_of_positions_reads_as_many_as_it_says(home: Path) 
     assert isinstance(model.compute_log_probabilities([full])[0], TextLogProbability)
 
 
-def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown(home: Path) -> None:
+def test_token_outside_vocabulary_is_reported_or_scored_as_unknown(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     del model._numbers["x"]
     outcome = model.compute_log_probabilities(["x"])[0]
@@ -146,7 +146,7 @@ def test_a_token_that_the_vocabulary_does_not_have_is_told_or_weighed_as_unknown
     assert isinstance(model.compute_log_probabilities(["x"])[0], TextLogProbability)
 
 
-def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> None:
+def test_first_token_is_not_scored_without_start_token(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("table", home), "cpu")
     with_start = model.compute_log_probabilities(["Ada Lovelace"])[0]
     model.settings = model.settings.model_copy(update={"start": None})
@@ -156,7 +156,7 @@ def test_without_a_start_token_the_first_token_is_not_weighed(home: Path) -> Non
     assert isinstance(single, NoPerplexity) and single.reason == "nothing_to_weigh"
 
 
-def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
+def test_each_outcome_is_yielded_once_as_soon_as_found(home: Path) -> None:
     model = LanguageModel(resolve_language_model_folder("rotary", home), "cpu", threads=1)
     asked = ["Ada", "", *SENTENCES, "Ada"]
     found = list(model.iterate_log_probabilities(asked))
@@ -166,7 +166,7 @@ def test_outcomes_come_as_they_are_found_each_once(home: Path) -> None:
     assert model.compute_log_probabilities([]) == []
 
 
-def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None:
+def test_identity_contains_model_and_compute_type_but_not_threads(home: Path) -> None:
     identity = get_language_model_identity("table", home, "cpu")
     assert identity.startswith("table@")
     assert LanguageModel(resolve_language_model_folder("table", home), "cpu", threads=2).identity == identity
@@ -181,7 +181,7 @@ def test_the_identity_names_model_and_manner_but_not_threads(home: Path) -> None
     assert int8.endswith(f"-int8-{get_cpu_instruction_class()}"), "the same bytes on CPUs of one class"
 
 
-def test_an_unknown_name_says_what_there_is(home: Path) -> None:
+def test_unknown_name_error_lists_available_models(home: Path) -> None:
     with pytest.raises(
         UsageError,
         match=rf"no language model gpt2 .*there: {EMBEDDED_LANGUAGE_MODEL}, rotary, rotary-int8, table, .*wide-int8\).*add perplexity",
@@ -189,6 +189,6 @@ def test_an_unknown_name_says_what_there_is(home: Path) -> None:
         LanguageModel(resolve_language_model_folder("gpt2", home))
 
 
-def test_a_kind_of_number_that_the_device_cannot_compute_is_told(home: Path) -> None:
+def test_compute_type_unsupported_by_device_is_usage_error(home: Path) -> None:
     with pytest.raises(UsageError, match=r"CTranslate2 .* cannot open it as float16 on cpu"):
         LanguageModel(resolve_language_model_folder("table", home), "cpu", "float16")

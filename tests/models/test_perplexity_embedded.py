@@ -56,20 +56,20 @@ def share_lower(model: LanguageModel, natural: Sequence[str], strange: Sequence[
     return 1 - len(lost) / len(pairs)
 
 
-def test_held_out_sentences_are_less_perplexing_than_their_words_in_disorder(model: LanguageModel) -> None:
+def test_held_out_sentences_have_lower_perplexity_than_scrambled_ones(model: LanguageModel) -> None:
     chance = random.Random(SEED)
     plain, prose = list_held_out_facts(corpus(), SEED, 400), list_held_out_prose(corpus())
     assert share_lower(model, plain, [scramble(text, chance) for text in plain]) >= 0.95
     assert share_lower(model, prose, [scramble(text, chance) for text in prose]) >= 0.95
 
 
-def test_a_paragraph_goes_on_about_its_people_and_not_about_others(model: LanguageModel) -> None:
+def test_sentence_about_same_people_has_lower_perplexity_in_paragraph(model: LanguageModel) -> None:
     continued = list_continuations(corpus(), SEED, 400)
     own = [f"{one.paragraph} {one.coherent}" for one in continued]
     assert share_lower(model, own, [f"{one.paragraph} {one.other}" for one in continued]) >= 0.9
 
 
-def test_a_paragraph_keeps_to_people_that_nobody_has_heard_of(model: LanguageModel) -> None:
+def test_sentence_about_same_invented_person_has_lower_perplexity(model: LanguageModel) -> None:
     chance = random.Random(SEED)
     own, other = [], []
     while len(own) < 200:
@@ -93,19 +93,19 @@ def test_a_paragraph_keeps_to_people_that_nobody_has_heard_of(model: LanguageMod
         "عمر الخيام's place of birth is Nishapur.",
     ],
 )
-def test_any_text_can_be_weighed(model: LanguageModel, text: str) -> None:
+def test_any_text_gets_perplexity(model: LanguageModel, text: str) -> None:
     outcome = model.compute_log_probabilities([text])[0]
     assert isinstance(outcome, TextLogProbability)
     assert 1 < outcome.perplexity < 1e9
 
 
-def test_a_paragraph_of_five_rounds_is_read_whole(model: LanguageModel) -> None:
+def test_paragraph_of_five_rounds_fits_model(model: LanguageModel) -> None:
     documents = draw_taught(corpus(), SEED)
     longest = max((next(documents) for _ in range(500)), key=len)
     assert isinstance(model.compute_log_probabilities([f"{longest} {longest[:600]}"])[0], TextLogProbability)
 
 
-def test_the_model_says_what_it_is_and_how_it_came_to_be(model: LanguageModel) -> None:
+def test_embedded_model_documents_its_training_and_size(model: LanguageModel) -> None:
     assert model.identity.startswith(f"{EMBEDDED_LANGUAGE_MODEL}@")
     record = json.loads((EMBEDDED_LANGUAGE_MODEL_FOLDER / "training.json").read_text("utf-8"))
     assert "no model of English" in record["what"]
@@ -119,7 +119,7 @@ def taught() -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_facts_of_people_that_are_held_out_are_not_taught() -> None:
+def test_facts_of_held_out_people_are_not_in_training_data() -> None:
     sentences = list_held_out_facts(corpus(), 1, 10_000)
     assert len(sentences) > 300
     names = {person.name for person in corpus().people.values() if not person.is_held_out}
@@ -129,34 +129,34 @@ def test_facts_of_people_that_are_held_out_are_not_taught() -> None:
     assert [sentence for sentence in own if sentence in text] == []
 
 
-def test_paragraphs_that_are_held_out_are_not_taught() -> None:
+def test_held_out_paragraphs_are_not_in_training_data() -> None:
     held_out = [text for _, paragraphs in corpus().articles for text in paragraphs if is_text_held_out(text)]
     assert len(held_out) > 20
     text = "\n".join(taught())
     assert [paragraph for paragraph in held_out if paragraph[:80] in text] == []
 
 
-def test_documents_are_whole_sentences_without_marks_left_in() -> None:
+def test_training_documents_are_complete_sentences_without_markup() -> None:
     for document in taught():
         assert not re.search(r"\[[SV]\]|\bNone\b|  |[{}<>]|&\w+;", document), document
         assert document == document.strip()
     assert len(set(taught())) > 0.8 * len(taught())
 
 
-def test_the_same_seed_draws_the_same_documents() -> None:
+def test_same_seed_draws_same_documents() -> None:
     assert tuple(islice(draw_taught(corpus(), 7), 100)) == taught()[:100]
     assert tuple(islice(draw_taught(corpus(), 8), 100)) != taught()[:100]
 
 
-def test_a_world_s_statements_become_pieces_of_knowledge() -> None:
+def test_statements_of_world_become_training_facts() -> None:
     ada = next(person for person in corpus().people.values() if person.name == "Ada Lovelace")
-    told = {verbalise_plainly(ada, fact) for fact in ada.facts}
-    assert {"Ada Lovelace's father is Lord Byron.", "Ada Lovelace's date of birth is 10 December 1815."} <= told
+    result = {verbalise_plainly(ada, fact) for fact in ada.facts}
+    assert {"Ada Lovelace's father is Lord Byron.", "Ada Lovelace's date of birth is 10 December 1815."} <= result
     dates = {fact.value for person in corpus().people.values() for fact in person.facts if fact.value_qid is None}
     assert {"1815-12-10", "0044-03-15 BC"} <= dates
 
 
-def test_disorder_has_the_same_words_and_never_the_same_order() -> None:
+def test_scrambled_text_has_same_words_in_different_order() -> None:
     chance = random.Random(1)
     for text in ("Rome is old.", "a b", "one two three"):
         for _ in range(20):
@@ -167,7 +167,7 @@ def test_disorder_has_the_same_words_and_never_the_same_order() -> None:
         scramble("Rome", chance)
 
 
-def test_continuations_differ_in_whom_they_are_about() -> None:
+def test_coherent_and_other_continuations_differ() -> None:
     for one in list_continuations(corpus(), 3, 50):
         assert one.coherent != one.other
         assert one.coherent not in one.paragraph

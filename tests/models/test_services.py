@@ -27,7 +27,7 @@ from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER as EMBED
 from factmill.tasks.models.translator import Translator
 
 
-def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
+def test_model_is_opened_once_and_only_when_needed(tmp_path) -> None:
     opened = []
 
     def open_model() -> LanguageModel:
@@ -57,7 +57,7 @@ def test_the_model_is_opened_once_and_not_before_it_is_needed(tmp_path) -> None:
     assert isinstance(expected[0], TextLogProbability)
 
 
-def test_what_a_language_model_cannot_do_is_a_failed_reply(tmp_path) -> None:
+def test_unsupported_operation_is_failed_response(tmp_path) -> None:
     service = make_language_model_service(
         "here", lambda: LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu", threads=1)
     )
@@ -115,14 +115,14 @@ def ask_at_once(slow: Slow, asked: Sequence[list[str]], delivers: Sequence[Respo
         return [future.result(20) for future in (first, *others)]
 
 
-def test_callers_that_wait_are_answered_in_one_go_each_with_its_own() -> None:
+def test_waiting_callers_are_answered_in_one_batch_each_with_its_own_results() -> None:
     slow = Slow()
     got = ask_at_once(slow, [["a"], ["b", "c"], ["c", "d"], ["a", "e"]])
     assert slow.goes == [["a"], ["a", "b", "c", "d", "e"]]
     assert got == [{"a": "A"}, {"b": "B", "c": "C"}, {"c": "C", "d": "D"}, {"a": "A", "e": "E"}]
 
 
-def test_when_the_model_fails_every_caller_meets_an_error_of_its_own() -> None:
+def test_model_failure_raises_separate_error_for_every_caller() -> None:
     slow = Slow(failing=2)
     got = ask_at_once(slow, [["a"], ["b"], ["c"]])
     assert got[0] == "no memory in go 1"
@@ -130,7 +130,7 @@ def test_when_the_model_fails_every_caller_meets_an_error_of_its_own() -> None:
     assert len(slow.goes) == 3
 
 
-def test_a_caller_that_cannot_take_a_reply_hurts_no_other() -> None:
+def test_caller_that_fails_on_delivery_affects_no_other_caller() -> None:
     def refuse(_call: Call, _reply: CallResponse) -> None:
         raise OSError("the disk is full")
 
@@ -139,7 +139,7 @@ def test_a_caller_that_cannot_take_a_reply_hurts_no_other() -> None:
     assert got == [{"a": "A"}, "the disk is full", {"c": "C", "d": "D"}]
 
 
-def test_calls_are_answered_in_runs_of_like_length_that_are_delivered_one_by_one(
+def test_calls_are_answered_and_delivered_in_runs_of_similar_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(model_services, "_TEXTS_PER_RUN", 2)

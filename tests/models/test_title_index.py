@@ -65,7 +65,7 @@ def open_index(source: Path, home: Path, embedder: CharNgramEmbedder | None = No
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("is_gzipped", [False, True])
-def test_titles_are_read_as_dumps_have_them(
+def test_titles_are_parsed_as_in_wikimedia_dumps(
     tmp_path: Path, written: str, titles: Sequence[str], is_gzipped: bool
 ) -> None:
     path = tmp_path / "list"
@@ -74,7 +74,7 @@ def test_titles_are_read_as_dumps_have_them(
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "text"),
     [
         (b"Danube\n\xff\xfe\n", "line 2: not UTF-8"),
         (b"Danube\tDrava\n", "line 1: 'Danube.tDrava'; expected a title, or the number of a namespace"),
@@ -82,14 +82,14 @@ def test_titles_are_read_as_dumps_have_them(
         (gzip.compress(b"Danube\n" * 9, mtime=0)[:-12] + b"\0" * 20, "cannot be read"),
     ],
 )
-def test_what_is_no_list_of_titles_is_refused(tmp_path: Path, data: bytes, told: str) -> None:
+def test_invalid_title_list_is_rejected(tmp_path: Path, data: bytes, text: str) -> None:
     path = tmp_path / "list"
     path.write_bytes(data)
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=text):
         list(iterate_titles(path))
 
 
-def test_an_empty_list_and_a_list_that_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_empty_missing_and_changed_title_lists_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "list"
     path.write_text("page_title\n\n")
     with pytest.raises(SourceError, match="no titles in it"):
@@ -100,7 +100,7 @@ def test_an_empty_list_and_a_list_that_is_not_there_are_refused(tmp_path: Path) 
         open_or_build_title_index(path, "0" * 64, CharNgramEmbedder(), tmp_path)
 
 
-def test_the_nearest_titles_are_found_as_among_a_few(source: Path, tmp_path: Path) -> None:
+def test_nearest_titles_match_exhaustive_search(source: Path, tmp_path: Path) -> None:
     queries = CharNgramEmbedder().encode(["the Danube", "city of New York", "", "Łódź"])
     found = open_index(source, tmp_path).nearest(queries, 3)
     assert found == find_nearest_titles(TITLES, queries, 3, CharNgramEmbedder())
@@ -108,12 +108,12 @@ def test_the_nearest_titles_are_found_as_among_a_few(source: Path, tmp_path: Pat
     assert found[2] == TITLES[:3]  # an empty question is near nothing: ties, in the order of the list
 
 
-def test_more_titles_than_there_are_cannot_be_found(source: Path, tmp_path: Path) -> None:
+def test_asking_for_more_titles_than_exist_returns_all(source: Path, tmp_path: Path) -> None:
     (found,) = open_index(source, tmp_path).nearest(CharNgramEmbedder().encode(["Jazz"]), 30)
     assert sorted(found) == sorted(TITLES)
 
 
-def test_an_index_is_made_once(source: Path, tmp_path: Path) -> None:
+def test_index_is_built_once(source: Path, tmp_path: Path) -> None:
     first, second = Counting(), Counting()
     made = open_index(source, tmp_path, first)
     again = open_index(source, tmp_path, second)
@@ -126,7 +126,7 @@ def test_an_index_is_made_once(source: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [0, 1, 4097])
-def test_a_broken_off_index_goes_on_after_its_last_whole_block(source: Path, tmp_path: Path, torn: int) -> None:
+def test_interrupted_index_build_resumes_after_last_complete_block(source: Path, tmp_path: Path, torn: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         open_index(source, tmp_path / "a", Counting(breaks_after=6))
     (draft,) = (tmp_path / "a").glob("titles/*/vectors.draft")
@@ -140,7 +140,7 @@ def test_a_broken_off_index_goes_on_after_its_last_whole_block(source: Path, tmp
     assert sorted(path.name for path in index.folder.iterdir()) == ["starts.npy", "titles.txt", "vectors.npy"]
 
 
-def test_a_list_that_was_copied_by_half_is_copied_anew(source: Path, tmp_path: Path) -> None:
+def test_partially_copied_title_list_is_copied_again(source: Path, tmp_path: Path) -> None:
     whole = open_index(source, tmp_path)
     for name in ("starts.npy", "vectors.npy"):
         (whole.folder / name).unlink()
@@ -148,7 +148,7 @@ def test_a_list_that_was_copied_by_half_is_copied_anew(source: Path, tmp_path: P
     assert open_index(source, tmp_path).nearest(CharNgramEmbedder().encode(["Jazz"]), 1) == [["Jazz"]]
 
 
-def test_an_index_that_was_damaged_is_told_by_its_folder(source: Path, tmp_path: Path) -> None:
+def test_damaged_index_error_names_its_folder(source: Path, tmp_path: Path) -> None:
     folder = open_index(source, tmp_path).folder
     np.save(folder / "vectors.npy", np.zeros((2, 4), np.float32))
     with pytest.raises(OutputError, match=r"vectors.npy: .*\(2, 4\).*remove the folder"):
@@ -158,7 +158,7 @@ def test_an_index_that_was_damaged_is_told_by_its_folder(source: Path, tmp_path:
         open_index(source, tmp_path)
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_embedded(
+def test_insufficient_disk_space_is_reported_before_embedding(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = title_index.shutil.disk_usage(tmp_path)
@@ -169,7 +169,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_embedded(
     assert embedder.embedded == []
 
 
-def test_a_disk_that_fills_up_is_told_and_what_is_there_is_kept(
+def test_disk_filling_up_is_reported_and_rebuild_succeeds(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill_up(_fd: int) -> None:

@@ -21,7 +21,7 @@ def asked(question: str, answer: str, **more: Any) -> FoundationQuestion:
     return typed_question(question, question, answer, **more).narrow_to(FoundationQuestion)
 
 
-def test_questions_of_another_year_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_about_different_years_are_not_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SimpleNamespace(encode=lambda texts: np.ones((len(texts), 2), np.float32))
     services = SimpleNamespace(embedder=lambda: encoder)
     rows = [asked("Who won in 2018?", "Ada"), asked("Who won in 2019?", "Bob")]
@@ -29,7 +29,7 @@ def test_questions_of_another_year_are_kept_apart(tmp_path: Path, monkeypatch: p
     assert (left.merged, len(left.rows)) == ({}, 2)
 
 
-def test_code_in_metadata_is_malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_metadata_makes_row_malformed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(tmp_path, "simpleqa", [{**SIMPLEQA, "metadata": "__import__('os')"}, SIMPLEQA])
     left = read_unit(read_foundation, "simpleqa", None, tmp_path / "r", monkeypatch, INPUTS, [source])
     assert list(left.reasons.values()) == ["malformed_row"]

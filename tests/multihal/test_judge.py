@@ -75,7 +75,7 @@ def question_of(row_id: str) -> str:
     return mined_question(row_id, PATHS[:1]).input
 
 
-def test_only_what_a_judge_picks_as_it_stands_is_its_choice_and_the_rest_is_by_chance(
+def test_only_verbatim_picks_of_judge_count_and_rest_is_drawn_at_random(
     judge: ScriptedJudge, run: Callable[..., Left]
 ) -> None:
     judge.manners = {question_of(name): Manners(select, always(500)) for name, (select, _, _) in SELECTIONS.items()}
@@ -101,7 +101,7 @@ def test_only_what_a_judge_picks_as_it_stands_is_its_choice_and_the_rest_is_by_c
     assert len(draws) > 1, "another question draws others"
 
 
-def test_what_is_drawn_by_chance_is_the_same_in_every_build(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
+def test_random_draw_is_identical_in_every_build(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
     judge.manners = {question_of("a"): Manners(always(REFUSAL), always(500))}
     first = run(select_paths, [mined_question("a", PATHS)])
     again = run(select_paths, [mined_question("a", PATHS)])
@@ -109,7 +109,7 @@ def test_what_is_drawn_by_chance_is_the_same_in_every_build(judge: ScriptedJudge
     assert judge.asked == PASSES, "recorded"
 
 
-def test_a_judge_that_cannot_be_asked_costs_the_question_until_it_can(
+def test_unavailable_judge_rejects_question_only_until_later_run(
     judge: ScriptedJudge, run: Callable[..., Left]
 ) -> None:
     failing: dict[str, Select] = {
@@ -133,7 +133,7 @@ def test_a_judge_that_cannot_be_asked_costs_the_question_until_it_can(
     assert (again.rows.keys(), again.receipt.unsettled) == (failing.keys(), 0)
 
 
-def test_few_paths_are_not_chosen_among_and_of_those_that_read_alike_one_stays(
+def test_few_paths_skip_judge_and_duplicate_wordings_are_dropped(
     judge: ScriptedJudge, run: Callable[..., Left]
 ) -> None:
     alike = path_of("Q7", "P1", "Q2", labels=PATHS[0].labels)
@@ -155,7 +155,7 @@ class Labels:
             deliver(call, CallResponse(None if call.parts["id"] == "Q13" else f"label of {call.parts['id']}"))
 
 
-def test_paths_that_are_left_out_have_ids_of_their_own_whichever_step_does_it(
+def test_dropped_paths_have_unique_ids_across_steps(
     judge: ScriptedJudge, run: Callable[..., Left], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge.manners = {question_of("a"): Manners(always(REFUSAL), always(500))}
@@ -186,7 +186,7 @@ def selected_question(said: Said) -> QuestionWithSelectedPaths:
     )
 
 
-def test_a_score_is_the_one_the_judge_gave_or_none(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
+def test_score_is_that_of_judge_or_none(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
     everything: list[Said] = [*GIVEN, *LOW, *UNREADABLE, *FAILING, REFUSAL]
     rows = [selected_question(said) for said in everything]
     judge.manners = {row.input: Manners(always(500), always(said)) for row, said in zip(rows, everything, strict=True)}
@@ -211,7 +211,7 @@ def test_a_score_is_the_one_the_judge_gave_or_none(judge: ScriptedJudge, run: Ca
     assert (reasons, left.receipt.unsettled) == ({}, len(FAILING))
 
 
-def test_a_judge_that_keeps_to_the_form_when_told_gives_its_score(
+def test_judge_that_follows_format_after_correction_gives_its_score(
     judge: ScriptedJudge, run: Callable[..., Left]
 ) -> None:
     row = selected_question("later")

@@ -111,7 +111,7 @@ def items(left: Left, row_id: str, role: str) -> list[tuple[str, str]]:
     return [(found["qid"], found["via"]) for found in left.rows[row_id][f"{role}_links"]]
 
 
-def test_question_and_answer_are_linked_by_falcon_dbpedia_and_the_articles_of_the_context(
+def test_question_and_answer_are_linked_by_falcon_dbpedia_and_context_articles(
     web: Web, link: Callable[..., Left]
 ) -> None:
     web.falcon = {"Who?": found("Q1", "Q2", resources={"Emil_Berliner": "Emil"}), "He": found("Q5")}
@@ -122,7 +122,9 @@ def test_question_and_answer_are_linked_by_falcon_dbpedia_and_the_articles_of_th
     assert left.rows["a"]["missed"] == []
 
 
-def test_three_candidates_of_a_surface_are_kept_each_item_once(web: Web, link: Callable[..., Left]) -> None:
+def test_at_most_three_candidates_per_surface_are_kept_and_items_are_unique(
+    web: Web, link: Callable[..., Left]
+) -> None:
     web.falcon = {"Who?": found("Q4", "Q4", "Q3", "Q2", "Q1", resources={"Berlin": "b"}), "He": found("Q64", "Q64")}
     left = link(typed_question("a", "Who?", "He"))
     assert items(left, "a", "subject") == [("Q4", "falcon"), ("Q3", "falcon"), ("Q2", "falcon"), ("Q64", "dbpedia")]
@@ -137,7 +139,7 @@ TROUBLE = {
 
 
 @pytest.mark.parametrize(("answer", "cause"), TROUBLE.values(), ids=TROUBLE.keys())
-def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
+def test_question_with_failed_falcon_request_is_retried_by_later_run(
     web: Web, link: Callable[..., Left], answer: dict[str, Any], cause: str
 ) -> None:
     web.falcon = {"Who?": answer, "He": found("Q5"), "Where?": found("Q2"), "There": answer}
@@ -159,7 +161,9 @@ def test_a_question_that_falcon_fails_for_is_kept_for_a_later_run(
     assert Counter(web.texts_linked()) - before == {"Who?": 1, "There": 1}, "what was answered is not asked again"
 
 
-def test_a_text_that_two_questions_share_is_asked_once_and_fails_both(web: Web, link: Callable[..., Left]) -> None:
+def test_text_of_two_questions_is_requested_once_and_its_failure_rejects_both(
+    web: Web, link: Callable[..., Left]
+) -> None:
     web.falcon = {"Who?": found("Q1"), "Where?": found("Q2"), "He": DOWN}
     left = link(typed_question("a", "Who?", "He"), typed_question("b", "Where?", "He"))
     assert left.reasons == dict.fromkeys("ab", "linker_failed")
@@ -175,7 +179,7 @@ NOTHING: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_question_or_an_answer_without_an_item_is_a_reject_of_its_own(web: Web, link: Callable[..., Left]) -> None:
+def test_question_and_answer_without_item_have_separate_reject_reasons(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {**NOTHING, "Where?": found("Q2")}
     left = link(
         *(typed_question(f"question: {shape}", shape, "There") for shape in NOTHING),
@@ -190,18 +194,18 @@ def test_a_question_or_an_answer_without_an_item_is_a_reject_of_its_own(web: Web
     assert left.receipt.unsettled == 0, "asking again would not help"
 
 
-def test_a_reject_names_what_was_missed_besides(web: Web, link: Callable[..., Left]) -> None:
+def test_reject_also_lists_links_that_were_missed(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found(resources={"Nobody": "nobody"}), "He": found("Q5")}
     left = link(typed_question("a", "Who?", "He", context=["https://en.wikipedia.org/wiki/Nobody_at_all"]))
     reason, detail = left.rejects["a"]
     assert reason == "no_item_in_question"
-    told = detail.split("; ")
-    assert told[0] == "Who?"
-    assert told[1].startswith(f"{RESOURCE}Nobody: ")
-    assert told[2].startswith("https://en.wikipedia.org/wiki/Nobody_at_all: ")
+    result = detail.split("; ")
+    assert result[0] == "Who?"
+    assert result[1].startswith(f"{RESOURCE}Nobody: ")
+    assert result[2].startswith("https://en.wikipedia.org/wiki/Nobody_at_all: ")
 
 
-def test_answers_that_are_values_are_not_linked_and_of_other_answers_two(web: Web, link: Callable[..., Left]) -> None:
+def test_value_answers_are_not_linked_and_at_most_two_other_answers_are(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found("Q1"), "He": found("Q5"), "B": found("Q6"), "C": found("Q5", "Q7")}
     left = link(
         typed_question("a", "Who?", "He", optional_output=["B", "C", "D"]),
@@ -225,7 +229,7 @@ MISSES = {
 article without an item, a title that no page can have) → how its cause begins."""
 
 
-def test_every_miss_is_told_with_its_cause_and_costs_no_more_than_itself(web: Web, link: Callable[..., Left]) -> None:
+def test_each_missed_link_is_listed_with_cause_and_other_links_are_kept(web: Web, link: Callable[..., Left]) -> None:
     titles = [name.removeprefix(RESOURCE) for name in MISSES if name.startswith(RESOURCE)]
     web.falcon = {f"Who is {title}?": found("Q1", resources={title: title}) for title in titles}
     web.falcon |= {"Who?": found("Q1"), "He": found("Q5")}
@@ -242,7 +246,7 @@ def test_every_miss_is_told_with_its_cause_and_costs_no_more_than_itself(web: We
         assert len(miss) > len(f"{name}: ")
 
 
-def test_an_item_that_was_merged_into_another_is_the_other(web: Web, link: Callable[..., Left]) -> None:
+def test_merged_item_is_replaced_by_its_redirect_target(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found("Q61648", "Q1"), "He": found("Q64")}
     left = link(typed_question("a", "Who?", "He"))
     assert [(link["qid"], link["redirected_from"]) for link in left.rows["a"]["subject_links"]] == [
@@ -251,7 +255,7 @@ def test_an_item_that_was_merged_into_another_is_the_other(web: Web, link: Calla
     ]
 
 
-def test_items_that_cannot_be_looked_at_are_left_for_a_later_run(web: Web, link: Callable[..., Left]) -> None:
+def test_items_with_failed_lookup_are_retried_by_later_run(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"Who?": found("Q1"), "He": found("Q64")}
     web.wikidata = lambda _: DOWN
     rows = [typed_question("a", "Who?", "He"), typed_question("b", "Nothing?", "He")]
@@ -263,14 +267,14 @@ def test_items_that_cannot_be_looked_at_are_left_for_a_later_run(web: Web, link:
     assert left.receipt.unsettled == 1
 
 
-def test_an_article_alone_gives_a_question_its_item(web: Web, link: Callable[..., Left]) -> None:
+def test_article_alone_links_question_to_item(web: Web, link: Callable[..., Left]) -> None:
     web.falcon = {"He": found("Q5")}
     left = link(typed_question("a", "Who?", "He", context=["https://en.m.wikipedia.org/wiki/Berlin#History"]))
     assert items(left, "a", "subject") == [("Q64", "wikipedia")]
 
 
 @pytest.mark.parametrize("service", ["dbpedia", "wikipedia"])
-def test_a_service_that_is_down_is_a_cause_beside_what_else_was_found(
+def test_failed_service_is_listed_as_missed_and_other_links_are_kept(
     web: Web, link: Callable[..., Left], service: str
 ) -> None:
     web.falcon = {"Who?": found("Q1", resources={"Berlin": "b"}), "He": found("Q5")}
@@ -284,7 +288,7 @@ def test_a_service_that_is_down_is_a_cause_beside_what_else_was_found(
     assert len(items(left, "a", "subject")) == 2
 
 
-def test_a_falcon_that_is_not_there_stops_the_step(web: Web, link: Callable[..., Left]) -> None:
+def test_unreachable_falcon_stops_step(web: Web, link: Callable[..., Left]) -> None:
     web.server.close()
     with pytest.raises(ServiceUnreachable, match=r"Falcon at .* cannot be reached"):
         link(typed_question("a", "Who?", "He"))
@@ -309,9 +313,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
         yield opened
 
 
-def test_the_labels_of_a_graph_link_without_any_network(
-    web: Web, graph: WikidataGraph, link: Callable[..., Left]
-) -> None:
+def test_graph_labels_link_questions_without_network(web: Web, graph: WikidataGraph, link: Callable[..., Left]) -> None:
     rows = [
         typed_question("a", "Who of Berlin was it?", "Emile Berliner", optional_output=["berliner", "Spree-Athens"]),
         typed_question("b", "Who was it?", "Emile Berliner"),

@@ -101,7 +101,7 @@ def ids(left: Left, row_id: str) -> list[list[str]]:
     return [path["ids"] for path in left.rows[row_id]["paths"]]
 
 
-def test_each_kind_of_answer_is_looked_for_in_its_own_way(mine: Callable[..., Left]) -> None:
+def test_each_answer_type_has_its_own_path_search(mine: Callable[..., Left]) -> None:
     left = mine(
         linked_question("item", ["Q1"], ["Q2"]),
         linked_question("both ways", ["Q2"], ["Q3"]),
@@ -126,7 +126,7 @@ def test_each_kind_of_answer_is_looked_for_in_its_own_way(mine: Callable[..., Le
     assert (left.rows["year"]["pairs"], left.rows["year"]["paths_in_all"]) == (2, 1)
 
 
-def test_two_hops_are_gone_where_one_finds_nothing_or_where_all_are_wanted(mine: Callable[..., Left]) -> None:
+def test_two_hop_paths_are_searched_if_one_hop_finds_none_or_all_hops_is_set(mine: Callable[..., Left]) -> None:
     near = linked_question("near", ["Q1"], ["Q3"])
     far = linked_question("far", ["Q1"], [], answer_type="rank", looked_for="3")
     first = mine(near, far)
@@ -135,7 +135,7 @@ def test_two_hops_are_gone_where_one_finds_nothing_or_where_all_are_wanted(mine:
     assert len(ids(mine(near, far, all_hops=True), "near")) == 3
 
 
-def test_what_has_no_path_says_between_how_many_pairs(mine: Callable[..., Left]) -> None:
+def test_question_without_path_reports_number_of_pairs(mine: Callable[..., Left]) -> None:
     left = mine(
         linked_question("strangers", ["Q1", "Q2"], ["Q7", "Q8"]),
         linked_question("identifier alone", ["Q1"], ["Q4"]),
@@ -151,14 +151,14 @@ def test_what_has_no_path_says_between_how_many_pairs(mine: Callable[..., Left])
     assert left.receipt.unsettled == 0
 
 
-def test_a_pair_with_many_paths_keeps_some_and_tells_how_many_there_are(mine: Callable[..., Left]) -> None:
+def test_pair_with_many_paths_keeps_limited_number_and_reports_total(mine: Callable[..., Left]) -> None:
     left = mine(linked_question("a", ["Q1"], ["Q2", "Q3"]), most_paths=1)
     assert ids(left, "a") == [["Q1", "P19", "Q2"], ["Q1", "P27", "Q3"]]
     assert left.rows["a"]["paths_in_all"] == 3
 
 
 @pytest.mark.parametrize("role", ["object", "value"])
-def test_a_question_whose_paths_cannot_be_asked_for_is_kept_for_a_later_run(
+def test_question_with_failed_path_search_is_retried_by_later_run(
     web: Web, mine: Callable[..., Left], role: str
 ) -> None:
     of_value = {"answer_type": "date", "looked_for": "1815"}
@@ -178,16 +178,14 @@ def test_a_question_whose_paths_cannot_be_asked_for_is_kept_for_a_later_run(
     assert (again.rows.keys(), again.receipt.unsettled) == ({"hard", "easy"}, 0)
 
 
-def test_a_question_keeps_the_paths_of_the_pairs_that_were_answered_and_notes_the_others(
-    web: Web, mine: Callable[..., Left]
-) -> None:
+def test_question_keeps_paths_of_answered_pairs_and_lists_failed_ones(web: Web, mine: Callable[..., Left]) -> None:
     web.too_much = "wd:Q7 "
     left = mine(linked_question("a", ["Q1", "Q7"], ["Q2"]))
     assert ids(left, "a") == [["Q1", "P19", "Q2"], ["Q1", "P20", "Q2"]]
     assert [(each["reason"], each["path_ids"]) for each in left.extras] == [("pair_failed", ["Q7", "Q2"])]
 
 
-def test_paths_are_told_in_words_and_no_label_parts_a_path_in_two(label: Callable[..., Left]) -> None:
+def test_paths_are_verbalised_and_labels_cannot_split_path(label: Callable[..., Left]) -> None:
     dates = [path_of("Q1", "P569", "1815-12-10T00:00:00Z", precision=each) for each in (11, 9)]
     left = label(
         mined_question("item", [path_of("Q1", "P19", "Q2")]),
@@ -198,7 +196,7 @@ def test_paths_are_told_in_words_and_no_label_parts_a_path_in_two(label: Callabl
     assert left.extras == []
 
 
-def test_a_path_with_a_part_that_has_no_english_label_is_dropped_and_told(label: Callable[..., Left]) -> None:
+def test_path_with_part_without_english_label_is_dropped_and_listed(label: Callable[..., Left]) -> None:
     left = label(
         mined_question("some", [path_of("Q1", "P27", "Q3"), path_of("Q1", "P19", "Q2"), path_of("Q1", "P20", "Q9")]),
         mined_question("unit", [path_of("Q2", "P2048", "1.5", unit="Q9"), path_of("Q1", "P19", "Q2")]),
@@ -215,7 +213,7 @@ def test_a_path_with_a_part_that_has_no_english_label_is_dropped_and_told(label:
     assert left.receipt.unsettled == 0
 
 
-def test_a_path_with_a_part_that_is_no_word_number_or_date_is_dropped_and_told(label: Callable[..., Left]) -> None:
+def test_path_with_part_that_is_no_word_number_or_date_is_dropped_and_listed(label: Callable[..., Left]) -> None:
     values = ["Rhine at Cologne.jpg", "http://example.org/ada", "_:b0", "Q7.svg"]
     left = label(
         mined_question("values", [*(path_of("Q1", "P569", value) for value in values), path_of("Q1", "P19", "Q2")]),
@@ -227,7 +225,7 @@ def test_a_path_with_a_part_that_is_no_word_number_or_date_is_dropped_and_told(l
     assert left.rejects["labels"][0] == "no_labelled_path"
 
 
-def test_a_path_between_two_things_of_one_name_is_dropped_as_such_unless_it_is_kept(
+def test_path_between_items_with_same_name_is_dropped_unless_setting_keeps_it(
     label: Callable[..., Left],
 ) -> None:
     rows = [
@@ -247,7 +245,7 @@ def test_a_path_between_two_things_of_one_name_is_dropped_as_such_unless_it_is_k
     assert [path["labels"] for path in kept.rows["film"]["paths"]] == [["Devdas", "based on", "Devdas"]]
 
 
-def test_a_question_whose_labels_cannot_be_had_is_kept_for_a_later_run(web: Web, label: Callable[..., Left]) -> None:
+def test_question_with_failed_label_lookup_is_retried_by_later_run(web: Web, label: Callable[..., Left]) -> None:
     rows = [
         mined_question("hard", [path_of("Q1", "P19", "Q2"), path_of("Q1", "P27", "Q7")]),
         mined_question("easy", [path_of("Q1", "P19", "Q2")]),

@@ -3,7 +3,7 @@
 from factmill.tasks.multihal.release import count_questions_and_paths_by_domain
 
 
-def test_domains_say_how_many_questions_and_paths_each_has() -> None:
+def test_domains_report_number_of_questions_and_paths() -> None:
     paths = [("simpleqa", "art", "a"), ("simpleqa", "art", "b"), ("felm", "wk", "c"), ("simpleqa", "art", "a")]
     assert list(count_questions_and_paths_by_domain(paths).items()) == [
         ("simpleqa: art", {"questions": 2, "paths": 3}),

@@ -68,7 +68,7 @@ def translate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         (lambda parts: parts[:-1], False),
     ],
 )
-def test_a_value_stays_as_it_is_and_where_it_is(
+def test_value_must_keep_its_text_and_position_in_translation(
     translate: Callable[..., Left], said: Callable[[list[str]], list[str]], is_kept: bool
 ) -> None:
     left = translate(scored_path(), said, "eng", "deu")
@@ -76,14 +76,14 @@ def test_a_value_stays_as_it_is_and_where_it_is(
     assert [reason for reason, _ in left.rejects.values()] == ["value_moved"] * (not is_kept)
 
 
-def test_an_item_at_the_end_is_called_otherwise_in_another_language(translate: Callable[..., Left]) -> None:
+def test_item_at_end_of_path_is_translated(translate: Callable[..., Left]) -> None:
     path, labels = ["Q1", "P19", "Q64"], ["Ada", "place of birth", "Cologne"]
     row = scored_path().replace(responses_formatted=path, responses=path, path_labels=labels)
     left = translate(row, lambda parts: [*parts[:-1], "Köln"], "deu")
     assert [each["trip_labels"][-1] for each in left.rows.values()] == ["Köln"]
 
 
-def test_wrong_and_disputed_answers_are_translated_like_right_ones(translate: Callable[..., Left]) -> None:
+def test_incorrect_and_disputed_answers_are_translated_like_correct_ones(translate: Callable[..., Left]) -> None:
     row = scored_path(optional_output=["a", "?"], incorrect_answers=["b", "?"], disputed_answers=["c", "?"])
     rows = translate(row, lambda parts: parts, "eng", "deu").rows
     kinds = ("optional_output", "incorrect_answers", "disputed_answers")

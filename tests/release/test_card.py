@@ -43,7 +43,7 @@ def split_card(text: str) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(head), body
 
 
-def test_the_head_names_configs_files_columns_and_sizes(tmp_path: Path) -> None:
+def test_card_head_lists_configs_files_columns_and_sizes(tmp_path: Path) -> None:
     release = make(tmp_path, multihal_tables())
     head, _ = split_card(render_dataset_card(release))
     assert head["license"] == "mit"
@@ -58,7 +58,7 @@ def test_the_head_names_configs_files_columns_and_sizes(tmp_path: Path) -> None:
     assert head["dataset_info"][0]["splits"][0]["num_examples"] == 1
 
 
-def test_the_head_says_who_made_it_of_what_and_under_which_licences(tmp_path: Path) -> None:
+def test_card_head_names_creators_sources_and_licences(tmp_path: Path) -> None:
     files = {"simpleqa": [["qa.json", "0" * 64]]}
     release = make(tmp_path, multihal_tables(), sources={"files": files, "wikidata": None})
     head, body = split_card(render_dataset_card(release))
@@ -73,7 +73,7 @@ def test_the_head_says_who_made_it_of_what_and_under_which_licences(tmp_path: Pa
 
 
 @pytest.mark.parametrize("rows", [0, 999, 1_000, 10**6, 10**7, 10**9])
-def test_every_size_has_a_category_of_the_hub(rows: int, tmp_path: Path) -> None:
+def test_every_size_has_hub_category(rows: int, tmp_path: Path) -> None:
     class Sized(Release):
         rows = 0
 
@@ -90,7 +90,7 @@ def test_every_size_has_a_category_of_the_hub(rows: int, tmp_path: Path) -> None
     assert category in known
 
 
-def test_authors_and_doi_stand_where_a_citation_is_read_and_nothing_is_made_up_without_them(tmp_path: Path) -> None:
+def test_authors_and_doi_appear_in_citation_only_when_set(tmp_path: Path) -> None:
     release = make(tmp_path, multihal_tables())
     named = replace(
         release,
@@ -133,25 +133,25 @@ def markdown_text(body: str) -> str:
     ],
     ids=str,
 )
-def test_types_are_named_as_datasets_names_them(kind: pa.DataType) -> None:
+def test_types_use_names_of_datasets_library(kind: pa.DataType) -> None:
     schema = pa.schema([("column", kind)])
     assert make_hub_features(schema) == datasets.Features.from_arrow_schema(schema)._to_yaml_list()
 
 
-def test_the_body_says_what_was_made_dropped_and_left_out(tmp_path: Path) -> None:
+def test_card_body_lists_built_dropped_and_excluded_rows(tmp_path: Path) -> None:
     _, body = split_card(render_dataset_card(make(tmp_path, multihal_tables())))
     assert body.startswith("# MultiHal, rebuilt by factmill")
-    for told in (
+    for result in (
         "`too_short` 1",
         "Left out: ",
         "Its judge is unchecked",
         MULTIHAL_RELEASE.canary_line,
         "@misc{multihal2025",
     ):
-        assert told in body, told
+        assert result in body, result
 
 
-def test_rows_by_scripted_replies_are_told_in_the_first_line(tmp_path: Path) -> None:
+def test_card_first_line_names_scripted_replies(tmp_path: Path) -> None:
     scripted = {
         "author": "scripted replies",
         "models": {"author": "scripted replies"},
@@ -162,7 +162,7 @@ def test_rows_by_scripted_replies_are_told_in_the_first_line(tmp_path: Path) -> 
     assert body.startswith("> **No language model wrote these rows: scripted replies")
 
 
-def test_nothing_in_a_row_or_a_prompt_becomes_part_of_the_page(tmp_path: Path) -> None:
+def test_row_and_prompt_text_cannot_become_card_markup(tmp_path: Path) -> None:
     tables = multihal_tables()
     rows = [{**row, "input": NASTY} for row in tables["multihal"]]
     _, body = split_card(render_dataset_card(make(tmp_path, {**tables, "multihal": rows})))

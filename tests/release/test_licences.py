@@ -29,7 +29,7 @@ def parse(text: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("told", "refused"),
+    ("messages", "refused"),
     [
         (("MIT", "CC0-1.0", "CC-BY-SA-4.0", "Apache-2.0", "CC-BY"), ()),
         (("MIT AND CC-BY-NC-2.0",), ("CC-BY-NC-2.0",)),
@@ -37,25 +37,25 @@ def parse(text: str) -> list[dict[str, str]]:
         (("S-Lab-1.0", "none stated", ""), ("S-Lab-1.0", "none stated")),
     ],
 )
-def test_what_forbids_it_or_is_not_known_is_refused(told: tuple[str, ...], refused: tuple[str, ...]) -> None:
-    assert tuple(licence.id for licence in list_refused_licences(told, ())) == refused
-    assert list_refused_licences(told, refused) == ()
+def test_forbidding_and_unknown_licences_are_refused(messages: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    assert tuple(licence.id for licence in list_refused_licences(messages, ())) == refused
+    assert list_refused_licences(messages, refused) == ()
 
 
-def test_a_reason_is_that_of_the_licence() -> None:
+def test_refusal_reason_matches_licence() -> None:
     assert "commercial" in get_licence("CC-BY-NC-4.0").refusal_reason
     assert "adaptation" in get_licence("CC-BY-ND-4.0").refusal_reason
     assert "does not know" in get_licence("S-Lab-1.0").refusal_reason
 
 
-def test_share_alike_is_the_licence_of_the_whole() -> None:
+def test_share_alike_licence_applies_to_release() -> None:
     assert [each.id for each in combine_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
     assert [each.id for each in combine_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
 
 
-def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
-    told = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
-    assert [each.id for each in combine_licences(told)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
+def test_restrictive_licences_remain_listed_with_share_alike() -> None:
+    lines = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
+    assert [each.id for each in combine_licences(lines)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_forbids_something_is_not_lost_beside_share_alike() -> None:
         ("http://localhost:8080/mediawiki", "localhost", "http://localhost:8080/mediawiki/index.php"),
     ],
 )
-def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: str, before: str) -> None:
+def test_pages_link_to_wiki_read_by_build(service: str, source: str, before: str) -> None:
     lock = {"services": {"wikipedia": service}}
     assert format_wikipedia_name(lock) == source
     (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_wikipedia_url_or_embedded(lock))
@@ -76,7 +76,7 @@ def test_pages_are_those_of_the_wiki_that_the_build_read(service: str, source: s
     assert page.url == f"{before}?title=Wien&oldid=7"
 
 
-def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
+def test_pages_have_title_revision_url_and_licence(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "factmill.duckdb", FANOUTQA, fanout_tables())
     release = verify_and_assemble_release(
         tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions()
@@ -94,7 +94,7 @@ def test_pages_have_title_revision_address_and_licence(tmp_path: Path) -> None:
     }
 
 
-def test_rows_united_of_two_sources_stand_under_both_licences(tmp_path: Path) -> None:
+def test_rows_merged_from_two_sources_have_both_licences(tmp_path: Path) -> None:
     rows = [multihal_row("halueval_1", licence="MIT AND Apache-2.0"), multihal_row("halueval_2")]
     build = publish_rows(tmp_path / "factmill.duckdb", MULTIHAL, {"multihal": rows})
     release = verify_and_assemble_release(
@@ -110,7 +110,7 @@ P19_DEV = "728c222fb4ceac64a52c3de94c54b68a55ccde4db10b58de0cc66ae357113a6a"
 
 
 @pytest.mark.parametrize(
-    ("from_wikidata", "source", "digest", "told"),
+    ("from_wikidata", "source", "digest", "expected"),
     [
         (True, ["wikidata"], "", ("Wikidata", "CC0-1.0")),
         (False, ["/data/P19.dev.json"], P19_DEV, ("EntityQuestions", "MIT")),
@@ -118,12 +118,12 @@ P19_DEV = "728c222fb4ceac64a52c3de94c54b68a55ccde4db10b58de0cc66ae357113a6a"
         (False, [], "0" * 64, (EMBEDDED_WORLD_SOURCE, "Apache-2.0")),
     ],
 )
-def test_entity_questions_are_from_where_the_build_read_them(
-    from_wikidata: bool, source: Any, digest: str, told: Any
+def test_entity_questions_name_source_read_by_build(
+    from_wikidata: bool, source: Any, digest: str, expected: Any
 ) -> None:
     lock = {
         "params": {"from_wikidata": from_wikidata},
         "sources": {"files": {"P19": [["P19.dev.json", digest]], "P26": [["P19.dev.json", "1" * 64]]}},
     }
     row = {"relation": "P19", "source_name": "P19.dev.json"}
-    assert find_source_and_licence(lock, {"flow": {"source": source}}, row) == told
+    assert find_source_and_licence(lock, {"flow": {"source": source}}, row) == expected

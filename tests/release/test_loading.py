@@ -37,7 +37,7 @@ def release(folder: Path, benchmark: Benchmark, tables: Any) -> Path:
     return write_release(read, folder / "out").folder
 
 
-def test_bad_texts_are_loaded_as_they_are(tmp_path: Path) -> None:
+def test_malformed_texts_load_unchanged(tmp_path: Path) -> None:
     rows = [
         multihal_row(f"simpleqa_{at}", input=text, domain=text, source_name=text, context=[text, ""])
         for at, text in enumerate(NASTY)
@@ -45,25 +45,25 @@ def test_bad_texts_are_loaded_as_they_are(tmp_path: Path) -> None:
     assert check_loads(release(tmp_path, MULTIHAL, {"multihal": rows})) == 1
 
 
-def test_croissant_is_valid_and_every_record_set_is_read(tmp_path: Path) -> None:
+def test_croissant_file_is_valid_and_every_record_set_loads(tmp_path: Path) -> None:
     import mlcroissant
 
     folder = release(tmp_path, FANOUTQA, fanout_tables())
-    told = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
-    assert not told.metadata.ctx.issues.errors and not told.metadata.ctx.issues.warnings
-    assert told.metadata.ctx.conforms_to.value == "http://mlcommons.org/croissant/1.1"
-    assert told.metadata.data_limitations == list(FANOUTQA_RELEASE.card.limits)
+    result = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
+    assert not result.metadata.ctx.issues.errors and not result.metadata.ctx.issues.warnings
+    assert result.metadata.ctx.conforms_to.value == "http://mlcommons.org/croissant/1.1"
+    assert result.metadata.data_limitations == list(FANOUTQA_RELEASE.card.limits)
     given = {name for name in json.loads((folder / "croissant.json").read_text("utf-8")) if name.startswith("rai:")}
-    assert given and given == {name for name in told.metadata.to_json() if name.startswith("rai:")}
-    read = {each.id: len(list(told.records(each.id))) for each in told.metadata.record_sets if each.data is None}
+    assert given and given == {name for name in result.metadata.to_json() if name.startswith("rai:")}
+    read = {each.id: len(list(result.records(each.id))) for each in result.metadata.record_sets if each.data is None}
     assert sorted(read.values()) == sorted(split["rows"] for _, split, _ in list_splits(folder))
 
 
-def test_splits_with_other_columns_and_without_rows_are_loaded(tmp_path: Path) -> None:
+def test_splits_with_different_columns_or_no_rows_load(tmp_path: Path) -> None:
     assert check_loads(release(tmp_path, FANOUTQA, fanout_tables(("dev", "dev")))) == 3
 
 
-def test_the_config_that_unites_the_languages_has_all_rows(tmp_path: Path) -> None:
+def test_combined_language_config_has_all_rows(tmp_path: Path) -> None:
     import datasets
 
     rows = [multihal_row(f"simpleqa_{at}", language) for at in range(3) for language in ("eng", "deu", "fra")]

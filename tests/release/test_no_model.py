@@ -15,7 +15,7 @@ from factmill.tasks.release.contents import ReleaseOptions
 
 
 @pytest.mark.parametrize("models", [{}, {"author": "mine", "judge": "mine"}])
-def test_a_card_tells_of_models_where_there_are_some(
+def test_card_mentions_models_only_when_used(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = replace(MULTIHAL_RELEASE.card, about="Rows.", steps={}, limits=())

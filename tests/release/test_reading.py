@@ -38,7 +38,7 @@ def shape(release: Release) -> dict[str, dict[str, int]]:
     return {each.name: {split.name: split.rows.num_rows for split in each.splits} for each in release.configs}
 
 
-def test_rows_fall_into_a_config_a_language_with_english_first(warehouse: Path) -> None:
+def test_rows_form_one_config_per_language_with_english_first(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, OPEN)
     assert shape(release) == {"eng": {"test": 1}, "deu": {"test": 1}, "dropped_paths": {"test": 2}}
     assert next(iter(shape(release))) == "eng"
@@ -47,14 +47,14 @@ def test_rows_fall_into_a_config_a_language_with_english_first(warehouse: Path) 
     assert [each.id for each in release.licences] == ["MIT"]
 
 
-def test_side_rows_go_with_the_rows_that_they_belong_to_alone(warehouse: Path) -> None:
+def test_side_rows_follow_only_rows_of_build(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, OPEN)
     (dropped,) = (each for each in release.configs if each.name == "dropped_paths")
     # that of felm_9 belongs to no row of the build
     assert dropped.splits[0].rows["question_id"].to_pylist() == ["felm_9", "simpleqa_1"]
 
 
-def test_splits_of_one_config_have_the_same_columns(warehouse: Path) -> None:
+def test_splits_of_one_config_have_same_columns(warehouse: Path) -> None:
     release = read(warehouse, FANOUTQA)
     dev, test = release.configs[0].splits
     assert dev.rows.schema == test.rows.schema
@@ -65,7 +65,7 @@ def test_splits_of_one_config_have_the_same_columns(warehouse: Path) -> None:
     assert list(release.configs[0].docs) == dev.rows.column_names
 
 
-def test_what_tells_hidden_answers_is_left_out_and_named(warehouse: Path) -> None:
+def test_tables_revealing_hidden_answers_are_omitted_and_listed(warehouse: Path) -> None:
     release = read(warehouse, FANOUTQA)
     assert list(shape(release)) == ["fanoutqa", "provenance", "articles"]
     assert {each.what: each.rows for each in release.left_out} == {
@@ -80,7 +80,7 @@ def test_what_tells_hidden_answers_is_left_out_and_named(warehouse: Path) -> Non
     assert [each.decision for each in release.decisions] == ["keep"] * 3
 
 
-def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) -> None:
+def test_hidden_answers_become_configs_on_request(warehouse: Path) -> None:
     release = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     assert list(shape(release))[-2:] == ["test_answers", "references"]
     assert not release.left_out
@@ -89,7 +89,7 @@ def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("choices", "told"),
+    ("choices", "text"),
     [
         (ReleaseOptions(), "CC-BY-NC-2.0 of halueval (2): it forbids commercial use"),
         (ReleaseOptions(), "CC-BY-NC-SA-4.0 of felm (2)"),
@@ -100,13 +100,13 @@ def test_hidden_answers_are_configs_where_they_are_asked_for(warehouse: Path) ->
         (ReleaseOptions(excluded=("MIT", "felm")), "no row is left"),
     ],
 )
-def test_a_release_is_refused_with_the_way_on(warehouse: Path, choices: ReleaseOptions, told: str) -> None:
+def test_rejected_release_names_next_step(warehouse: Path, choices: ReleaseOptions, text: str) -> None:
     with pytest.raises(UsageError) as error:
         read(warehouse, MULTIHAL, choices)
-    assert told in str(error.value)
+    assert text in str(error.value)
 
 
-def test_licences_that_are_allowed_are_released(warehouse: Path) -> None:
+def test_allowed_licences_are_released(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, ReleaseOptions(allowed_licences=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0")))
     assert release.rows == 6
     assert [each.id for each in release.licences] == ["CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"]
@@ -120,7 +120,7 @@ def test_pages_are_attributed_by_revision(warehouse: Path) -> None:
     assert release.pages_licence.id == "CC-BY-SA-4.0"
 
 
-def test_a_prompt_that_has_changed_since_is_without_its_text(warehouse: Path) -> None:
+def test_prompt_changed_since_build_has_no_text(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, OPEN, prompts={"multihal/score_path": "0", "multihal/gone": "1"})
     assert [(each.id, each.text) for each in release.prompts] == [
         ("multihal/gone", None),
@@ -128,7 +128,7 @@ def test_a_prompt_that_has_changed_since_is_without_its_text(warehouse: Path) ->
     ]
 
 
-def test_a_table_that_is_not_what_was_published_is_refused(warehouse: Path) -> None:
+def test_table_differing_from_published_one_is_rejected(warehouse: Path) -> None:
     build = publish_rows(warehouse, MULTIHAL, multihal_tables())
     with open_warehouse(warehouse) as db:
         db.execute("UPDATE multihal SET output = 'Prague' WHERE language = 'eng'")
@@ -136,7 +136,7 @@ def test_a_table_that_is_not_what_was_published_is_refused(warehouse: Path) -> N
         verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, OPEN)
 
 
-def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None:
+def test_build_without_required_table_must_be_rebuilt(warehouse: Path) -> None:
     build = publish_rows(warehouse, MULTIHAL, multihal_tables())
     with open_warehouse(warehouse) as db:
         db.execute("DELETE FROM build_tables WHERE table_name = 'multihal_dropped_paths'")
@@ -153,7 +153,7 @@ def test_a_build_that_lacks_a_table_is_to_be_made_again(warehouse: Path) -> None
         ("MIT", ReleaseOptions(excluded=("halueval",)), ""),
     ],
 )
-def test_sentences_of_rejects_are_left_out_where_they_may_quote_what_is(
+def test_reject_details_are_omitted_when_they_may_quote_excluded_rows(
     warehouse: Path, licence: str, choices: ReleaseOptions, detail: str
 ) -> None:
     rows = [multihal_row("simpleqa_1"), multihal_row("halueval_1")]

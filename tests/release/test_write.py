@@ -67,7 +67,7 @@ def read_all(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_digests_are_those_of_all_files(warehouse: Path, tmp_path: Path) -> None:
+def test_digests_cover_every_file(warehouse: Path, tmp_path: Path) -> None:
     made = write_release(read(warehouse, FANOUTQA), tmp_path / "out")
     ran = subprocess.run(
         ["sha256sum", "-c", "--strict", "SHA256SUMS"], cwd=tmp_path / "out", capture_output=True, text=True, check=False
@@ -77,14 +77,14 @@ def test_digests_are_those_of_all_files(warehouse: Path, tmp_path: Path) -> None
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_the_same_release_twice_has_the_same_bytes(warehouse: Path, tmp_path: Path) -> None:
+def test_repeated_release_has_same_bytes(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, MULTIHAL, OPEN)
     write_release(release, tmp_path / "one")
     write_release(release, tmp_path / "two")
     assert read_all(tmp_path / "one") == read_all(tmp_path / "two")
 
 
-def test_every_file_with_rows_has_the_canary(warehouse: Path, tmp_path: Path) -> None:
+def test_every_file_with_rows_has_canary(warehouse: Path, tmp_path: Path) -> None:
     write_release(read(warehouse, FANOUTQA), tmp_path / "out")
     without = [
         name for name, data in read_all(tmp_path / "out").items() if FANOUTQA_RELEASE.canary.encode() not in data
@@ -92,11 +92,11 @@ def test_every_file_with_rows_has_the_canary(warehouse: Path, tmp_path: Path) ->
     assert without == []
 
 
-def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
+def test_hidden_answers_appear_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
-    told = [name for name, data in read_all(tmp_path / "out").items() if b"secret 1" in data or b"secret 2" in data]
-    assert told == []
+    lines = [name for name, data in read_all(tmp_path / "out").items() if b"secret 1" in data or b"secret 2" in data]
+    assert lines == []
     lock = json.loads((tmp_path / "out/lock.json").read_text("utf-8"))
     assert lock["lock"]["params"]["reviewing"]["decisions"] == [{"id": "i1", "row_id": "q1", "decision": "keep"}]
     assert "texts of review decisions" in lock["withheld"] and "digest" in lock["withheld"]
@@ -108,7 +108,7 @@ def test_hidden_answers_are_in_no_file(warehouse: Path, tmp_path: Path) -> None:
     assert (whole["withheld"], whole["lock"]["params"]["reviewing"]) == ("", REVIEWING)
 
 
-def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_path: Path) -> None:
+def test_manifest_omits_decision_texts_of_excluded_rows(tmp_path: Path) -> None:
     first, *others = (tables := fanout_tables())["fanoutqa"]
     mixed = {**tables, "fanoutqa": [{**first, "source": "theirs"}, *others]}
     publish_rows(tmp_path / "w.duckdb", FANOUTQA, mixed, {"reviewing": REVIEWING})
@@ -119,7 +119,7 @@ def test_the_lock_tells_no_texts_of_decisions_about_rows_that_are_left_out(tmp_p
     assert "texts of review decisions" in lock["withheld"] and "rows" in lock["withheld"]
 
 
-def test_a_release_is_read_where_tables_are(warehouse: Path, tmp_path: Path) -> None:
+def test_table_store_reads_release_like_warehouse(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
     released, warehouse = TableStore(tmp_path / "out"), TableStore(warehouse)
@@ -142,7 +142,7 @@ def test_languages_are_read_back_as_one_table(warehouse: Path, tmp_path: Path) -
     assert found.equals(TableStore(warehouse).table("multihal"))
 
 
-def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None:
+def test_hostile_texts_stay_unchanged_and_name_no_file(tmp_path: Path) -> None:
     rows = [
         multihal_row(f"simpleqa_{at}", language, input=text, domain=text, source_name=text, optional_output=[text, ""])
         for at, text in enumerate(NASTY)
@@ -159,7 +159,7 @@ def test_nasty_texts_stay_what_they_are_and_name_no_file(tmp_path: Path) -> None
         assert {line["input"] for line in lines} == {*NASTY}
 
 
-def test_a_card_cuts_names_and_escapes_what_sources_say(tmp_path: Path) -> None:
+def test_card_shortens_names_and_escapes_source_text(tmp_path: Path) -> None:
     rows = [
         multihal_row(f"simpleqa_{at}", input=text, domain=text, source_dataset=text, source_name=text)
         for at, text in enumerate((*NASTY, "nothing\x00here"))
@@ -176,15 +176,15 @@ def test_citation_is_valid_and_names_paper_and_build(tmp_path: Path) -> None:
         tmp_path, FANOUTQA, fanout_tables(), author="scripted replies", scripted={"fanoutqa/word_question": "1"}
     )
     write_release(release, tmp_path / "out")
-    told = yaml.safe_load((tmp_path / "out/CITATION.cff").read_text("utf-8"))
+    result = yaml.safe_load((tmp_path / "out/CITATION.cff").read_text("utf-8"))
     schema = files("check_jsonschema") / "builtin_schemas/vendor/citation-file-format.json"
-    jsonschema.validate(told, json.loads(schema.read_text("utf-8")))
-    assert (told["version"], told["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
-    assert told["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
-    assert told["abstract"].startswith("These rows demonstrate the pipeline and are not for use: scripted replies")
+    jsonschema.validate(result, json.loads(schema.read_text("utf-8")))
+    assert (result["version"], result["license"]) == (release.build.build_id, "CC-BY-SA-4.0")
+    assert result["references"][0]["authors"][0] == {"given-names": "Andrew", "family-names": "Zhu"}
+    assert result["abstract"].startswith("These rows demonstrate the pipeline and are not for use: scripted replies")
 
 
-def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> None:
+def test_folder_without_release_is_left_unchanged(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("years of work")
@@ -200,7 +200,7 @@ def test_what_is_no_release_is_left_alone(warehouse: Path, tmp_path: Path) -> No
     assert (tmp_path / "empty/SHA256SUMS").is_file()
 
 
-def test_a_release_is_replaced_only_by_force(warehouse: Path, tmp_path: Path) -> None:
+def test_release_is_replaced_only_with_force(warehouse: Path, tmp_path: Path) -> None:
     write_release(read(warehouse, FANOUTQA), tmp_path / "out")
     other = read(warehouse, FANOUTQA, ReleaseOptions(includes_hidden_answers=True))
     with pytest.raises(OutputError, match="replace it with --force"):
@@ -213,7 +213,7 @@ def test_a_release_is_replaced_only_by_force(warehouse: Path, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_a_failure_leaves_what_was_there(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_previous_release(warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = read(warehouse, FANOUTQA)
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
@@ -231,7 +231,7 @@ def test_a_failure_leaves_what_was_there(warehouse: Path, tmp_path: Path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_of_two_that_end_at_once_the_second_is_told(warehouse: Path, tmp_path: Path) -> None:
+def test_concurrent_release_into_same_folder_is_reported(warehouse: Path, tmp_path: Path) -> None:
     release = read(warehouse, FANOUTQA)
 
     def write_another(_: Path) -> None:
@@ -245,7 +245,7 @@ def test_of_two_that_end_at_once_the_second_is_told(warehouse: Path, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_what_a_killed_run_left_is_cleared_away_and_what_it_moved_is_put_back(warehouse: Path, tmp_path: Path) -> None:
+def test_leftovers_of_killed_run_are_removed_and_moved_release_is_restored(warehouse: Path, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     release = read(warehouse, FANOUTQA)
@@ -278,7 +278,7 @@ with open_release_draft(Path({place!r}), False) as draft:
 """
 
 
-def test_a_kill_in_the_middle_leaves_no_half_release(warehouse: Path, tmp_path: Path) -> None:
+def test_kill_during_write_leaves_no_partial_release(warehouse: Path, tmp_path: Path) -> None:
     code = KILLED.format(place=str(tmp_path / "out"))
     ran = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
@@ -289,7 +289,7 @@ def test_a_kill_in_the_middle_leaves_no_half_release(warehouse: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_a_split_without_rows_is_a_file_without_rows(tmp_path: Path) -> None:
+def test_split_without_rows_is_written_as_empty_file(tmp_path: Path) -> None:
     made = write_release(make(tmp_path, FANOUTQA, fanout_tables(("dev",))), tmp_path / "out")
     dev, test = made.release.configs[0].splits
     assert (dev.rows.num_rows, test.rows.num_rows) == (1, 0)

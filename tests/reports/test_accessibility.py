@@ -100,7 +100,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["build", "report", "comparison", "card", "diff"])
-def test_a_page_has_landmarks_headings_labels_and_table_headers(pages: dict[str, str], name: str) -> None:
+def test_page_has_landmarks_headings_labels_and_table_headers(pages: dict[str, str], name: str) -> None:
     outline = Outline(pages[name])
     assert outline.landmarks == ["main", "nav"] and outline.outside == []
     assert outline.headings[0] == 1 and outline.headings.count(1) == 1
@@ -111,9 +111,7 @@ def test_a_page_has_landmarks_headings_labels_and_table_headers(pages: dict[str,
 
 
 @pytest.mark.parametrize("name", ["build", "report", "comparison", "card", "diff"])
-def test_a_page_opens_with_three_figures_and_ends_with_how_to_cite_and_reproduce(
-    pages: dict[str, str], name: str
-) -> None:
+def test_page_starts_with_key_figures_and_ends_with_cite_and_reproduce(pages: dict[str, str], name: str) -> None:
     page = pages[name]
     key = re.search(r'<dl class="key">(.*?)</dl>', page, re.DOTALL)
     assert key and key[1].count("<dt>") == (2 if name in ("report", "comparison") else 3)  # the toy has one metric
@@ -133,7 +131,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrivenChromium
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing_and_no_page_is_wider_than_its_window(
+def test_axe_finds_no_violation_and_no_page_overflows_window(
     pages: dict[str, str], browser: DrivenChromium, tmp_path: Path, width: int, theme: str
 ) -> None:
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
@@ -173,7 +171,7 @@ def _contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_texts_are_legible_in_each_mode_and_colours_of_figures_are_seen() -> None:
+def test_text_and_figure_colours_have_enough_contrast_in_each_mode() -> None:
     style = asset_path("data/templates", "style.css").read_text("utf-8")
     modes = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     assert len(modes) == 3  # light, dark, print

@@ -45,7 +45,7 @@ def card() -> ModelCard:
     )
 
 
-def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: ModelCard) -> None:
+def test_first_line_says_card_ranks_no_models_and_names_unscored_share(card: ModelCard) -> None:
     first = "This card does not rank models"
     assert card.warnings[0].startswith(first) and "the rows of multihal-1" in card.warnings[0]
     assert f"({MODEL} on multihal 40.0 %" in card.warnings[0]
@@ -55,7 +55,7 @@ def test_the_first_line_says_that_it_ranks_none_and_what_lacks_scores(card: Mode
     assert make_model_card(["strong"], [take(make_evaluated("strong", GOOD))]).warnings == ()
 
 
-def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(card: ModelCard) -> None:
+def test_ties_use_shared_items_and_best_paper_result_is_shown(card: ModelCard) -> None:
     (row,) = card.parts[0].rows
     assert {model: cell.ranks for model, cell in row.cells.items()} == {
         "strong": (1, 2),
@@ -69,16 +69,16 @@ def test_ties_are_of_the_items_that_all_have_and_the_papers_best_stands_beside(c
     assert [series.y for series in figure.series] == [(0.9,), (0.85,), (0.0,)]
 
 
-def test_what_is_not_there_is_told_with_what_makes_it(card: ModelCard) -> None:
+def test_missing_evaluation_or_report_names_command_that_creates_it(card: ModelCard) -> None:
     for text in (render_card_html(card), render_card_markdown(card)):
         assert "factmill evaluate x" in text and "make e-2" in text and "make e-1" not in text
     assert 'href="e-1.html"' in render_card_html(card)
     assert "[report](e-1.html)" in render_card_markdown(card)
-    (told,) = card.parts[0].left_out
-    assert told.startswith("strong: of 2 evaluations") and "(limit: 5)" in told
+    (result,) = card.parts[0].left_out
+    assert result.startswith("strong: of 2 evaluations") and "(limit: 5)" in result
 
 
-def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: ModelCard) -> None:
+def test_card_has_no_script_and_escapes_names(card: ModelCard) -> None:
     page = render_card_html(card)
     assert "<script" not in page and "<b>" not in page and "weak &lt;b&gt;&amp; $x$" in page
     assert [link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")] == ["data:,", "e-1.html"]
@@ -87,13 +87,13 @@ def test_a_card_holds_no_script_and_nothing_of_a_name_acts(card: ModelCard) -> N
     assert json.loads(CARD_RENDERERS[".json"](card))["parts"][0]["metric"] == "accuracy"
 
 
-def test_every_evaluation_says_what_its_number_means() -> None:
+def test_every_evaluation_explains_its_main_metric() -> None:
     for evaluation in EVALUATIONS.values():
         assert evaluation.main_metric in evaluation.headline_metrics
         assert re.fullmatch(r"[A-Z][^\n]{40,300}\.", evaluation.main_metric_meaning), evaluation.name
 
 
-def test_a_less_is_better_metric_has_its_best_at_the_low_end() -> None:
+def test_lower_is_better_metric_has_best_at_low_end() -> None:
     paper = tuple(
         dataclasses.replace(EVALUATION.paper_results[0], model=name, value=at) for name, at in (("a", 0.2), ("b", 0.4))
     )

@@ -17,7 +17,7 @@ from factmill.tasks.reports.diff_page import (
 )
 
 
-def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:
+def test_page_loads_nothing_external_and_escapes_row_text() -> None:
     page = render_changes_html(make_diff())
     assert "default-src 'none'" in page
     assert page.count("<script>") == 1
@@ -28,7 +28,7 @@ def test_the_page_needs_nothing_else_and_escapes_what_rows_say() -> None:
     assert "not for use" in page
 
 
-def test_names_of_a_megabyte_are_cut(name: str = "n" * 1_000_000) -> None:
+def test_megabyte_names_are_shortened(name: str = "n" * 1_000_000) -> None:
     cause = ChangeCause("source", name, name, "read")
     row = RowChange(
         "changed",
@@ -43,7 +43,7 @@ def test_names_of_a_megabyte_are_cut(name: str = "n" * 1_000_000) -> None:
     assert ReadPage(page).tags.count("article") == 1
 
 
-def test_rows_are_found_by_kind_cause_and_column() -> None:
+def test_rows_are_filtered_by_kind_cause_and_column() -> None:
     page = render_changes_html(make_diff())
     for name, value in (("kind", "removed"), ("cause", "prompt: x/write"), ("column", "answers")):
         select = page.partition(f'<select name="{name}">')[2].partition("</select>")[0]
@@ -51,7 +51,7 @@ def test_rows_are_found_by_kind_cause_and_column() -> None:
     assert "&#34;cause&#34;: [&#34;prompt: x/write&#34;, &#34;world: wikidata&#34;]" in page
 
 
-def test_only_the_first_rows_of_many_are_on_the_page() -> None:
+def test_page_shows_only_first_of_many_rows() -> None:
     (row, *_) = make_diff().rows
     page = render_changes_html(make_diff(rows=[row] * 2001))
     assert page.count('class="item"') == 2000
@@ -65,7 +65,7 @@ def test_only_the_first_rows_of_many_are_on_the_page() -> None:
     [{"search": "seventh"}, {"search": "ulm"}, {"cause": "reply: judge"}, {"column": "note", "kind": "changed"}],
     ids=str,
 )
-def test_the_search_finds_rows_that_are_not_on_the_page(wanted: dict[str, str], tmp_path: Path) -> None:
+def test_search_finds_rows_not_shown_on_page(wanted: dict[str, str], tmp_path: Path) -> None:
     source, reply = ChangeCause("source", "a.json"), ChangeCause("reply", "judge")
     late = RowChange(
         "changed", "x-7", "x-7", (source, reply),
@@ -79,18 +79,18 @@ def test_the_search_finds_rows_that_are_not_on_the_page(wanted: dict[str, str], 
         assert text in found
 
 
-def test_json_has_the_values_whole() -> None:
-    told = json.loads(render_changes_json(make_diff()))
-    assert told["counts"] == {"added": 1, "removed": 1, "changed": 1}
-    assert told["causes"]["prompt: x/write"] == {"added": 0, "removed": 0, "changed": 1}
-    assert told["differs"] is True
-    assert told["rows"][0]["shown"]["question"] == HOSTILE
-    assert len(told["rows"][2]["columns"][1]["after"]) > 1_000_000
-    assert [json.loads(line) for line in render_changes_jsonl(make_diff()).splitlines()] == told["rows"]
+def test_json_contains_full_values() -> None:
+    result = json.loads(render_changes_json(make_diff()))
+    assert result["counts"] == {"added": 1, "removed": 1, "changed": 1}
+    assert result["causes"]["prompt: x/write"] == {"added": 0, "removed": 0, "changed": 1}
+    assert result["differs"] is True
+    assert result["rows"][0]["shown"]["question"] == HOSTILE
+    assert len(result["rows"][2]["columns"][1]["after"]) > 1_000_000
+    assert [json.loads(line) for line in render_changes_jsonl(make_diff()).splitlines()] == result["rows"]
 
 
 @pytest.mark.parametrize("ending", CHANGES_RENDERERS)
-def test_the_same_has_the_same_bytes_and_nothing_may_have_changed(ending: str) -> None:
+def test_same_diff_has_same_bytes_and_empty_diff_renders(ending: str) -> None:
     render = CHANGES_RENDERERS[ending]
     assert render(make_diff()) == render(make_diff())
     assert render(make_diff(rows=[], inputs=[], tables={})) is not None

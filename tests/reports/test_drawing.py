@@ -16,7 +16,7 @@ def _draw(kind: str, *series: FigureSeries, **more: object) -> str:
 
 
 @pytest.mark.parametrize(("kind", "x"), [("bars", "a"), ("stacked", "a"), ("lines", 1), ("scatter", 0.5)])
-def test_a_figure_has_its_axes_named_and_the_colours_of_the_page(kind: str, x: float | str) -> None:
+def test_figure_has_named_axes_and_page_colours(kind: str, x: float | str) -> None:
     svg = _draw(
         kind, FigureSeries("one", (x,), (0.5,), (0.4,), (0.6,)), FigureSeries("two", (x,), (None,), (None,), (None,))
     )
@@ -25,24 +25,24 @@ def test_a_figure_has_its_axes_named_and_the_colours_of_the_page(kind: str, x: f
     assert not re.search(r"#[0-9a-f]{6}\b", svg)
 
 
-def test_names_stay_text() -> None:
+def test_figure_names_are_escaped() -> None:
     svg = _draw("bars", FigureSeries("one", ("<b>& $x$", "\u202eturned", "日本"), (1.0, 2.0, None)))
     assert "&lt;b&gt;&amp; $x$" in svg and "[U+202E]turned" in svg and "日本" in svg
 
 
-def test_long_names_below_a_line_lean_and_short_ones_stand() -> None:
+def test_only_long_axis_labels_are_rotated() -> None:
     names = tuple(f"bin {number} (1,000 to 2,000)" for number in range(6))
     lean = re.compile(r"rotate\(-40")
     assert len(lean.findall(_draw("lines", FigureSeries("one", names, (0.5,) * 6)))) == 6
     assert not lean.search(_draw("lines", FigureSeries("one", ("a", "b"), (0.5, 0.6))))
 
 
-def test_shares_are_set_against_shares_on_the_whole_axis() -> None:
+def test_share_scatter_plot_uses_full_axes() -> None:
     svg = _draw("scatter", FigureSeries("one", (0.004,), (0.4,)), y_range=(0.0, 1.0))
     assert svg.count(">1.0</text>") == 2
 
 
-def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
+def test_standalone_svg_has_light_colours_and_no_url() -> None:
     figure = ReportFigure("f", "F", "lines", "x", "y", (FigureSeries("one & two", (1, 2), (0.1, 0.2)),))
     picture = draw_standalone_svg(
         figure, ":root { --paper: #fff; --c0: #123456; }\n@media dark { :root { --c0: #000; } }"
@@ -58,7 +58,7 @@ def test_a_picture_of_its_own_has_the_light_colours_and_no_address() -> None:
     assert format_colour_legend(replace(two, palette="ordered")) == "darkest: one & two, lightest: three"
 
 
-def test_the_line_that_a_note_cites_is_drawn() -> None:
+def test_reference_line_is_drawn() -> None:
     series = FigureSeries("one", (0.2, 0.4), (0.3, 0.5))
     dashes = "stroke-dasharray: 4"
     assert dashes not in _draw("scatter", series, y_range=(0, 1))
@@ -67,12 +67,12 @@ def test_the_line_that_a_note_cites_is_drawn() -> None:
     assert dashes in _draw("lines", FigureSeries("one", (1, 2), (0.3, 0.4)), reference=0.0)
 
 
-def test_names_beside_bars_are_whole_on_lines_of_their_own() -> None:
+def test_bar_labels_wrap_without_truncation() -> None:
     svg = _draw("bars", FigureSeries("one", ("generate granular answers of entities", "short"), (1.0, 2.0)))
     assert all(f">{part}<" in svg for part in ("generate granular", "answers of entities", "short"))
 
 
-def test_series_with_an_order_have_steps_of_one_colour() -> None:
+def test_ordered_series_use_shades_of_one_colour() -> None:
     levels = [FigureSeries(f"level {number}", ("a",), (0.3,)) for number in range(3)]
     svg = _draw("stacked", *levels, palette="ordered")
     assert all(f"var(--o{step})" in svg for step in (0, 2, 4)) and "var(--c" not in svg
@@ -87,7 +87,7 @@ def test_counts_have_no_decimals_and_shares_have_three() -> None:
     assert format_figure_value(scored, 1.0) == "1.000"
 
 
-def test_a_name_of_a_figure_is_no_markup_in_its_ids() -> None:
+def test_figure_name_cannot_add_markup_to_ids() -> None:
     """A figure of one model has the model's name in its own."""
     series = (FigureSeries("one", (1, 2), (0.1, 0.2)),)
     names = ("of_a<b>&\"' x", "of_a<b>&\"'  x", "plain_name")
@@ -99,7 +99,7 @@ def test_a_name_of_a_figure_is_no_markup_in_its_ids() -> None:
     assert all(each.startswith("plain_name-") for each in ids[2])
 
 
-def test_a_bar_below_the_range_does_not_run_through_its_name() -> None:
+def test_bar_below_range_does_not_overlap_its_label() -> None:
     def find_zero(value: float) -> float:
         svg = _draw("bars", FigureSeries("one", ("a",), (value,), (value - 0.05,), (0.5,)), y_range=(0.0, 1.0))
         (tick,) = re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>0\.0+</text>', svg)

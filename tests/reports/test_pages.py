@@ -42,7 +42,7 @@ def page(report: EvaluationReport) -> str:
     return render_report_html(report)
 
 
-def test_a_page_names_nothing_outside_itself(page: str) -> None:
+def test_page_references_nothing_external(page: str) -> None:
     read = ReadPage(page)
     assert read.addresses
     assert [each for each in read.addresses if not each.startswith(("#", "data:"))] == []
@@ -52,7 +52,7 @@ def test_a_page_names_nothing_outside_itself(page: str) -> None:
     assert "default-src 'none'" in page
 
 
-def test_what_a_model_says_is_text_and_nothing_else(page: str, report: EvaluationReport) -> None:
+def test_model_text_is_escaped(page: str, report: EvaluationReport) -> None:
     read = ReadPage(page)
     assert read.tags.count("script") == 1
     assert read.handlers == []
@@ -68,7 +68,7 @@ def test_what_a_model_says_is_text_and_nothing_else(page: str, report: Evaluatio
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "n" * 1_000_000])
-def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
+def test_group_names_are_escaped_and_shortened(name: str) -> None:
     def items(answers: pa.Table) -> list[ReportedAnswer]:
         return [dataclasses.replace(each, groups={"kind": name}) for each in list_items(answers)]
 
@@ -86,7 +86,7 @@ def test_what_groups_are_called_is_text_and_cut(name: str) -> None:
     assert len(page) < 100_000
 
 
-def test_the_first_line_says_how_little_has_a_score(report: EvaluationReport, page: str) -> None:
+def test_first_line_names_low_scored_share(report: EvaluationReport, page: str) -> None:
     assert report.warnings[0].startswith("Only 40.0 %") and MODEL in report.warnings[0]
     assert render_report_markdown(report).startswith("> **Only 40.0 % ")
     assert page.index("Only 40.0 %") < page.index("<h1>")
@@ -94,7 +94,7 @@ def test_the_first_line_says_how_little_has_a_score(report: EvaluationReport, pa
     assert full.warnings == ()
 
 
-def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
+def test_rule_based_judges_and_built_in_models_are_disclosed() -> None:
     report = make_evaluation_report(
         EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
     )
@@ -107,7 +107,7 @@ def test_what_rules_and_built_in_models_made_is_said_to_be_so() -> None:
     assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
 
 
-def test_models_are_compared_on_what_all_have_and_ties_are_told(report: EvaluationReport) -> None:
+def test_models_are_compared_on_shared_items_and_ties_are_shown(report: EvaluationReport) -> None:
     (ranking,) = report.rankings
     assert ranking.n == 7  # the weak one's first six and q18; for q19 the others have no score
     assert {each.model: each.ranks for each in ranking.placed} == {"alike": (1, 3), "strong": (1, 2), MODEL: (2, 3)}
@@ -117,7 +117,7 @@ def test_models_are_compared_on_what_all_have_and_ties_are_told(report: Evaluati
     assert "<li>1–3: <bdi>alike</bdi>" in render_report_html(report)
 
 
-def test_an_evaluation_that_differs_in_more_than_the_model_is_marked() -> None:
+def test_evaluation_differing_in_more_than_model_is_marked() -> None:
     other = make_evaluated("other", GOOD)
     other.record.lock["params"]["params"]["limit"] = 5
     report = make_evaluation_report(EVALUATION, [make_evaluated("one", GOOD), other])
@@ -127,7 +127,7 @@ def test_an_evaluation_that_differs_in_more_than_the_model_is_marked() -> None:
     )
 
 
-def test_one_page_holds_no_more_items_than_can_be_read() -> None:
+def test_page_limits_number_of_items() -> None:
     report = make_evaluation_report(EVALUATION, [make_evaluated("m", ["<" * 3_000] * (MAX_ITEM_ENTRIES + 50))])
     assert len(report.entries) < MAX_ITEM_ENTRIES and report.entries_in_all == MAX_ITEM_ENTRIES + 50
     page = render_report_html(report)
@@ -136,12 +136,12 @@ def test_one_page_holds_no_more_items_than_can_be_read() -> None:
     assert f"the first {len(report.entries)} of 550" in page
 
 
-def test_json_has_the_metrics_comparisons_and_items(report: EvaluationReport) -> None:
-    told = json.loads(render_report_json(report))
-    assert {each["model"] for each in told["headline"]} == {"strong", "alike", MODEL}
-    assert len(told["rankings"][0]["comparisons"]) == 3
-    assert len(told["entries"]) == 20
-    assert told["paper"][0]["paper"] == {"GPT-9": 0.5}
+def test_json_has_metrics_comparisons_and_items(report: EvaluationReport) -> None:
+    result = json.loads(render_report_json(report))
+    assert {each["model"] for each in result["headline"]} == {"strong", "alike", MODEL}
+    assert len(result["rankings"][0]["comparisons"]) == 3
+    assert len(result["entries"]) == 20
+    assert result["paper"][0]["paper"] == {"GPT-9": 0.5}
 
 
 _RENDER = """
@@ -156,7 +156,7 @@ sys.stdout.buffer.write("".join(render(report) for render in REPORT_RENDERERS.va
 """
 
 
-def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
+def test_same_evaluations_have_same_bytes_in_every_locale() -> None:
     report = make_evaluation_report(EVALUATION, [make_evaluated("a", HOSTILE), make_evaluated("bb", ["gold"] * 6)])
     here = "".join(render(report) for render in REPORT_RENDERERS.values())
     elsewhere = {"TZ": "Asia/Tokyo", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "1"}
@@ -169,14 +169,14 @@ def test_the_same_evaluations_give_the_same_bytes_in_any_place() -> None:
     assert there.decode() == here == "".join(render(report) for render in REPORT_RENDERERS.values())
 
 
-def test_a_browser_asks_for_nothing(page: str, tmp_path: Path) -> None:
+def test_browser_loads_nothing(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page, "utf-8")
     dumped, asked = open_page(tmp_path / "page.html")
     assert "20 of 20 shown" in dumped  # the page's own script has run
     assert [each for each in asked if "elsewhere" in each] == []
 
 
-def test_one_series_has_no_legend_and_a_figure_without_values_is_left_out() -> None:
+def test_single_series_has_no_legend_and_empty_figure_is_omitted() -> None:
     empty = ReportFigure("empty", "Nothing", "lines", "x", "y", (FigureSeries("m", (1,), (None,)),))
     one = ReportFigure("one", "One", "bars", "", "share", (FigureSeries("m", ("a",), (0.0,)),))
     evaluation = dataclasses.replace(EVALUATION, draw_figures=lambda _: [empty, one])
@@ -185,7 +185,7 @@ def test_one_series_has_no_legend_and_a_figure_without_values_is_left_out() -> N
     assert 'class="legend"' not in render_report_html(report)
 
 
-def test_a_comparison_is_its_tables_and_tells_how_to_get_the_items(report: EvaluationReport) -> None:
+def test_comparison_shows_tables_and_command_for_items(report: EvaluationReport) -> None:
     evaluated = [make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]])]
     tables = make_evaluation_report(EVALUATION, evaluated, with_items=False)
     assert tables.entries == () and tables.entries_in_all == 20 and len(tables.rankings) == 1
@@ -194,7 +194,7 @@ def test_a_comparison_is_its_tables_and_tells_how_to_get_the_items(report: Evalu
         assert "Question 3?" not in render(tables) and "Question 3?" in render(report)
 
 
-def test_the_graphs_and_the_articles_behind_an_evaluation_are_named() -> None:
+def test_graphs_and_articles_of_evaluation_are_named() -> None:
     made = make_evaluated("strong", GOOD)
     assert made.measured
     made.measured.origin["graph"] = "wikidata-2026"
@@ -206,7 +206,7 @@ def test_the_graphs_and_the_articles_behind_an_evaluation_are_named() -> None:
     assert make_evaluation_report(EVALUATION, [made]).subjects[0].facts["Local graph"] == "wikidata-2026"
 
 
-def test_items_that_a_page_does_not_show_are_found_by_its_search(tmp_path: Path) -> None:
+def test_search_finds_items_not_shown_on_page(tmp_path: Path) -> None:
     report = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * (MAX_ITEM_ENTRIES + 50))])
     assert report.all_rows and report.all_rows.rows == MAX_ITEM_ENTRIES + 50
     assert report.all_rows.headings == ("row", "question", "gold", "answer")
@@ -217,7 +217,7 @@ def test_items_that_a_page_does_not_show_are_found_by_its_search(tmp_path: Path)
     assert '<dd dir="auto">Question 549?</dd>' in dumped
 
 
-def test_rows_that_a_page_does_not_show_are_filtered_by_verdict(tmp_path: Path) -> None:
+def test_verdict_filter_covers_rows_not_shown_on_page(tmp_path: Path) -> None:
     answers = [*["no"] * 30, *["gold"] * (MAX_ITEM_ENTRIES + 50)]
     report = make_evaluation_report(EVALUATION, [make_evaluated("m", answers)])
     assert "30 of 580 rows found" in open_filtered(render_report_html(report), tmp_path, verdict="wrong")

@@ -43,7 +43,7 @@ def build(build_id: str, notice: str = "", **more: object) -> SiteBuild:
     return SiteBuild(build_id, "2026-01-01", 10, ("world <u>w</u>",), notice, None, **more)  # type: ignore[arg-type]
 
 
-def test_models_that_items_do_not_tell_apart_share_ranks_and_name_each_other() -> None:
+def test_models_tied_on_items_share_ranks_and_name_each_other() -> None:
     board = rank(
         make_evaluated("strong", GOOD), make_evaluated("alike", ["no", *GOOD[1:]]), make_evaluated("weak", ["no"] * 20)
     )
@@ -56,7 +56,7 @@ def test_models_that_items_do_not_tell_apart_share_ranks_and_name_each_other() -
     assert "strong, alike" in index and '<span class="tie">tie</span>' in index
 
 
-def test_one_model_has_no_rank_and_a_baseline_never_beside_a_model() -> None:
+def test_single_model_has_no_rank_and_baselines_are_not_ranked() -> None:
     alone = rank(make_evaluated("strong", GOOD))
     assert [each.ranks for each in alone.main[0].standings] == [None] and alone.models == 1
     assert "there is no other to compare it with" in render_benchmark_page(page_of(alone))
@@ -69,21 +69,21 @@ def test_one_model_has_no_rank_and_a_baseline_never_beside_a_model() -> None:
     assert board.figure and board.figure.series[0].x == ("strong", "best (baseline)")
 
 
-def test_a_model_without_a_score_is_not_compared() -> None:
+def test_model_without_score_is_not_compared() -> None:
     page = render_benchmark_page(
         page_of(rank(make_evaluated("a", GOOD), make_evaluated("bb", ["no"] * 20), make_evaluated("ccc", [""] * 20)))
     )
     assert "not compared" in page and "Only 0.0 % of the answers of ccc have a score" in page
 
 
-def test_where_less_is_better_the_lowest_is_first() -> None:
+def test_lower_is_better_metric_ranks_lowest_first() -> None:
     evaluation = dataclasses.replace(EVALUATION, lower_is_better=("accuracy",))
     board = rank(make_evaluated("high", GOOD), make_evaluated("lower", ["no"] * 20), evaluation=evaluation)
     assert board.main[0].leaders == ("lower",)
     assert "(lower is better)" in render_benchmark_page(page_of(board))
 
 
-def test_nothing_of_a_name_acts() -> None:
+def test_names_are_escaped() -> None:
     diff = make_diff()
     change = make_build_change(diff, HOSTILE, "changes/x.html")
     builds = (dataclasses.replace(build(HOSTILE, "not for use"), change=change), build("b"))
@@ -97,12 +97,12 @@ def test_nothing_of_a_name_acts() -> None:
         assert "MultiHal: &lt;i&gt;questions&lt;/i&gt;" in page
 
 
-def test_notices_name_their_builds_unless_all_have_them() -> None:
+def test_notices_name_their_builds_unless_shared_by_all() -> None:
     assert page_of(builds=(build("a", "n"), build("b", "n"))).notices == ("n",)
     assert page_of(builds=(build("a", "n"), build("b"))).notices == ("a: n",)
 
 
-def test_causes_beyond_five_are_counted_and_rows_are_drawn_by_what_became_of_them() -> None:
+def test_causes_beyond_five_are_counted_and_figure_groups_rows_by_change() -> None:
     rows = [
         RowChange("changed", f"r{at}", f"r{at}", (ChangeCause("prompt", f"p{at % 7}", "edited"),)) for at in range(21)
     ]
@@ -116,7 +116,7 @@ def test_causes_beyond_five_are_counted_and_rows_are_drawn_by_what_became_of_the
 
 
 @pytest.mark.parametrize(("builds", "said"), [((), "No build of it is among the inputs"), ((build("a"),), "nothing has changed yet"), ((build("b", problem="too old"), build("a")), "not compared: too old")])  # fmt: skip
-def test_what_is_not_there_is_said(builds: tuple[SiteBuild, ...], said: str) -> None:
+def test_missing_builds_and_evaluations_are_stated(builds: tuple[SiteBuild, ...], said: str) -> None:
     page = render_benchmark_page(page_of(builds=builds))
     assert said in page and "No model was measured" in page
     assert "nothing was measured" in render_site_index([page_of(builds=builds)])

@@ -14,5 +14,5 @@ from factmill.tasks.slaq.params import make_article_url_prefix
         ("http://127.0.0.1:8080/mediawiki", "http://127.0.0.1:8080/mediawiki/index.php?title="),
     ],
 )
-def test_articles_have_the_addresses_of_their_own_wiki(wiki: str, address: str) -> None:
+def test_article_url_prefix_is_that_of_configured_wiki(wiki: str, address: str) -> None:
     assert make_article_url_prefix(wiki) == address

@@ -81,7 +81,7 @@ def reply_with(which: int = 0, pair: Mapping[str, str] | None = None, **changed:
 
 
 @pytest.mark.parametrize("reply", [GOOD, ONE_LINE], ids=["object", "one line"])
-def test_five_pairs_are_taken_in_both_accepted_forms(run: Run, talker: Talker, reply: str) -> None:
+def test_five_pairs_are_read_from_both_accepted_forms(run: Run, talker: Talker, reply: str) -> None:
     talker.says = {"Pont du Gard": [reply]}
     left = run(write_questions, chosen())
     (row,) = left.rows.values()
@@ -112,23 +112,23 @@ BAD = {
 """Case → a reply, the reason it is refused for, and what the author is told."""
 
 
-@pytest.mark.parametrize(("reply", "reason", "told"), BAD.values(), ids=BAD)
-def test_a_reply_that_fails_is_asked_for_once_more_with_the_reasons(
-    run: Run, talker: Talker, reply: str, reason: str, told: str
+@pytest.mark.parametrize(("reply", "reason", "text"), BAD.values(), ids=BAD)
+def test_invalid_completion_is_requested_again_once_with_reasons(
+    run: Run, talker: Talker, reply: str, reason: str, text: str
 ) -> None:
     talker.says = {"Pont du Gard": [reply, GOOD], "Bad bridge": [reply, reply]}
     left = run(write_questions, chosen(), chosen(2, "Bad bridge"))
     assert list(left.rows) == ["Bridges-1"], "the second reply is taken"
     assert left.rows["Bridges-1"]["answers"] == [pair["answer"] for pair in PAIRS]
     found, detail = left.rejects["Bridges-2"]
-    assert (found, told in detail) == (reason, True), detail
+    assert (found, text in detail) == (reason, True), detail
     asked = [correction for about, correction in talker.asked if about == "Pont du Gard"]
-    assert (len(asked), asked[0], told in asked[1]) == (2, "", True), asked
+    assert (len(asked), asked[0], text in asked[1]) == (2, "", True), asked
     assert "Reply once more, in exactly the form described" in asked[1]
     assert left.receipt.unsettled == 0
 
 
-def test_a_faulty_pair_costs_that_pair_a_correction_and_not_the_topic(run: Run, talker: Talker) -> None:
+def test_corrected_pair_is_taken_and_other_pairs_are_kept(run: Run, talker: Talker) -> None:
     first = reply_with(2, {"answer": "48 metres"})
     # the second attempt mends that pair and spoils another
     second = reply_with(4, {"answer": "Paris"})
@@ -138,12 +138,12 @@ def test_a_faulty_pair_costs_that_pair_a_correction_and_not_the_topic(run: Run, 
     assert "repeat the pairs that are not named here as they are" in talker.asked[1][1]
 
 
-def test_a_pair_that_stays_faulty_costs_the_topic(run: Run, talker: Talker) -> None:
+def test_pair_that_stays_invalid_rejects_topic(run: Run, talker: Talker) -> None:
     talker.says = {"Pont du Gard": [reply_with(2, {"answer": "48 metres"}), reply_with(2, {"answer": "47 metres"})]}
     assert run(write_questions, chosen()).rejects["Bridges-1"][0] == "answer_not_in_article"
 
 
-def test_all_reasons_are_given_back_and_the_first_is_the_reject_s(run: Run, talker: Talker) -> None:
+def test_correction_lists_all_problems_and_reject_has_first_one(run: Run, talker: Talker) -> None:
     pair = {"question": "According to the text, how high is the Pont du Gard", "answer": "48 metres"}
     talker.says = {"Pont du Gard": [reply_with(2, pair)] * 2}
     left = run(write_questions, chosen())
@@ -153,14 +153,14 @@ def test_all_reasons_are_given_back_and_the_first_is_the_reject_s(run: Run, talk
         assert said in correction
 
 
-def test_an_author_that_is_down_costs_the_row_for_now(run: Run, talker: Talker) -> None:
+def test_unavailable_author_rejects_row_as_retryable(run: Run, talker: Talker) -> None:
     talker.says = {"Pont du Gard": [500]}
     left = run(write_questions, chosen(), chosen(2, "Pont du Gard too"))
     assert left.rejects["Bridges-1"][0] == "model_failed"
     assert (left.receipt.unsettled, list(left.rows)) == (1, ["Bridges-2"])
 
 
-def test_pairs_that_the_second_model_finds_well_pass(run: Run, talker: Talker) -> None:
+def test_pairs_approved_by_second_model_pass(run: Run, talker: Talker) -> None:
     talker.otherwise = ALL_OK
     left = run(check_questions, questioned())
     row = left.rows["Bridges-1"]
@@ -171,7 +171,7 @@ FLAGGED = ALL_OK.replace("2: ok", "2: the bridge is not named").replace("5: ok",
 FLAGS = ["ShortQ2: the bridge is not named", "ShortQ5: the article says four"]
 
 
-def test_the_policy_auto_drops_what_is_flagged(run: Run, talker: Talker) -> None:
+def test_auto_policy_drops_flagged_rows(run: Run, talker: Talker) -> None:
     talker.otherwise, talker.says = ALL_OK, {"Bad bridge": [FLAGGED]}
     left = run(check_questions, questioned(), questioned(2, title="Bad bridge"))
     assert list(left.rows) == ["Bridges-1"]
@@ -214,7 +214,7 @@ def decide(item: Mapping[str, Any], decision: str, reviewer: str, **edited: str)
 
 
 @pytest.mark.parametrize("review", ["auto", "manual"])
-def test_reviewers_keep_and_edit_whatever_the_policy(
+def test_reviewers_can_keep_and_edit_rows_under_any_policy(
     run: Run, talker: Talker, flagged: list[dict[str, Any]], review: str
 ) -> None:
     new = {"ShortQ2": "How tall is the Pont du Gard?", "ShortA5": "3", "LongA": "It is 49 metres tall."}
@@ -230,7 +230,7 @@ def test_reviewers_keep_and_edit_whatever_the_policy(
     assert len(talker.asked) == 1, "the reply is on record"
 
 
-def test_a_reviewer_drops_a_row(run: Run, flagged: list[dict[str, Any]]) -> None:
+def test_reviewer_can_drop_row(run: Run, flagged: list[dict[str, Any]]) -> None:
     decisions = [decide(flagged[0], "keep", "Ann"), decide(flagged[1], "drop", "Bob") | {"note": "No such bridge"}]
     left = run(check_questions, questioned(), review="manual", decisions=decisions)
     assert left.rejects["Bridges-1"] == (
@@ -239,7 +239,7 @@ def test_a_reviewer_drops_a_row(run: Run, flagged: list[dict[str, Any]]) -> None
     )
 
 
-def test_a_row_waits_until_all_its_flags_are_decided(run: Run, flagged: list[dict[str, Any]]) -> None:
+def test_row_awaits_decisions_on_all_its_flags(run: Run, flagged: list[dict[str, Any]]) -> None:
     decisions = [decide(flagged[0], "keep", "Ann")]
     left = run(check_questions, questioned(), review="manual", decisions=decisions)
     assert left.rejects["Bridges-1"] == ("not_reviewed", f"waits for a decision about {SECOND_MODEL_FLAG}")
@@ -247,19 +247,19 @@ def test_a_row_waits_until_all_its_flags_are_decided(run: Run, flagged: list[dic
     assert auto.rejects["Bridges-1"][0] == "dropped_in_review"
 
 
-def test_a_text_that_the_row_has_not_cannot_be_edited(run: Run, flagged: list[dict[str, Any]]) -> None:
+def test_editing_unknown_text_raises_source_error(run: Run, flagged: list[dict[str, Any]]) -> None:
     decisions = [decide(flagged[0], "edit", "Ann", ShortQ6="Who?")]
     with pytest.raises(SourceError, match=r"'ShortQ6' cannot be edited in slaq; expected one of \['ShortQ1'"):
         run(check_questions, questioned(), review="manual", decisions=decisions)
 
 
-def test_a_decision_does_not_hold_once_the_questions_are_others(run: Run, flagged: list[dict[str, Any]]) -> None:
+def test_decision_is_void_when_questions_change(run: Run, flagged: list[dict[str, Any]]) -> None:
     other = questioned().replace(answers=["The Gardon", "50 metres", "1985", "Nîmes", "Three"])
     decisions = [decide(each, "keep", "Ann") for each in flagged]
     assert run(check_questions, other, review="manual", decisions=decisions).rejects["Bridges-1"][0] == "not_reviewed"
 
 
-def test_a_judge_that_cannot_be_read_or_is_down_costs_the_row(run: Run, talker: Talker) -> None:
+def test_unreadable_or_unavailable_judge_rejects_row(run: Run, talker: Talker) -> None:
     talker.otherwise = ALL_OK
     talker.says = {"Mute": ["1: ok", "1: ok"], "Late": ["1: ok", ALL_OK], "Down": [503]}
     rows = [questioned(number, title=title) for number, title in enumerate(("Good", "Mute", "Late", "Down"), 1)]
@@ -277,7 +277,7 @@ def list_halves(left: Left) -> list[tuple[str, str, int]]:
     return [(row["category"], row["half"], row["pageid"]) for row in left.rows.values()]
 
 
-def test_halves_are_made_equal_from_the_outside_in(run: Run) -> None:
+def test_halves_are_balanced_from_extremes_inward(run: Run) -> None:
     rows = [checked(1, "least"), checked(2, "least"), checked(3, "least"), checked(8), checked(9)]
     art = [checked(4, "least", category="Art"), checked(5, category="Art"), checked(6, category="Art")]
     left = run(balance_halves, *rows, *art, checked(7, category="Law"), per_half=2)
@@ -292,14 +292,14 @@ def test_halves_are_made_equal_from_the_outside_in(run: Run) -> None:
     }
 
 
-def test_a_short_half_shortens_the_other_and_ties_go_by_page_id(run: Run) -> None:
+def test_longer_half_is_cut_to_shorter_and_ties_break_by_page_id(run: Run) -> None:
     rows = [checked(1, "least", 0), *(checked(number, "most", 50) for number in (7, 5, 6))]
     assert list_halves(run(balance_halves, *rows)) == [("Bridges", "most", 5), ("Bridges", "least", 1)]
     ties = [checked(number, half, 50) for number, half in ((1, "most"), (2, "most"), (3, "least"), (4, "least"))]
     assert list_halves(run(balance_halves, *ties, per_half=1)) == [("Bridges", "most", 1), ("Bridges", "least", 4)]
 
 
-def test_facts_are_typed_and_the_row_has_the_published_columns(run: Run, talker: Talker) -> None:
+def test_facts_are_classified_and_row_has_published_columns(run: Run, talker: Talker) -> None:
     types = ["LOC", "QUANTITY", "DATE", "GPE", "none"]
     talker.says = {pair["question"]: [f"Type: {kind}"] for pair, kind in zip(PAIRS, types, strict=True)}
     left = run(classify_fact_answers, checked(7, views=0).replace(reviewed_by=["Ann"]))
@@ -328,7 +328,7 @@ def test_facts_are_typed_and_the_row_has_the_published_columns(run: Run, talker:
     }
 
 
-def test_a_fact_without_a_type_costs_the_topic(run: Run, talker: Talker) -> None:
+def test_fact_without_valid_type_rejects_topic(run: Run, talker: Talker) -> None:
     talker.otherwise = "Type: DATE"
     talker.says = {PAIRS[2]["question"]: ["a date", "Type: YEAR"]}
     other = checked(2).replace(questions=[f"{pair['question']} " for pair in PAIRS])

@@ -71,14 +71,14 @@ def page_row(pageid: int, title: str, category: str = "Algebra") -> CategoryPage
     return CategoryPage(id=f"{category}-{pageid}", category=category, subcategory=category, pageid=pageid, title=title)
 
 
-def test_an_empty_category_gives_nothing(draw: Callable[..., Left]) -> None:
+def test_empty_category_gives_no_pages(draw: Callable[..., Left]) -> None:
     left = draw("Nothing")
     assert left.rows == {}
     assert left.extras == [{"id": "Nothing", "members": 0, "subcategories": 0, "drawn": 0}]
 
 
 @pytest.mark.parametrize(("depth", "found", "below"), [(0, {1}, 0), (1, {1, 2, 3}, 2), (2, {1, 2, 3, 4}, 3)])
-def test_pages_of_subcategories_count_down_to_the_depth(
+def test_subcategory_pages_are_included_down_to_depth(
     draw: Callable[..., Left], wiki: SmallWiki, depth: int, found: set[int], below: int
 ) -> None:
     wiki.categories = {
@@ -103,7 +103,7 @@ def test_categories_that_contain_each_other_are_read_once(draw: Callable[..., Le
     assert len(wiki.asked("cmtitle", "Category:Algebra")) == 2, "once for pages, once for subcategories"
 
 
-def test_a_page_that_is_listed_twice_is_drawn_once(draw: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_page_listed_twice_is_drawn_once(draw: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.categories = {"Algebra": number_pages(1, 2, 1), "Groups": number_pages(2)}
     wiki.subcategories = {"Algebra": ["Groups"]}
     left = draw()
@@ -111,9 +111,7 @@ def test_a_page_that_is_listed_twice_is_drawn_once(draw: Callable[..., Left], wi
     assert left.extras[0] == {"id": "Algebra", "members": 4, "subcategories": 1, "drawn": 2}
 
 
-def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
-    draw: Callable[..., Left], wiki: SmallWiki
-) -> None:
+def test_category_of_10000_pages_is_streamed_request_by_request(draw: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.categories = {"Algebra": number_pages(*range(1, 10_001))}
     held: list[int] = []
 
@@ -138,22 +136,20 @@ def test_a_category_of_ten_thousand_is_drawn_from_request_by_request(
 
 
 @pytest.mark.parametrize("answer", [BUSY, DOWN], ids=["429", "500"])
-def test_a_category_that_is_not_listed_stops_the_run(
-    draw: Callable[..., Left], wiki: SmallWiki, answer: dict[str, Any]
-) -> None:
+def test_failed_category_listing_stops_run(draw: Callable[..., Left], wiki: SmallWiki, answer: dict[str, Any]) -> None:
     wiki.trouble = lambda _seen: answer
     with pytest.raises(ServiceUnreachable, match=r"w .*category Algebra: http_\d+.*try again later"):
         draw()
 
 
-def test_a_listing_goes_on_after_passing_trouble(draw: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_category_listing_continues_after_transient_failure(draw: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.categories = {"Algebra": number_pages(1)}
     answers = iter([BUSY])
     wiki.trouble = lambda _seen: next(answers, None)
     assert drawn_ids(draw(depth=0)) == [1]
 
 
-def test_a_page_of_two_categories_stays_in_the_first(step: Callable[..., Left]) -> None:
+def test_page_in_two_categories_stays_in_first(step: Callable[..., Left]) -> None:
     rows = [page_row(1, "Ring"), page_row(2, "Group"), page_row(2, "Group", "Art"), page_row(3, "Oil", "Art")]
     left = step(merge_duplicate_pages, rows)
     assert list(left.rows) == ["Algebra-1", "Algebra-2", "Art-3"]
@@ -169,7 +165,7 @@ def read_page(step: Callable[..., Left], wiki: SmallWiki, *pages: SmallPage, tit
     return step(scrape_articles, [page_row(1, title)], epoch=EPOCH, min_chars=100)
 
 
-def test_an_article_is_read_as_of_the_epoch_with_its_address(step: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_article_is_read_as_of_epoch_with_its_url(step: Callable[..., Left], wiki: SmallWiki) -> None:
     left = read_page(step, wiki, SmallPage(1, "Group (algebra) é/ü?", ARTICLE), title="Group (algebra) é/ü?")
     (row,) = left.rows.values()
     assert (row["revid"], row["pageid"], row["title"]) == (10, 1, "Group (algebra) é/ü?")
@@ -184,7 +180,7 @@ YOUNG = SmallPage(1, "Group", ARTICLE, written="2023-11-20T00:00:01Z")
 
 
 @pytest.mark.parametrize(
-    ("pages", "reason", "told"),
+    ("pages", "reason", "value"),
     [
         ([], "page_missing", "Group: "),
         ([REDIRECT, SmallPage(2, "Set", ARTICLE)], "redirect", "Group redirects to Set"),
@@ -201,17 +197,17 @@ YOUNG = SmallPage(1, "Group", ARTICLE, written="2023-11-20T00:00:01Z")
     ],
     ids=["deleted", "redirect", "redirect loop", "disambiguation", "one sentence", "empty", "only a table", "young"],
 )
-def test_pages_that_are_no_articles_are_left_out_for_good(
-    step: Callable[..., Left], wiki: SmallWiki, pages: list[SmallPage], reason: str, told: str
+def test_non_article_pages_are_rejected_permanently(
+    step: Callable[..., Left], wiki: SmallWiki, pages: list[SmallPage], reason: str, value: str
 ) -> None:
     left = read_page(step, wiki, *pages)
     assert left.rows == {}
     ((found, detail),) = left.rejects.values()
-    assert (found, detail.startswith(told)) == (reason, True), detail
+    assert (found, detail.startswith(value)) == (reason, True), detail
     assert left.receipt.unsettled == 0
 
 
-def test_lists_are_left_out_by_their_title(step: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_list_pages_are_rejected_by_title(step: Callable[..., Left], wiki: SmallWiki) -> None:
     titles = ["List of groups", "Lists of lists", "Outline of algebra", "Timeline of algebra", "Listing of x"]
     wiki.add(*(SmallPage(at, title, ARTICLE) for at, title in enumerate(titles)))
     rows = [page_row(at, title) for at, title in enumerate(titles)]
@@ -220,7 +216,7 @@ def test_lists_are_left_out_by_their_title(step: Callable[..., Left], wiki: Smal
     assert list(left.rows) == ["Algebra-4"]
 
 
-def test_a_page_deleted_while_it_is_read_is_missing(step: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_page_deleted_during_read_is_rejected_as_missing(step: Callable[..., Left], wiki: SmallWiki) -> None:
     def delete(seen: Seen) -> None:
         if seen.query.get("prop") == "revisions":
             wiki.pages.clear()
@@ -232,7 +228,7 @@ def test_a_page_deleted_while_it_is_read_is_missing(step: Callable[..., Left], w
 
 @pytest.mark.parametrize("answer", [BUSY, DOWN], ids=["429", "500"])
 @pytest.mark.parametrize("where", [("prop", "pageprops"), ("prop", "revisions"), ("action", "parse")])
-def test_trouble_of_the_wiki_may_pass(
+def test_wiki_failure_rejects_page_as_retryable(
     step: Callable[..., Left], wiki: SmallWiki, where: tuple[str, str], answer: dict[str, Any]
 ) -> None:
     name, value = where
@@ -243,7 +239,7 @@ def test_trouble_of_the_wiki_may_pass(
     assert len(wiki.asked(name, value)) == 2, "tried again"
 
 
-def test_one_page_in_trouble_does_not_touch_the_others(step: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_failed_page_does_not_affect_other_pages(step: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.add(SmallPage(1, "Group", ARTICLE), SmallPage(2, "Ring", ARTICLE), SmallPage(3, "Field", ARTICLE))
     wiki.trouble = lambda seen: DOWN if seen.query.get("titles") == "Ring" else None
     rows = [page_row(page.pageid, page.title) for page in wiki.pages.values()] + [page_row(4, "Gone")]
@@ -259,7 +255,7 @@ def topic(pageid: int, category: str = "Algebra") -> TopicArticle:
     return page_row(pageid, f"Page {pageid}", category).extend_to(TopicArticle, url="https://x", revid=1, text="Text.")
 
 
-def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left], wiki: SmallWiki) -> None:
+def test_pageviews_are_summed_over_reported_days(step: Callable[..., Left], wiki: SmallWiki) -> None:
     wiki.add(
         SmallPage(1, "Page 1", views=(7, 0, 35)),
         SmallPage(2, "Page 2", views=None),
@@ -269,8 +265,8 @@ def test_views_are_summed_over_the_days_that_are_told(step: Callable[..., Left],
     wiki.trouble = lambda seen: BUSY if "Page_4" in seen.path else None
     topics = [topic(number) for number in range(1, 5)]
     left = step(count_topic_pageviews, topics, views_from="20201120", views_to="20231119")
-    told = [(row["views"], row["views_from"], row["views_to"]) for row in left.rows.values()]
-    assert told == [(views, "20201120", "20231119") for views in (42, None, 0)]
+    lines = [(row["views"], row["views_from"], row["views_to"]) for row in left.rows.values()]
+    assert lines == [(views, "20201120", "20231119") for views in (42, None, 0)]
     assert left.rejects["Algebra-4"][0] == "pageviews_failed"
     assert left.receipt.unsettled == 1
     assert wiki.web.seen[0].path.endswith("/daily/20201120/20231119")
@@ -287,7 +283,7 @@ def list_halves(left: Left) -> list[tuple[str, int]]:
     return [(row["half"], row["pageid"]) for row in left.rows.values()]
 
 
-def test_halves_are_the_ends_of_each_category_with_spares(step: Callable[..., Left]) -> None:
+def test_halves_are_extremes_of_each_category_plus_spares(step: Callable[..., Left]) -> None:
     rows = viewed({1: 10, 2: 60, 3: 20, 4: 50, 5: 30, 6: 40, 7: None}) + viewed({8: 1, 9: 2}, "Art")
     left = step(split_topics_by_views, rows, per_half=1, spares=1)
     halves = [("most", 2), ("most", 4), ("least", 1), ("least", 3), ("most", 9), ("least", 8)]

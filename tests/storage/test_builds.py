@@ -40,8 +40,8 @@ SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0,
 
 
 def candidates(*names: str) -> pa.Table:
-    told = {"row_id": "r", "role": "answer", "qid": "Q1", "via": "label", "chosen": True, "linked": None}
-    return make_arrow_table(EntityCandidateRow, [EntityCandidateRow(id=name, name=name, **told) for name in names])
+    result = {"row_id": "r", "role": "answer", "qid": "Q1", "via": "label", "chosen": True, "linked": None}
+    return make_arrow_table(EntityCandidateRow, [EntityCandidateRow(id=name, name=name, **result) for name in names])
 
 
 EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedia"}
@@ -76,7 +76,7 @@ def counts(warehouse: Path) -> dict[tuple[str, str], int]:
         }
 
 
-def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path: Path) -> None:
+def test_stage_merged_again_by_resumed_run_counts_once(tmp_path: Path) -> None:
     record = make(tmp_path / "w.duckdb", "a")
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for _ in range(2):
@@ -88,7 +88,7 @@ def test_a_stage_that_is_merged_again_by_a_run_that_goes_on_counts_once(tmp_path
     }
 
 
-def test_the_same_lock_and_content_is_the_same_build_with_its_rows_rejects_and_calls(tmp_path: Path) -> None:
+def test_same_manifest_and_content_give_same_build_with_rows_rejects_and_calls(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     for names in (("p", "q"), ("q", "p")):
         (build,) = {make(path, "a", *names).build_id, *(each.build_id for each in list_builds(path))}
@@ -96,7 +96,7 @@ def test_the_same_lock_and_content_is_the_same_build_with_its_rows_rejects_and_c
         assert counts(path) == {(table, build): count for table, count in rows.items()}
 
 
-def test_the_same_lock_with_other_content_is_a_new_build_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_same_manifest_with_different_content_gives_new_build_and_keeps_old_one(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     first, second = make(path, "a", "p"), make(path, "a", "p", "z")
     assert second.build_id == f"{first.build_id}.2"
@@ -105,7 +105,7 @@ def test_the_same_lock_with_other_content_is_a_new_build_and_the_old_one_stays(t
     assert find_build_by_manifest(path, {"lock": "other"}) is None
 
 
-def test_builds_are_found_by_id_by_beginning_and_as_latest(tmp_path: Path) -> None:
+def test_builds_are_found_by_id_id_prefix_and_latest(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     first, second = make(path, "a", "p"), make(path, "b", "p")
     assert resolve_build(path, first.build_id).build_id == first.build_id
@@ -121,7 +121,7 @@ WHOLE: dict[str, Any] = {"source": [], "limit": None, "policy": "linked"}
 PART, TOY = WHOLE | {"limit": 5}, WHOLE | {"source": ["/toy.json"]}
 
 
-def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it_passes_over(
+def test_latest_is_newest_complete_default_build_and_lists_skipped_builds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "w.duckdb"
@@ -135,10 +135,10 @@ def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it
         assert not capsys.readouterr().err, "it is the newest"
         part = make(path, "part", "p", flow=PART)
         assert resolve_build(path, "latest:granola").build_id == whole.build_id
-        told = capsys.readouterr().err
-        assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in told
-        assert f"{old.build_id} (whole)" in told
-        assert f"{part.build_id} (limit 5)" in told and f"{toy.build_id} (source /toy.json)" in told
+        output = capsys.readouterr().err
+        assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in output
+        assert f"{old.build_id} (whole)" in output
+        assert f"{part.build_id} (limit 5)" in output and f"{toy.build_id} (source /toy.json)" in output
         assert resolve_build(path, part.build_id).build_id == part.build_id
         assert not capsys.readouterr().err, "it was named"
     finally:
@@ -148,7 +148,7 @@ def test_latest_is_the_newest_whole_build_of_the_default_source_and_says_what_it
 
 
 @pytest.mark.parametrize("of", [{"build": "granola-1", "setting": []}, {"evaluation": ["slaq_evaluation-1"]}])
-def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, of: dict[str, Any]) -> None:
+def test_latest_evaluation_is_newest_whatever_its_parameters(tmp_path: Path, of: dict[str, Any]) -> None:
     builds = [
         make(tmp_path / "w.duckdb", name, "p", flow=of | changed) for name, changed in (("a", {}), ("b", {"limit": 5}))
     ]
@@ -156,12 +156,12 @@ def test_the_latest_evaluation_is_the_newest_whatever_it_asked(tmp_path: Path, o
     assert format_latest_build_choice_note(rank_builds_for_latest(builds)) == ""
 
 
-def test_a_warehouse_that_is_not_there_has_no_builds(tmp_path: Path) -> None:
+def test_missing_warehouse_has_no_builds(tmp_path: Path) -> None:
     assert list_builds(tmp_path / "none.duckdb") == []
     assert not (tmp_path / "none.duckdb").exists()
 
 
-def test_an_export_of_a_changed_table_is_refused(tmp_path: Path) -> None:
+def test_export_of_modified_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS)} == {
@@ -186,7 +186,7 @@ SCRIPTS = {"x/write": "1"}
         (None, REAL, False),
     ],
 )
-def test_rows_of_scripted_replies_outside_its_world_carry_a_caution(
+def test_rows_from_scripted_replies_outside_their_world_carry_warning(
     scripted: dict[str, str] | None, services: dict[str, str], is_cautious: bool
 ) -> None:
     assert (
@@ -195,16 +195,16 @@ def test_rows_of_scripted_replies_outside_its_world_carry_a_caution(
     ) == is_cautious
 
 
-def test_an_export_tells_what_its_rows_are_not_for(tmp_path: Path) -> None:
+def test_export_states_use_restrictions_of_its_rows(tmp_path: Path) -> None:
     for name, services, is_cautious in (("sound", EMBEDDED, False), ("shown", REAL, True)):
         record = make(tmp_path / "w.duckdb", name, "p", scripted=SCRIPTS, author="scripted replies", services=services)
         export_build(tmp_path / "w.duckdb", record, tmp_path / name, NO_FORMS)
-        told = (tmp_path / name / "build.md").read_text("utf-8")
-        assert told.startswith(f"# {record.build_id}\n\n1 rows by scripted replies in world w, published ")
-        assert ("not for use" in told) == is_cautious
+        result = (tmp_path / name / "build.md").read_text("utf-8")
+        assert result.startswith(f"# {record.build_id}\n\n1 rows by scripted replies in world w, published ")
+        assert ("not for use" in result) == is_cautious
 
 
-def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path: Path) -> None:
+def test_rejects_of_unpublished_run_are_found_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     with open_warehouse(path) as db:
@@ -233,7 +233,7 @@ def test_rejects_of_a_run_that_published_nothing_are_found_by_its_name(tmp_path:
         ("ok", "find_items", "cut_off", False),
     ],
 )
-def test_a_run_is_spoilt_by_calls_that_failed_and_by_what_models_said_of_rows_that_it_lost(
+def test_retry_covers_failed_calls_and_model_calls_of_rows_lost_to_given_reason(
     tmp_path: Path, status: str, operation: str, reason: str, is_spoilt: bool
 ) -> None:
     path = tmp_path / "w.duckdb"
@@ -263,13 +263,13 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
     )
 
 
-def test_csv_has_the_papers_ids_and_separators_where_a_benchmark_says_which() -> None:
+def test_csv_uses_ids_and_separators_of_paper_where_benchmark_defines_them() -> None:
     table = pa.table({"path_id": ["q_0"], "id": ["q_0_deu"], "trip": [["a", "b"]], "tags": [["1", "2"]]})
     forms = ExportSpec(separators={"trip": "; "}, csv_id_column="path_id")
     assert csv_bytes(table, forms).decode() == "id,trip,tags\nq_0,a; b,1<SEP>2\n"
 
 
-def test_json_texts_are_written_out_as_what_they_say() -> None:
+def test_json_strings_are_exported_as_objects() -> None:
     table = pa.table({"id": ["a", "b"], "answer": ['{"Graz": 3.5, "Linz": [true]}', None], "text": ["[1]", "x"]})
     rows = [
         {"id": "a", "answer": {"Graz": 3.5, "Linz": [True]}, "text": "[1]"},
@@ -280,7 +280,7 @@ def test_json_texts_are_written_out_as_what_they_say() -> None:
     assert json.loads(jsonl_bytes(table).decode().splitlines()[0])["answer"] == '{"Graz": 3.5, "Linz": [true]}'
 
 
-def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> None:
+def test_tables_with_answers_of_test_split_can_be_left_out(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     record = make(path, "a", "p")
     assert {file.name for file in export_build(path, record, tmp_path / "out", NO_FORMS, ["granola_candidates"])} == {
@@ -289,6 +289,6 @@ def test_tables_with_answers_of_a_test_part_can_be_left_out(tmp_path: Path) -> N
     }
 
 
-def test_an_empty_table_exports_with_its_header() -> None:
+def test_empty_table_is_exported_with_header() -> None:
     header = csv_bytes(arrow_schema(EntityCandidateRow).empty_table(), NO_FORMS).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

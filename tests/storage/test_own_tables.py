@@ -64,7 +64,7 @@ def pin(*paths: Path, **options: Any) -> OwnTables:
         (["x.csv", "dataset_infos.json"], None, ["x.csv"]),
     ],
 )
-def test_the_files_of_a_split_are_told_by_their_names(
+def test_files_of_split_are_recognised_by_name(
     tmp_path: Path, names: list[str], split: str | None, found: list[str]
 ) -> None:
     for name in names:
@@ -80,7 +80,7 @@ def test_the_files_of_a_split_are_told_by_their_names(
         (["notes.md"], None, "no table in .* expected files that end in .csv"),
     ],
 )
-def test_a_folder_without_the_one_split_says_what_it_holds(
+def test_folder_without_requested_split_reports_what_it_holds(
     tmp_path: Path, names: list[str], split: str | None, said: str
 ) -> None:
     for name in names:
@@ -89,7 +89,7 @@ def test_a_folder_without_the_one_split_says_what_it_holds(
         find_table_files([tmp_path], split)
 
 
-def test_a_packed_file_is_no_table(tmp_path: Path) -> None:
+def test_compressed_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"rows\.csv\.gz: unknown kind of file"):
         find_table_files([write(tmp_path / "rows.csv.gz")])
 
@@ -106,14 +106,14 @@ def test_a_packed_file_is_no_table(tmp_path: Path) -> None:
     ],
     ids=["csv", "mark and line ends", "tabs", "array", "lines", "ndjson"],
 )
-def test_each_kind_of_file_gives_the_same_rows(tmp_path: Path, name: str, content: str) -> None:
+def test_all_file_formats_give_same_rows(tmp_path: Path, name: str, content: str) -> None:
     tables = pin(write(tmp_path / name, content), map="question=q,answers=gold")
     assert tables.own.columns == {"question": "q", "answers": "gold"}
     (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
     assert (row.number, row.fields) == (1, {"question": "Who?", "answers": ["Ada"], "id": None})
 
 
-def test_parquet_is_read_with_lists_and_parts_of_objects_also_through_a_link_without_a_suffix(tmp_path: Path) -> None:
+def test_parquet_lists_and_struct_fields_are_read_even_through_unsuffixed_link(tmp_path: Path) -> None:
     table = pa.table({"question": ["Who?"], "answer": [{"value": ["Ada", "A. L."]}], "score": [1.0]})
     pq.write_table(table, tmp_path / "blob")
     (tmp_path / "test.parquet").symlink_to(tmp_path / "blob")
@@ -138,13 +138,13 @@ def test_parquet_is_read_with_lists_and_parts_of_objects_also_through_a_link_wit
         ("t.csv", 'question,answers\nHow high; how wide?,"1141,2"\n', ""),
     ],
 )
-def test_what_separates_cells_is_seen_in_the_file(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_csv_separator_is_detected_from_file(tmp_path: Path, name: str, content: str, said: str) -> None:
     tables = pin(write(tmp_path / name, content))
     assert {each.fields["answers"][0] for each in iterate_own_table(tables.files[0], tables.own, FORM)} == {"1141,2"}  # type: ignore[index]
     assert (f"its cells are separated by {said}" in tables.notes[0]) if said else "separated" not in tables.notes[0]
 
 
-def test_cells_that_no_mark_separates_for_certain_are_named_with_what_to_do(tmp_path: Path) -> None:
+def test_uncertain_csv_separator_is_refused_with_advice(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "question;answers\nWho?;Ada;Bo\n")
     with pytest.raises(
         SourceError, match=r"separated by semicolons, but its first rows .* name the columns with --map"
@@ -164,37 +164,37 @@ def test_cells_that_no_mark_separates_for_certain_are_named_with_what_to_do(tmp_
         ("question,answers,id\na,b,1\nc,d,2\ne,f,1\n", r"row 3 has the id '1' of t\.csv, row 1; expected each once"),
     ],
 )
-def test_a_file_is_read_to_its_end_before_a_build(tmp_path: Path, content: str | bytes, said: str) -> None:
+def test_invalid_file_is_refused_before_build(tmp_path: Path, content: str | bytes, said: str) -> None:
     with pytest.raises(SourceError, match=rf"t\.csv: {said}"):
         pin(write(tmp_path / "t.csv", content))
 
 
-def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
+def test_file_changed_since_build_start_is_refused(tmp_path: Path) -> None:
     tables = pin(write(tmp_path / "t.csv"))
     write(tmp_path / "t.csv", "question,answers\nWho?,Bo\n")
     with pytest.raises(SourceError, match="the file has changed since the build began"):
         list(iterate_own_table(tables.files[0], tables.own, FORM))
 
 
-def test_a_cell_of_a_megabyte_is_read(tmp_path: Path) -> None:
+def test_cell_of_one_megabyte_is_read(tmp_path: Path) -> None:
     tables = pin(write(tmp_path / "t.csv", f"question,answers\n{'x' * 1_000_000},Ada\n"))
     (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
     assert not isinstance(row.fields, str) and len(row.fields["question"]) == 1_000_000
 
 
-def test_tables_of_one_source_have_the_same_columns(tmp_path: Path) -> None:
+def test_tables_of_one_source_must_have_same_columns(tmp_path: Path) -> None:
     write(tmp_path / "a.csv")
     write(tmp_path / "b.csv", "question,answer\nWho?,Ada\n")
     with pytest.raises(SourceError, match=r"expected tables with the same columns"):
         pin(tmp_path)
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_with_same_name_are_distinguished_by_folder(tmp_path: Path) -> None:
     paths = [write(tmp_path / "one" / "t.csv"), write(tmp_path / "two" / "t.csv")]
     assert [file.name for file in pin(*paths, source_name="Quiz").files] == ["Quiz/one/t.csv", "Quiz/two/t.csv"]
 
 
-def test_a_licence_is_the_stated_one_or_none(tmp_path: Path) -> None:
+def test_licence_is_stated_one_or_none(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv")
     stated, none = pin(path, source_licence="CC-BY-4.0"), pin(path)
     assert [file.licence for file in (*stated.files, *none.files)] == ["CC-BY-4.0", NO_LICENCE_STATED]
@@ -202,7 +202,7 @@ def test_a_licence_is_the_stated_one_or_none(tmp_path: Path) -> None:
     assert "no licence of this source is stated (--source-licence)" in none.notes[1]
 
 
-def test_the_known_licence_of_a_published_file_is_not_restated() -> None:
+def test_known_licence_of_published_file_cannot_be_restated() -> None:
     with pytest.raises(UsageError, match=r"is a published file under Apache-2\.0; leave the option out"):
         pin_own_tables(OwnSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM)
 
@@ -211,7 +211,7 @@ def test_the_known_licence_of_a_published_file_is_not_restated() -> None:
     ("option", "value"),
     [("map", ("question=q",)), ("source_name", "x"), ("source_licence", "MIT"), ("list_separator", ";")],
 )
-def test_options_about_files_need_files(option: str, value: Any) -> None:
+def test_file_options_require_files(option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"--{option.replace('_', '-')} is about files of your own"):
         make_own_source(OwnSourceParams(**{option: value}), from_files=False)
 
@@ -226,24 +226,24 @@ def test_options_about_files_need_files(option: str, value: Any) -> None:
         ("cc-by-4.0", "SPDX writes CC-BY-4.0"),
     ],
 )  # fmt: skip
-def test_a_stated_licence_is_compared_with_the_ids_of_spdx(licence: str, said: str) -> None:
+def test_stated_licence_is_checked_against_spdx_ids(licence: str, said: str) -> None:
     problem = find_licence_problem(OwnSourceParams(source_licence=licence).source_licence or "")
     assert re.search(said, problem) if said else problem == ""
 
 
-def test_an_address_may_be_a_licence_and_no_other_text_with_slashes() -> None:
+def test_licence_containing_slashes_must_be_url() -> None:
     for wrong in ("a/b", "https://town.example/my terms"):
         with pytest.raises(ValueError, match="at most 100 characters"):
             OwnSourceParams(source_licence=wrong)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "two\nlines", "x" * 101])
-def test_a_name_is_one_short_line(name: str) -> None:
+def test_source_name_must_be_one_short_line(name: str) -> None:
     with pytest.raises(ValueError, match="expected a text of at most 100 characters"):
         OwnSourceParams(source_name=name)
 
 
-def test_what_a_json_row_lacks_is_read_from_the_others(tmp_path: Path) -> None:
+def test_columns_missing_from_first_json_row_are_found_in_others(tmp_path: Path) -> None:
     rows = [{"question": "Who?", "answers": ["Ada"]}, {"question": "Where?", "answers": ["Ulm"], "id": "b"}]
     tables = pin(write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, rows))))
     assert tables.own.columns == {"question": "question", "answers": "answers", "id": "id"}

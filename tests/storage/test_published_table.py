@@ -13,25 +13,25 @@ ROWS = pa.table({"id": ["a", "b"], "answers": [["<b>", "y"], None]})
 TABLE = PublishedTable(ROWS, "granola_eq", "granola-1", ("not for use",))
 
 
-def test_data_frames_hold_the_rows() -> None:
+def test_data_frames_hold_table_rows() -> None:
     assert TABLE.to_pandas()["id"].to_list() == ["a", "b"]
     assert TABLE.to_polars()["id"].to_list() == ["a", "b"]
     assert TABLE.to_pylist()[1] == {"id": "b", "answers": None}
     assert (len(TABLE), TABLE.column_names, TABLE["id"][0].as_py()) == (2, ["id", "answers"], "a")
 
 
-def test_libraries_that_read_arrow_take_a_table_as_it_is() -> None:
+def test_arrow_libraries_accept_table_directly() -> None:
     assert pa.table(TABLE) == ROWS
     assert polars.DataFrame(TABLE).height == 2
 
 
-def test_without_polars_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_polars_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(SettingsError, match=r"pip install polars; or use \.to_pandas"):
         TABLE.to_polars()
 
 
-def test_a_notebook_shows_the_first_rows_escaped() -> None:
+def test_notebook_view_shows_first_rows_escaped() -> None:
     page = TABLE._repr_html_()
     assert "granola_eq of granola-1: 2 rows, 2 columns" in page
     assert "<td" in page and "&lt;b&gt; · y" in page and "<b>y" not in page

@@ -11,7 +11,7 @@ def decide(row_id: str, decision: str, benchmark: str = "slaq", **more: object) 
     return ReviewItem.model_validate(item.model_dump() | {"decision": decision, "reviewer": "Ada"} | more)
 
 
-def test_the_newest_decision_about_an_item_counts_and_open_items_are_passed_over(tmp_path: Path) -> None:
+def test_newest_decision_about_item_counts_and_undecided_items_are_skipped(tmp_path: Path) -> None:
     warehouse = tmp_path / "a.duckdb"
     edited = decide("a", "edit", edited=[TextEdit(field="LongA", text="line\nand \u201cline\u201d")], note="=1+1")
     assert save_decisions(warehouse, [decide("a", "drop"), decide("b", "open"), decide("c", "keep", "fanoutqa")]) == 2
@@ -20,5 +20,5 @@ def test_the_newest_decision_about_an_item_counts_and_open_items_are_passed_over
     assert [item.row_id for item in load_decisions(warehouse, "fanoutqa")] == ["c"]
 
 
-def test_a_warehouse_that_is_not_there_holds_no_decisions(tmp_path: Path) -> None:
+def test_missing_warehouse_has_no_decisions(tmp_path: Path) -> None:
     assert load_decisions(tmp_path / "none.duckdb", "slaq") == []

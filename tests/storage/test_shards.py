@@ -31,7 +31,7 @@ def numbers(first: int, count: int) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(first, first + count)], "n": list(range(first, first + count))})
 
 
-def test_a_range_spans_shards(tmp_path: Path) -> None:
+def test_row_range_spans_shards(tmp_path: Path) -> None:
     files = []
     for index, (first, count) in enumerate([(0, 3), (3, 0), (3, 4), (7, 2)]):
         write_shard(tmp_path / str(index), {"rows": numbers(first, count)})
@@ -48,7 +48,7 @@ def write_finished(shard: Path, kinds: Iterable[str] = ("rows",), **receipt: Any
     return made
 
 
-def test_a_shard_is_done_with_its_receipt_unless_it_lost_rows_to_a_passing_failure(tmp_path: Path) -> None:
+def test_shard_is_reused_with_its_receipt_unless_transient_failures_lost_rows(tmp_path: Path) -> None:
     made = write_finished(tmp_path / "0")
     assert find_reusable_receipt(tmp_path / "0") == made
     write_finished(tmp_path / "1", unsettled=1)
@@ -60,7 +60,7 @@ def test_a_shard_is_done_with_its_receipt_unless_it_lost_rows_to_a_passing_failu
 
 @pytest.mark.parametrize("how", ["bit", "cut", "zeros", "more", "twice", "nothing"])
 @pytest.mark.parametrize("file", ["receipt.json", *(f"{kind}.parquet" for kind in SHARD_KINDS)])
-def test_a_shard_with_a_damaged_file_or_without_it_is_not_done(tmp_path: Path, file: str, how: str) -> None:
+def test_shard_with_damaged_or_missing_file_is_not_reused(tmp_path: Path, file: str, how: str) -> None:
     shard, draw, path = tmp_path / "0", random.Random(f"{file} {how}"), tmp_path / f"0.{file}"
     made = write_finished(shard, SHARD_KINDS)
     whole = path.read_bytes()
@@ -73,7 +73,7 @@ def test_a_shard_with_a_damaged_file_or_without_it_is_not_done(tmp_path: Path, f
     assert find_reusable_receipt(shard) is None
 
 
-def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_and_leaves_no_draft_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -83,13 +83,13 @@ def test_a_full_disk_is_told_and_leaves_no_draft(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+def test_damaged_shard_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "0.rows.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(ShardError, match=r"0\.rows\.parquet"):
         load_shard_row_range([str(tmp_path / "0")], 0, 1)
 
 
-def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
+def test_parquet_bytes_are_unchanged_by_duckdb_round_trip() -> None:
     schema = pa.schema(
         [
             pa.field("id", pa.string(), nullable=False),
@@ -109,12 +109,12 @@ def test_bytes_are_the_same_before_and_after_a_stay_in_duckdb() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 70_000])
-def test_a_digest_is_that_of_the_bytes(count: int) -> None:
+def test_table_digest_equals_digest_of_parquet_bytes(count: int) -> None:
     table = numbers(0, count)
     assert digest_table_as_parquet(table) == digest_bytes(parquet_bytes(table))
 
 
-def test_a_table_is_made_of_rows_of_values() -> None:
+def test_table_is_made_from_rows_of_values() -> None:
     table = make_table(REJECTS_SCHEMA, [("a", "odd", "", None), ("b", "even", "very", "{}")])
     assert table.schema == REJECTS_SCHEMA
     assert table.to_pylist()[1] == {"id": "b", "reason": "even", "detail": "very", "row": "{}"}

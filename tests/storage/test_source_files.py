@@ -47,7 +47,7 @@ def file(tmp_path: Path, content: str | bytes, name: str = "rows.json") -> Sourc
     ],
     ids=["array", "indented", "byte order mark", "lines", "lines apart"],
 )
-def test_json_gives_the_same_rows_in_blocks_of_any_size(
+def test_json_rows_do_not_depend_on_block_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
 ) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", block)
@@ -72,7 +72,7 @@ def test_json_gives_the_same_rows_in_blocks_of_any_size(
         (f'[{{"a": 1}}, {{"a": {"[" * 101}{"]" * 101}}}]', r"broken JSON in row 2 \(line 1\): nested too deeply"),
     ],
 )
-def test_json_that_cannot_be_read_says_where(
+def test_unreadable_json_reports_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes, message: str, block: int
 ) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", block)
@@ -80,7 +80,7 @@ def test_json_that_cannot_be_read_says_where(
         list(iterate_json(file(tmp_path, content), "rows"))
 
 
-def test_a_row_without_end_is_not_read_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unterminated_json_row_is_read_only_up_to_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", 10)
     monkeypatch.setattr(source_files, "_MAX_ROW_CHARS", 100)
     seen: list[int] = []
@@ -122,7 +122,7 @@ def test_csv_rows_are_read_by_column(tmp_path: Path, text: str, rows: list[dict[
         ('a,b\n1,"x"y\n', r"broken CSV in row 1 \(line 2\)"),
     ],
 )
-def test_csv_that_cannot_be_read_says_where(tmp_path: Path, content: str | bytes, message: str) -> None:
+def test_unreadable_csv_reports_position(tmp_path: Path, content: str | bytes, message: str) -> None:
     with pytest.raises(SourceError, match=rf"rows\.csv: {message}"):
         list(iterate_csv(file(tmp_path, content, "rows.csv"), ("a", "b")))
 
@@ -140,7 +140,7 @@ def test_parquet_rows_are_read_by_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, -1, -20])
-def test_parquet_that_is_cut_off_is_told(tmp_path: Path, keep: int) -> None:
+def test_truncated_parquet_is_reported(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[:keep])
@@ -156,7 +156,7 @@ READERS: list[tuple[str, Callable[[SourceFile], Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "read"), READERS, ids=[name for name, _ in READERS])
-def test_no_row_of_a_file_that_changed_since_the_lock_is_read(
+def test_file_changed_since_build_start_yields_no_row(
     tmp_path: Path, name: str, read: Callable[[SourceFile], Any]
 ) -> None:
     path = tmp_path / name
@@ -185,13 +185,13 @@ def test_no_row_of_a_file_that_changed_since_the_lock_is_read(
         ("a.parquet", "PAR", ()),
     ],
 )
-def test_columns_are_told_without_an_error(
+def test_peeking_at_columns_never_raises(
     tmp_path: Path, name: str, content: str | bytes, columns: tuple[str, ...]
 ) -> None:
     assert peek_columns(file(tmp_path, content, name).path) == columns
 
 
-def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) -> None:
+def test_source_is_pinned_with_digest_only_if_it_has_row(tmp_path: Path) -> None:
     whole = file(tmp_path, '{"a": 1}')
     assert pin_source_file(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
     for name, content in (("a.json", "[]"), ("a.jsonl", " [ ]\n"), ("a.csv", "a,b\n")):
@@ -205,22 +205,20 @@ def test_a_source_is_locked_with_its_digest_once_it_has_a_row(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["entityquestions/P19.json", "halueval/qa_data.json", "fanoutqa/places.json"])
-def test_a_file_has_the_licence_of_its_content_wherever_it_lies_and_none_once_it_is_changed(
-    tmp_path: Path, name: str
-) -> None:
+def test_licence_follows_unchanged_content_wherever_file_is_stored(tmp_path: Path, name: str) -> None:
     content = (ASSETS_ROOT / "data" / "world" / "sources" / name).read_bytes()
     assert pin_source_file(file(tmp_path, content, "mine.json").path).licence == EMBEDDED_WORLD_LICENCE
     assert pin_source_file(file(tmp_path, content + b"\n", "mine.json").path).licence == NO_LICENCE_STATED
 
 
-def test_published_files_have_their_licence_and_parts_of_them_none(shared_data: Path) -> None:
+def test_published_files_have_their_licence_and_extracts_have_none(shared_data: Path) -> None:
     assert {pin_source_file(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {"MIT"}
     assert pin_source_file(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NO_LICENCE_STATED, (
         "300 of its 817 rows"
     )
 
 
-def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:
+def test_path_that_is_neither_file_nor_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "loop.json").symlink_to(tmp_path / "s" / "loop.json")
     with pytest.raises(SourceError, match=r"loop\.json: cannot be read: Too many levels of symbolic links"):
@@ -229,11 +227,11 @@ def test_what_is_neither_file_nor_folder_is_no_source(tmp_path: Path) -> None:
         list_source_files(Path("/dev/null"))
 
 
-def test_files_beside_are_told_but_for_those_that_are_no_data(tmp_path: Path) -> None:
+def test_unused_files_are_reported_except_non_data_files(tmp_path: Path) -> None:
     for number in range(12):
         file(tmp_path, "[]", f"{number:02}.json")
     file(tmp_path, "", "README.md")
     used = [tmp_path / "00.json"]
-    told = ", ".join(f"{number:02}.json" for number in range(1, 9))
-    assert format_unused_files([tmp_path], used, "for a reason") == [f"not used, for a reason: {told} and 3 more"]
+    result = ", ".join(f"{number:02}.json" for number in range(1, 9))
+    assert format_unused_files([tmp_path], used, "for a reason") == [f"not used, for a reason: {result} and 3 more"]
     assert format_unused_files(used, used, "for a reason") == []

@@ -21,7 +21,7 @@ from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large,
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
 
-def test_a_new_warehouse_gets_its_tables_once_with_what_they_and_their_columns_mean(tmp_path: Path) -> None:
+def test_new_warehouse_creates_its_tables_once_with_descriptions(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.duckdb"
     for _ in range(2):
         with open_warehouse(path) as db:
@@ -56,7 +56,7 @@ def rights(path: Path) -> str:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_new_warehouse_and_its_log_are_their_user_s_alone(tmp_path: Path) -> None:
+def test_new_warehouse_and_its_log_are_private_to_user(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     log = tmp_path / "w.duckdb.wal"
     for rows in range(2):
@@ -73,7 +73,7 @@ def test_a_new_warehouse_and_its_log_are_their_user_s_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_warehouse_that_was_opened_to_others_stays_so(tmp_path: Path) -> None:
+def test_warehouse_opened_to_others_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     with open_warehouse(path):
         pass
@@ -88,7 +88,7 @@ def test_a_warehouse_that_was_opened_to_others_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into any folder")
-def test_who_may_not_look_into_a_work_folder_has_one_of_their_own(tmp_path: Path) -> None:
+def test_user_without_access_to_work_folder_gets_separate_one(tmp_path: Path) -> None:
     path, theirs = tmp_path / "w.duckdb", tmp_path / "w.duckdb.runs"
     theirs.mkdir(0o000)
     assert work_folder(path) == tmp_path / f"w.duckdb.runs-{os.getuid()}"
@@ -96,7 +96,7 @@ def test_who_may_not_look_into_a_work_folder_has_one_of_their_own(tmp_path: Path
     assert work_folder(path) == theirs
 
 
-def test_a_log_that_a_killed_process_has_left_empty_is_no_trouble(tmp_path: Path) -> None:
+def test_empty_log_of_killed_process_does_not_prevent_opening(tmp_path: Path) -> None:
     path, log = tmp_path / "w.duckdb", tmp_path / "w.duckdb.wal"
     with open_warehouse(path) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS n")
@@ -108,7 +108,7 @@ def test_a_log_that_a_killed_process_has_left_empty_is_no_trouble(tmp_path: Path
     check_refused(tmp_path / "other.duckdb", r"other\.duckdb")
 
 
-def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: Path) -> None:
+def test_new_rows_use_small_row_groups_even_after_old_large_ones(tmp_path: Path) -> None:
     path, rows = tmp_path / "a.duckdb", "SELECT i, repeat('x', 90) || i AS text FROM range({}, {}) r(i)"
     with duckdb.connect(path) as old:
         old.execute(f"CREATE TABLE facts AS {rows.format(0, 40_000)}")
@@ -125,7 +125,7 @@ def test_rows_stand_in_small_groups_also_behind_the_large_ones_of_old(tmp_path: 
     assert max(count for _, count in counts[1:]) == 32_768
 
 
-def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_starts_one(
+def test_engine_of_large_warehouse_is_closed_and_next_opening_starts_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "w.duckdb"
@@ -142,7 +142,7 @@ def test_the_engine_behind_a_large_warehouse_is_closed_and_the_next_opening_star
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
 
 
-def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothing(tmp_path: Path) -> None:
+def test_column_changes_type_only_if_older_builds_lose_no_value(tmp_path: Path) -> None:
     texts, numbers = {"id": "VARCHAR", "n": "VARCHAR"}, {"id": "VARCHAR", "n": "BIGINT"}
     with open_warehouse(tmp_path / "w.duckdb") as db:
         ensure_published_table_and_latest_view(db, "toys", texts, None)
@@ -155,7 +155,7 @@ def test_a_column_becomes_one_of_another_kind_only_where_older_builds_lose_nothi
             ensure_published_table_and_latest_view(db, "toys", numbers, None)
 
 
-def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
+def test_error_inside_transaction_rolls_it_back(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with pytest.raises(ZeroDivisionError), open_warehouse(path) as db:
         db.execute("INSERT INTO merged_rows VALUES ('b', 's', 'i', 'j')")
@@ -164,7 +164,7 @@ def test_an_error_inside_rolls_the_transaction_back(tmp_path: Path) -> None:
         assert db.execute("SELECT count(*) FROM merged_rows").fetchone() == (0,)
 
 
-def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) -> None:
+def test_locked_warehouse_names_process_that_holds_it(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -177,14 +177,14 @@ def test_a_warehouse_held_by_another_process_names_the_holder(tmp_path: Path) ->
         assert db.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_warehouse_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+def test_warehouse_of_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with open_warehouse(path) as db:
         db.execute("INSERT INTO schema_migrations VALUES (9999, 'from_the_future', now())")
     check_refused(path, r"schema version 9999.*update factmill", WarehouseTooNew)
 
 
-def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_commit_is_reported_with_warehouse_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = [duckdb.TransactionException("Failed to commit: No space left on device")]
 
     def fill(_: object) -> bool:
@@ -198,13 +198,13 @@ def test_a_commit_that_cannot_be_written_is_told_by_name(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("start", [b"", b"SQLite format 3\0", b"these are notes\n"])
-def test_a_file_of_another_kind_is_told_from_its_beginning(tmp_path: Path, start: bytes) -> None:
+def test_file_of_another_format_is_recognised_by_its_first_bytes(tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "a.duckdb"
     path.write_bytes(start * 100)
     check_refused(path, r"a\.duckdb is (empty|not a DuckDB file); name another")
 
 
-def test_a_file_that_cannot_grow_is_no_damage_and_keeps_what_it_held(tmp_path: Path) -> None:
+def test_file_that_cannot_grow_is_not_reported_as_damage_and_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with open_warehouse(path) as db:
         db.execute("CREATE TABLE kept AS SELECT range AS n, hash(range) AS h FROM range(200000)")
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_grow_is_no_damage_and_keeps_what_it_held(tmp_path: P
         assert db.execute("SELECT count(*) >= 200000 FROM kept").fetchone() == (True,)
 
 
-def test_a_damaged_page_is_told_as_damage_in_one_line(tmp_path: Path) -> None:
+def test_damaged_page_is_reported_as_damage_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with open_warehouse(path) as db:
         db.execute("INSERT INTO merged_rows SELECT 'b', 's', md5(i::VARCHAR), 'j' FROM range(50000) t(i)")
@@ -263,7 +263,7 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("statement", ["ATTACH", "SELECT", "COMMIT", "CHECKPOINT", "USE memory", "DETACH"])
-def test_a_signal_that_comes_while_duckdb_works_stops_as_its_handler_says(
+def test_signal_during_duckdb_call_runs_its_handler(
     tmp_path: Path, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
@@ -282,7 +282,7 @@ def test_a_signal_that_comes_while_duckdb_works_stops_as_its_handler_says(
         assert db.execute("SELECT count(*) FROM calls").fetchone() == (0,)
 
 
-def test_where_nothing_catches_signals_an_interrupted_statement_is_an_interrupt(tmp_path: Path) -> None:
+def test_interrupted_statement_raises_keyboard_interrupt_without_signal_handler(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with pytest.raises(KeyboardInterrupt), open_warehouse(tmp_path / "w.duckdb"):
@@ -300,7 +300,7 @@ with open_warehouse(Path(sys.argv[1])) as db:
 """
 
 
-def test_the_day_of_a_moment_is_that_of_utc_wherever_the_machine_is(tmp_path: Path) -> None:
+def test_timestamps_convert_to_utc_dates_in_any_machine_timezone(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TZ": "Asia/Tokyo"}
     ran = subprocess.run(
         [sys.executable, "-c", _DAY, str(tmp_path / "w.duckdb")], env=env, check=True, capture_output=True

@@ -95,7 +95,7 @@ def _fills(slot: str, text: str) -> bool:
     return any(text in labels_by_class()[qid] for qid in load_forms()["slots"][slot])
 
 
-def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
+def test_each_source_dataset_has_samples_and_each_reject_reason_occurs() -> None:
     outcomes = read_samples().values()
     assert Counter("kept" if isinstance(row, FoundationQuestion) else row.reason for row in outcomes) == {
         "kept": 133,
@@ -114,7 +114,7 @@ def test_every_foundation_has_samples_and_each_way_to_end_occurs() -> None:
     ]
 
 
-def test_every_kind_of_answer_occurs() -> None:
+def test_every_answer_type_occurs() -> None:
     settled = [classify_answer(row.output, row.answer_type, load_unit_qids(), row.input) for row in kept_samples()]
     assert Counter(found.answer_type for found in settled) == {"other": 89, "date": 23, "numerical": 20, "rank": 1}
     stated = [(row, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
@@ -123,7 +123,7 @@ def test_every_kind_of_answer_occurs() -> None:
 
 
 @pytest.mark.parametrize("row", kept_samples(), ids=lambda row: row.id)
-def test_a_sample_keeps_to_the_forms(row: FoundationQuestion) -> None:
+def test_sample_texts_match_templates(row: FoundationQuestion) -> None:
     form = find_form(row.input, "questions")
     if row.id in NOT_FORMED:
         assert form is None
@@ -138,7 +138,7 @@ def test_a_sample_keeps_to_the_forms(row: FoundationQuestion) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in ("questions", "answers") for name in load_forms()[kind]]
 )
-def test_a_form_has_the_same_slots_in_every_language_and_is_used(kind: str, name: str) -> None:
+def test_template_has_same_slots_in_every_language_and_is_used(kind: str, name: str) -> None:
     form = load_forms()[kind][name]
     assert set(form) == LANGUAGES
     slots = {language: set(SLOT.findall(text)) for language, text in form.items()}

@@ -134,10 +134,10 @@ _WORLD = {
 
 def write_world(path: Path, **changed: str) -> Path:
     """Write a world whose services are not there; `changed`: place → its value, as it stands in TOML."""
-    told = {
+    result = {
         place: value for place, value in _WORLD.items() if not any(place.startswith(f"{each}.") for each in changed)
     }
-    path.write_text("".join(f"{place} = {value}\n" for place, value in {**told, **changed}.items()), "utf-8")
+    path.write_text("".join(f"{place} = {value}\n" for place, value in {**result, **changed}.items()), "utf-8")
     return path
 
 

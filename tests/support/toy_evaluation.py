@@ -75,8 +75,8 @@ def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[
     for setting in inputs.settings:
         for row in read:
             if row.letter in drawn:
-                told = {"question_id": row.id, "item": row.id, "cluster": row.letter, "setting": setting}
-                yield CountryAsked(id=f"{setting}/{row.id}", question=row.question, gold=row.qid, **told)
+                result = {"question_id": row.id, "item": row.id, "cluster": row.letter, "setting": setting}
+                yield CountryAsked(id=f"{setting}/{row.id}", question=row.question, gold=row.qid, **result)
 
 
 def fill_prompt(asked: EvaluationQuestion, _: object = None) -> FilledPrompt:

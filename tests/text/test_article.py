@@ -83,11 +83,11 @@ PARAGRAPHS = [
 
 
 @pytest.mark.parametrize(("html", "expected"), PARAGRAPHS)
-def test_paragraphs_are_read_as_a_reader_sees_them(html: str, expected: list[str]) -> None:
+def test_paragraphs_are_extracted_as_reader_sees_them(html: str, expected: list[str]) -> None:
     assert paragraphs_of(html) == expected
 
 
-def test_sections_have_the_path_of_their_headings() -> None:
+def test_sections_have_path_of_their_headings() -> None:
     html = """<p>lead</p><div>and more</div>
     <div class="mw-heading mw-heading2"><h2 id="A">A <i>b</i></h2><span class="mw-editsection">[edit]</span></div>
     <p>one</p><h4>C</h4><p>two</p><h3>D</h3><p>three</p><h2>Empty</h2><h3>E</h3><p>four</p><h2> </h2><p>five</p>"""
@@ -103,13 +103,13 @@ def test_sections_have_the_path_of_their_headings() -> None:
     assert article.text == "lead\n\nand more\n\none\n\ntwo\n\nthree\n\nfour\n\nfive"
 
 
-def test_a_page_that_begins_with_a_heading_has_no_lead() -> None:
+def test_page_that_starts_with_heading_has_no_lead() -> None:
     assert extract_article_text("<h2>A</h2><p>a</p>", REMOVED).lead == ()
     assert extract_article_text("", REMOVED) == ArticleMainText(())
     assert ArticleMainText(()).lead == () and ArticleMainText(()).text == ""
 
 
-def test_removed_sections_go_with_all_below_them_and_no_further() -> None:
+def test_removed_sections_include_subsections_but_not_siblings() -> None:
     html = """<h2>A</h2><p>a</p><h3><span class="mw-headline">See also</span></h3><p>X</p><h4>B</h4><p>X</p>
     <h3>C</h3><p>c</p><h2>REFERENCES :</h2><p>X</p><h3>Notes</h3><p>X</p><h4>D</h4><p>X</p><h2>E</h2><p>e</p>"""
     assert [(section.path, section.paragraphs) for section in extract_article_text(html, REMOVED).sections] == [
@@ -119,7 +119,7 @@ def test_removed_sections_go_with_all_below_them_and_no_further() -> None:
     ]
 
 
-def test_a_heading_that_is_never_closed_ends_at_the_next_block() -> None:
+def test_unclosed_heading_ends_at_next_block() -> None:
     assert [section.path for section in extract_article_text("<h2>A<p>a<h3>B<div>b", REMOVED).sections] == [
         ("A",),
         ("A", "B"),
@@ -127,7 +127,7 @@ def test_a_heading_that_is_never_closed_ends_at_the_next_block() -> None:
 
 
 @pytest.mark.parametrize("entry", load_list_entries("removed_from_articles"))
-def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
+def test_every_removal_rule_removes_its_elements(entry: str) -> None:
     kind, value = entry.partition("#")[0].strip().split(maxsplit=1)
     html = {
         "tag": f"<{value} alt='GONE'>" if value in ("img", "input") else f"<{value}><b>GONE</b></{value}>",
@@ -141,12 +141,12 @@ def test_every_entry_of_the_list_removes_what_it_names(entry: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["figure", "class", "heading # none", "css infobox", ""])
-def test_an_entry_of_another_form_is_named(entry: str) -> None:
+def test_malformed_removal_rule_is_named(entry: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(repr(entry))):
         parse_removal_rules(["tag table", entry])
 
 
-def test_the_list_names_nothing_twice() -> None:
+def test_removal_rules_have_no_duplicates() -> None:
     entries = [entry.partition("#")[0].split() for entry in load_list_entries("removed_from_articles")]
     assert len({tuple(entry) for entry in entries}) == len(entries)
 
@@ -159,7 +159,7 @@ PLAIN = st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "))
 
 
 @given(st.lists(PIECES, max_size=40).map("".join))
-def test_cleaned_text_stays_as_it_is_when_cleaned_again(html: str) -> None:
+def test_cleaning_text_twice_changes_nothing(html: str) -> None:
     paragraphs = paragraphs_of(html)
     assert paragraphs_of("".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)) == paragraphs
     for paragraph in paragraphs:
@@ -169,17 +169,17 @@ def test_cleaned_text_stays_as_it_is_when_cleaned_again(html: str) -> None:
 
 
 @given(PLAIN)
-def test_text_without_markup_only_changes_its_spaces(text: str) -> None:
+def test_cleaning_plain_text_changes_only_whitespace(text: str) -> None:
     (read,) = paragraphs_of(f"<p>{escape(text)}</p>") or [""]
     assert read.replace(" ", "") == text.replace(" ", "")
 
 
 @given(st.text(max_size=200))
-def test_no_html_is_too_broken(text: str) -> None:
+def test_broken_html_never_raises(text: str) -> None:
     assert "\0" not in extract_article_text(text, REMOVED).text
 
 
-def test_embedded_articles_give_their_prose_and_nothing_else() -> None:
+def test_embedded_articles_yield_only_their_prose() -> None:
     articles = load_world_data().articles.values()
     assert len(articles) > 70
     for article in articles:
@@ -204,7 +204,7 @@ def list_prose(html: str) -> list[str]:
     return [unescape(re.sub(r"<[^>]+>", "", line)) for line in lines]
 
 
-def test_html_of_recorded_replies_is_read_as_its_words(shared_data: Path) -> None:
+def test_html_of_recorded_responses_is_read_as_plain_words(shared_data: Path) -> None:
     snippets = []
     for file in sorted((shared_data / "api" / "mediawiki_api").glob("TestVcrWikiSearch*.json")):
         for interaction in json.loads(file.read_text("utf-8"))["interactions"]:

@@ -30,7 +30,7 @@ from factmill.tasks.text.text_normalization import (
         ("$5 + tax", "5 tax"),
     ],
 )
-def test_case_punctuation_articles_and_spacing_do_not_matter(text: str, expected: str) -> None:
+def test_normalization_ignores_case_punctuation_articles_and_spacing(text: str, expected: str) -> None:
     assert normalize_answer(text) == expected
 
 
@@ -47,19 +47,19 @@ def test_case_punctuation_articles_and_spacing_do_not_matter(text: str, expected
         ("gas", "gas"),
     ],
 )
-def test_plurals_are_reduced_for_word_lists(text: str, expected: str) -> None:
+def test_normalization_reduces_plurals_for_word_lists(text: str, expected: str) -> None:
     assert normalize_answer_to_singular(text) == expected
 
 
 @given(st.text())
-def test_normalising_twice_changes_nothing_more(text: str) -> None:
+def test_normalizing_twice_changes_nothing(text: str) -> None:
     once = normalize_answer(text)
     assert normalize_answer(once) == once
     assert normalized_words(text) == once.split()
 
 
 @pytest.mark.parametrize("mark", [chr(number) for number in range(128)])
-def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
+def test_ascii_text_is_normalized_like_non_ascii_text(mark: str) -> None:
     assert normalize_answer(f"The A{mark}B") == normalize_answer(f"The A{mark}B é").removesuffix(" é")
 
 
@@ -74,7 +74,7 @@ def test_a_text_in_ascii_is_normalised_as_any_other(mark: str) -> None:
         ("", ""),
     ],
 )
-def test_accents_quotes_and_dashes_do_not_matter(text: str, folded: str) -> None:
+def test_folding_ignores_accents_quotes_and_dashes(text: str, folded: str) -> None:
     assert fold_case_and_accents(text) == folded
     assert fold_case_and_accents(folded) == folded
 
@@ -90,5 +90,5 @@ def test_accents_quotes_and_dashes_do_not_matter(text: str, folded: str) -> None
         ("painter", "", False),
     ],
 )
-def test_words_are_whole(sentence: str, words: str, found: bool) -> None:
+def test_words_match_only_complete_words(sentence: str, words: str, found: bool) -> None:
     assert contains_whole_words(sentence, words) is found

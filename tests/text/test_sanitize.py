@@ -23,28 +23,28 @@ def nest(levels: int) -> object:
     return value
 
 
-def test_how_deep_a_value_may_be() -> None:
+def test_json_depth_limit_is_exact() -> None:
     assert not exceeds_json_depth(nest(MAX_JSON_DEPTH))
     assert exceeds_json_depth(nest(MAX_JSON_DEPTH + 1))
     assert not exceeds_json_depth([[]] * 1000)
 
 
 @pytest.mark.parametrize("levels", [MAX_JSON_DEPTH, 900, 10_000])
-def test_an_object_in_a_reply_that_is_too_deep_is_broken(levels: int) -> None:
+def test_too_deeply_nested_object_in_reply_is_malformed(levels: int) -> None:
     with pytest.raises(MalformedJsonObject, match="nested too deeply"):
         parse_single_json_object('{"short": ' + "[" * levels + "]" * levels + "}")
 
 
-def test_a_number_of_any_length_in_a_reply_is_read() -> None:
+def test_number_of_any_length_in_reply_is_parsed() -> None:
     assert parse_single_json_object('{"a": ' + "9" * 5000 + "}") == {"a": float("inf")}
 
 
-def test_nothing_acts_on_a_terminal() -> None:
+def test_terminal_control_characters_are_escaped() -> None:
     assert escape_control_characters("a\x1b[31mb\u202ec\r\nd\n\x00") == "a[U+001B][31mb[U+202E]c\nd\n[U+0000]"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ("Astronmy", "; did you mean Astronomy?"),
         ("ASTRONOMY", "; did you mean Astronomy?"),
@@ -52,8 +52,8 @@ def test_nothing_acts_on_a_terminal() -> None:
         ("", ""),
     ],
 )
-def test_the_known_name_most_like_the_one_given_is_suggested(given: str, told: str) -> None:
-    assert format_did_you_mean(given, ["Algebra", "Astronomy"]) == told
+def test_most_similar_known_name_is_suggested(given: str, text: str) -> None:
+    assert format_did_you_mean(given, ["Algebra", "Astronomy"]) == text
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_the_known_name_most_like_the_one_given_is_suggested(given: str, told: s
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04"),
     ],
 )
-def test_a_cell_is_escaped_and_short(value: object, shown: str) -> None:
+def test_html_cell_is_escaped_and_shortened(value: object, shown: str) -> None:
     assert format_html_cell(value) == shown.strip()
 
 
-def test_nothing_of_a_table_acts_in_a_page() -> None:
+def test_html_table_has_no_active_content() -> None:
     hostile = '<img src=x onerror="alert(1)">'
     page = ReadPage(render_html_table(hostile, [hostile], [[hostile]], [hostile]) + render_html_lines([hostile]))
     assert not {"img", "script"} & set(page.tags)
@@ -86,7 +86,7 @@ def test_nothing_of_a_table_acts_in_a_page() -> None:
     assert not page.handlers
 
 
-def test_a_table_sets_no_colour_of_its_own() -> None:
+def test_html_table_sets_no_colours() -> None:
     assert "color" not in render_html_table("title", ["a"], [[1]], ["note"])
 
 
@@ -94,18 +94,18 @@ def test_a_table_sets_no_colour_of_its_own() -> None:
     ("written", "seconds"),
     [("90m", 5400), ("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600), ("0", 0), (1.5, 1.5)],
 )
-def test_an_age_is_read_in_seconds(written: object, seconds: float) -> None:
+def test_duration_is_parsed_to_seconds(written: object, seconds: float) -> None:
     assert parse_validated_duration(validate_duration(written)) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "d", "-1d", "1 d", "1y", "1e9", "١d", "9999999999d", None, True, float("nan")])
-def test_what_is_no_age_is_told_with_what_was_expected(written: object) -> None:
+def test_invalid_duration_is_rejected_with_examples(written: object) -> None:
     with pytest.raises(ValueError, match="expected one such as 90m, 12h, 30d"):
         validate_duration(written)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (-3, "0 seconds"),
         (1, "1 second"),
@@ -115,5 +115,5 @@ def test_what_is_no_age_is_told_with_what_was_expected(written: object) -> None:
         (2e5, "2 days"),
     ],
 )
-def test_an_age_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
-    assert format_age_in_words(seconds) == told
+def test_age_is_formatted_in_its_largest_unit(seconds: float, text: str) -> None:
+    assert format_age_in_words(seconds) == text

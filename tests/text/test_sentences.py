@@ -66,13 +66,13 @@ PARAGRAPHS = [
 
 
 @pytest.mark.parametrize("marked", PARAGRAPHS)
-def test_sentences_end_where_a_reader_would_end_them(marked: str) -> None:
+def test_sentences_end_where_reader_expects(marked: str) -> None:
     paragraph = marked.replace("|", "")
     assert split_sentences(paragraph) == [piece.strip() for piece in marked.split("|") if piece]
     assert " ".join(split_sentences(paragraph)) == paragraph
 
 
-def test_white_space_within_a_sentence_stays() -> None:
+def test_whitespace_within_sentence_is_kept() -> None:
     assert split_sentences("  One \n two.\n\nThree\u00a0four.  ") == ["One \n two.", "Three\u00a0four."]
 
 
@@ -80,7 +80,7 @@ TRICKY = st.text(st.sampled_from("aA1Ö東.!?…,;'\"”“()[]{}-–/$ \n\u00a0
 
 
 @given(TRICKY)
-def test_nothing_but_white_space_is_lost(paragraph: str) -> None:
+def test_sentence_split_loses_only_whitespace(paragraph: str) -> None:
     place = 0
     for sentence in split_sentences(paragraph):
         assert sentence
@@ -92,12 +92,12 @@ def test_nothing_but_white_space_is_lost(paragraph: str) -> None:
 
 
 @given(TRICKY)
-def test_joined_sentences_are_the_paragraph(text: str) -> None:
+def test_joined_sentences_equal_paragraph(text: str) -> None:
     paragraph = " ".join(text.split())
     assert " ".join(split_sentences(paragraph)) == paragraph
 
 
-def test_a_recorded_article_is_divided_as_it_is_written(shared_data: Path) -> None:
+def test_recorded_article_is_split_into_its_sentences(shared_data: Path) -> None:
     file = shared_data / "api" / "mediawiki_api" / "TestVcrPageExtractProps.test_sections_by_title.json"
     body = json.loads(json.loads(file.read_text("utf-8"))["interactions"][0]["response"]["body"]["string"])
     (page,) = body["query"]["pages"].values()

@@ -55,7 +55,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("path", "title", "section"), READ)
-def test_an_address_of_an_article_is_read(path: str, title: str, section: str | None) -> None:
+def test_article_url_is_parsed(path: str, title: str, section: str | None) -> None:
     assert parse_article_url_or_problem(WIKI + path) == ArticleUrl(title, section)
 
 
@@ -66,7 +66,7 @@ def test_an_address_of_an_article_is_read(path: str, title: str, section: str | 
         *("https://en.wikipedia.org:443",),
     ],
 )
-def test_mobile_and_unencrypted_addresses_are_as_good(host: str) -> None:
+def test_mobile_and_http_urls_are_accepted(host: str) -> None:
     assert parse_article_url_or_problem(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
 
 
@@ -131,11 +131,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("url", "told"), REFUSED)
-def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expected(url: str, told: str) -> None:
+@pytest.mark.parametrize(("url", "text"), REFUSED)
+def test_non_article_url_is_rejected_with_reason_and_expected_form(url: str, text: str) -> None:
     found = parse_article_url_or_problem(url)
     assert isinstance(found, str), found
-    assert told in found
+    assert text in found
     assert repr(url.strip()) in found
     assert "expected an article of the English Wikipedia" in found or "%" in found
 
@@ -147,12 +147,12 @@ def test_an_address_of_no_article_is_refused_with_the_reason_and_what_was_expect
         *("\u200eéclair au chocolat",),
     ],
 )
-def test_all_spellings_of_a_title_are_one(spelling: str) -> None:
+def test_all_spellings_of_title_are_canonicalised_to_one(spelling: str) -> None:
     assert canonical_title(spelling) == "Éclair au chocolat"
 
 
 @pytest.mark.parametrize("title", ["", "ßuper", "iPhone", "C++", "2 Tone"])
-def test_nothing_but_the_first_letter_changes(title: str) -> None:
+def test_canonical_title_changes_only_first_letter(title: str) -> None:
     assert canonical_title(title)[1:] == title[1:]
     assert canonical_title("ßuper") == "ßuper"
 
@@ -166,7 +166,7 @@ def test_nothing_but_the_first_letter_changes(title: str) -> None:
         ("https://x.example/wiki/api.php", "https://x.example/wiki/index.php?title=Zo%C3%AB%27s_A/B%3F", "https://x.example/wiki/index.php?title=Zo%C3%AB%27s_A/B%3F&oldid=5"),
     ],
 )  # fmt: skip
-def test_an_address_is_that_of_the_worlds_own_wiki(wiki: str, article: str, revision: str) -> None:
+def test_article_url_points_to_wiki_of_its_world(wiki: str, article: str, revision: str) -> None:
     assert format_article_url(wiki, "Zoë's A/B?") == article.replace("ë", "%C3%AB")
     assert format_article_url(wiki, "Zoë's A/B?", 5) == revision
 
@@ -184,12 +184,12 @@ REDIRECTS = [
 
 
 @pytest.mark.parametrize(("html", "expected"), REDIRECTS)
-def test_a_redirect_is_read_from_what_is_shown_of_it(html: str, expected: str | None) -> None:
+def test_redirect_target_is_found_in_redirect_page(html: str, expected: str | None) -> None:
     assert find_redirect(html) == expected
 
 
 @pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])
-def test_every_address_of_the_released_files_is_read(shared_data: Path, name: str) -> None:
+def test_every_url_of_released_files_is_parsed(shared_data: Path, name: str) -> None:
     questions = json.loads((shared_data / "fanoutqa" / name).read_text("utf-8"))
     found = [(each, parse_article_url_or_problem(each["url"])) for each in list_evidence(questions)]
     assert len(found) > 2_000

@@ -34,7 +34,7 @@ def report() -> WorldReport:
     return check_world()
 
 
-def test_the_world_has_no_violation(report: WorldReport) -> None:
+def test_world_has_no_violation(report: WorldReport) -> None:
     assert [str(violation) for violation in report.violations] == []
 
 
@@ -58,20 +58,20 @@ def test_the_world_has_no_violation(report: WorldReport) -> None:
         ("redirects", 1),
     ],
 )
-def test_the_world_holds_enough(report: WorldReport, what: str, at_least: int) -> None:
+def test_world_holds_required_minimum_of_each_kind(report: WorldReport, what: str, at_least: int) -> None:
     assert report.counts[what] >= at_least
 
 
-def test_fifteen_names_are_shared(report: WorldReport) -> None:
+def test_at_least_fifteen_names_are_shared(report: WorldReport) -> None:
     assert len(report.shared_names) >= 15
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_each_topic_has_three_articles(report: WorldReport, topic: str) -> None:
+def test_each_topic_has_at_least_three_articles(report: WorldReport, topic: str) -> None:
     assert report.articles_by_category[topic] >= 3
 
 
-def test_each_article_is_long_enough_and_was_revised(report: WorldReport) -> None:
+def test_each_article_is_long_enough_and_has_two_revisions(report: WorldReport) -> None:
     assert report.short_articles == ()
     assert report.counts["articles with two revisions or more"] == report.counts["articles"]
 
@@ -87,7 +87,7 @@ def name_near(data: WorldData, item: Item) -> list[Item]:
     return [item, *(data.items[qid] for qid in named if qid in data.items)]
 
 
-def test_an_item_is_digested_as_it_reads_alone_and_beside_others(data: WorldData) -> None:
+def test_item_has_digest_of_its_own_content_and_of_its_neighbours(data: WorldData) -> None:
     found = digest_world_contents(data)
     for qid, item in [*data.items.items()][::40]:
         near = name_near(data, item)
@@ -95,7 +95,7 @@ def test_an_item_is_digested_as_it_reads_alone_and_beside_others(data: WorldData
         assert found[f"near {qid}"] == digest_bytes(repr(near).encode())[:10]
 
 
-def test_what_an_item_says_changes_it_and_all_that_name_it(data: WorldData) -> None:
+def test_changed_item_changes_its_digest_and_those_of_items_that_refer_to_it(data: WorldData) -> None:
     namer = next(item for item in data.items.values() if len(name_near(data, item)) > 1)
     named = name_near(data, namer)[1]
     changed = replace(data, items={**data.items, named.qid: replace(named, description="said otherwise")})

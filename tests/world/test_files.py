@@ -38,7 +38,7 @@ from factmill.tasks.world.files import load_world_and_violations, load_world_dat
         ("1500-02-29", 1500, 2, 29, "day"),
     ],
 )
-def test_times_keep_their_precision_and_count_years_astronomically(
+def test_times_keep_precision_and_use_astronomical_years(
     text: str, year: int, month: int, day: int, precision: str
 ) -> None:
     assert parse_time_value(text) == TimeValue(year, month, day, precision)
@@ -47,7 +47,7 @@ def test_times_keep_their_precision_and_count_years_astronomically(
 @pytest.mark.parametrize(
     "text", ["", "0", "1879-13", "1879-02-29", "1900-02-29", "1879-3-1", "sometime", "0th century"]
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
         parse_time_value(text)
 
@@ -60,16 +60,16 @@ def test_quantities_keep_every_digit() -> None:
         parse_statement_value("3,755,251", "quantity")
 
 
-def test_a_question_mark_is_an_unknown_value_of_every_type() -> None:
+def test_question_mark_is_unknown_value_of_every_type() -> None:
     assert [parse_statement_value("?", kind) for kind in ("item", "time", "quantity", "string")] == [UnknownValue()] * 4
 
 
-def test_statements_come_apart_into_value_qualifiers_and_rank() -> None:
+def test_statement_is_split_into_value_qualifiers_and_rank() -> None:
     raw = split_statement("Q64 | P585=2022 | P459=Q1 | preferred")
     assert (raw.value, raw.qualifiers, raw.rank) == ("Q64", (("P585", "2022"), ("P459", "Q1")), "preferred")
 
 
-def test_the_sample_is_read_whole(sample: WorldData) -> None:
+def test_sample_is_loaded_completely(sample: WorldData) -> None:
     berlin = sample.items["Q64"]
     assert berlin.labels == {
         "en": "Berlin",
@@ -85,7 +85,7 @@ def test_the_sample_is_read_whole(sample: WorldData) -> None:
     assert sample.redirects["Berlin (old name)"] == "Berlin"
 
 
-def test_each_revision_is_the_one_before_with_passages_exchanged(sample: WorldData) -> None:
+def test_each_revision_is_previous_one_with_replaced_passages(sample: WorldData) -> None:
     first, second, third = sample.articles["Berlin"].revisions
     assert "Michael Müller" in first.text and "3.6 million" in first.text
     assert "Franziska Giffey" in second.text and "3.6 million" in second.text
@@ -145,7 +145,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_violation_names_file_key_and_what_was_expected(
+def test_each_violation_names_file_key_and_expectation(
     tmp_path: Path, sample_folder: Path, case: tuple[str, str, str, str, str, str]
 ) -> None:
     changed, old, new, file, key, problem = case
@@ -161,7 +161,7 @@ def test_every_violation_names_file_key_and_what_was_expected(
         load_world_data(folder)
 
 
-def test_files_that_are_missing_or_no_text_are_violations(tmp_path: Path, sample_folder: Path) -> None:
+def test_missing_or_non_text_files_are_violations(tmp_path: Path, sample_folder: Path) -> None:
     folder = tmp_path / "world"
     shutil.copytree(sample_folder, folder)
     (folder / "categories.yaml").unlink()
@@ -170,7 +170,7 @@ def test_files_that_are_missing_or_no_text_are_violations(tmp_path: Path, sample
     assert {v.file for v in violations if "cannot be read" in v.problem} == {"categories.yaml", "articles/Germany.html"}
 
 
-def test_the_report_counts_what_the_sample_holds(sample_folder: Path) -> None:
+def test_report_counts_contents_of_sample(sample_folder: Path) -> None:
     report = check_world(sample_folder)
     assert not report.violations
     assert report.shared_names == {"Berlin": ("Q64", "Q821244")}
@@ -179,7 +179,7 @@ def test_the_report_counts_what_the_sample_holds(sample_folder: Path) -> None:
     assert list(describe_report(report))[-1] == "0 violations"
 
 
-def test_the_digest_is_that_of_the_files_read(tmp_path: Path, sample_folder: Path) -> None:
+def test_digest_covers_exactly_files_that_are_read(tmp_path: Path, sample_folder: Path) -> None:
     folder = tmp_path / "world"
     shutil.copytree(sample_folder, folder)
     (folder / "README.md").write_text("not read", "utf-8")

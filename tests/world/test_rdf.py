@@ -60,7 +60,7 @@ def _shorten(term: str) -> str:
         ("Q64 P571", "1201-01-01T00:00:00Z", 7, "Q1985786"),
     ],
 )
-def test_times_of_every_precision_have_a_direct_claim_and_a_value_node(
+def test_times_of_every_precision_have_direct_claim_and_value_node(
     store: pyoxigraph.Store, claim: str, text: str, precision: int, calendar: str
 ) -> None:
     item, pid = claim.split()
@@ -133,13 +133,13 @@ _PARIS = [("en", "Paris"), ("de", "Paris"), ("fr", "Paris"), ("it", "Parigi"), (
         ),
     ],
 )
-def test_values_names_sitelinks_ranks_and_qualifiers_stand_where_the_real_ones_do(
+def test_rdf_layout_of_values_names_links_ranks_and_qualifiers_matches_wikidata(
     store: pyoxigraph.Store, pattern: str, rows: list[list[str]]
 ) -> None:
     assert select(store, pattern) == rows
 
 
-def test_an_unknown_value_is_a_blank_node_and_properties_have_their_types(store: pyoxigraph.Store) -> None:
+def test_unknown_value_is_blank_node_and_properties_have_types(store: pyoxigraph.Store) -> None:
     [[direct]] = select(store, "wd:Q1048 wdt:P19 ?place")
     assert direct.startswith("_:")
     types = {row[0]: row[1] for row in select(store, "?p wikibase:propertyType ?t")}
@@ -148,13 +148,13 @@ def test_an_unknown_value_is_a_blank_node_and_properties_have_their_types(store:
     ]
 
 
-def test_each_triple_is_written_once_and_always_the_same(sample: WorldData) -> None:
+def test_triples_are_unique_and_deterministic(sample: WorldData) -> None:
     lines = list(iterate_world_triples(sample))
     assert len(lines) == len(set(lines))
     assert lines == list(iterate_world_triples(sample))
 
 
-def test_predicates_are_those_of_a_real_dump(sample: WorldData, shared_data: Path) -> None:
+def test_predicates_match_those_of_real_dump(sample: WorldData, shared_data: Path) -> None:
     """Every kind of triple about an item of ours occurs in Wikidata's dump of Q42, or is a known addition."""
     real = pyoxigraph.Store()
     real.load(path=str(shared_data / "wikidata" / "rdf" / "Q42.ttl"), format=pyoxigraph.RdfFormat.TURTLE)

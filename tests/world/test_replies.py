@@ -59,7 +59,7 @@ def write(folder: Path, entries: str, prompt: str = PROMPT, comment: str = "") -
     clear_scripted_reply_caches()
 
 
-def test_a_reply_is_found_by_all_variables_and_by_nothing_else(folder: Path) -> None:
+def test_scripted_reply_is_found_only_by_all_variables(folder: Path) -> None:
     write(folder, ENTRY)
     found = find_scripted_reply(PROMPT, ASKED)
     assert found is not None and found.text == "Yes"
@@ -67,7 +67,7 @@ def test_a_reply_is_found_by_all_variables_and_by_nothing_else(folder: Path) -> 
     assert find_scripted_reply("granola/granular_answers", ASKED) is None
 
 
-def test_a_long_variable_is_found_by_its_digest_and_may_be_written_whole(folder: Path) -> None:
+def test_long_variable_is_found_by_digest_and_may_be_written_in_full(folder: Path) -> None:
     text = "many words " * 40
     write(folder, ENTRY.replace("a mathematician", text.strip()))
     asked = {**ASKED, "description": text.strip()}
@@ -92,7 +92,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("entries", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_with_a_file_is_named(folder: Path, entries: str, message: str) -> None:
+def test_invalid_reply_file_error_names_problem_and_folder(folder: Path, entries: str, message: str) -> None:
     if entries.startswith("replies"):
         write(folder, "")
         (folder / f"{PROMPT}.yaml").write_text("written_by: a test\n" + entries, "utf-8")
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_file_is_named(folder: Path, entries: str, message:
     assert str(folder) in str(caught.value)
 
 
-def test_a_digest_changes_with_a_reply_and_not_with_a_comment_or_the_order(folder: Path) -> None:
+def test_digest_changes_with_reply_but_not_with_comments_or_order(folder: Path) -> None:
     other = ENTRY.replace("Who?", "Where?")
     digests = []
     for entries, comment in (
@@ -139,7 +139,7 @@ def send(*calls: Call) -> dict[str, CallResponse]:
     return found
 
 
-def test_every_sample_is_the_same_reply_with_its_fault_and_its_end(folder: Path) -> None:
+def test_all_samples_return_same_reply_with_its_fault_and_finish_reason(folder: Path) -> None:
     write(folder, ENTRY + "  fault: cut off\n  finish: length\n")
     (reply,) = send(ask(samples=2)).values()
     assert parse_chat_response(reply.body).texts == ("Yes", "Yes") and parse_chat_response(reply.body).finish == (
@@ -150,7 +150,7 @@ def test_every_sample_is_the_same_reply_with_its_fault_and_its_end(folder: Path)
     assert (reply.body["fault"], reply.body["fingerprint"]) == ("cut off", "written by a test")
 
 
-def test_missing_replies_are_counted_once_and_say_to_name_a_model(
+def test_missing_replies_are_reported_once_with_advice_to_name_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, ENTRY)
@@ -168,13 +168,13 @@ def test_missing_replies_are_counted_once_and_say_to_name_a_model(
     assert all(str(reply.error).startswith("no_scripted_reply: none is written for") for reply in failed)
 
 
-def test_what_is_no_prompt_is_refused_by_name(folder: Path) -> None:
+def test_operation_that_is_not_prompt_is_refused_by_name(folder: Path) -> None:
     (reply,) = send(Call(SCRIPTED_MODEL_NAME, "translate_text", {"text": "x"})).values()
     assert "the operation translate_text" in str(reply.error)
 
 
 @pytest.mark.parametrize("prompt", list_scripted_prompts())
-def test_files_of_the_embedded_world_are_in_their_own_form_and_say_who_wrote_them(prompt: str) -> None:
+def test_embedded_reply_files_are_formatted_and_name_their_author(prompt: str) -> None:
     file = load_scripted_replies(prompt)
     assert get_scripted_replies_path(prompt).read_text("utf-8") == format_scripted_replies_file(prompt, file)
     assert file.written_by and all(reply.text or reply.fault for reply in file.replies.values())

@@ -27,7 +27,7 @@ def views(data: WorldData, title: str, start: str, end: str, **other: str) -> li
     return list(iterate_pageview_items(data, parts))
 
 
-def test_page_views_have_the_form_of_the_real_api(ask: Any) -> None:
+def test_page_views_have_format_of_real_api(ask: Any) -> None:
     reply = ask.get(f"{VIEWS}/en.wikipedia/all-access/all-agents/Berlin,_New_Hampshire/daily/20230101/2023010500")
     items = reply.json()["items"]
     assert [item["timestamp"] for item in items] == [f"202301{day:02d}00" for day in range(1, 6)]
@@ -55,13 +55,13 @@ def test_page_views_have_the_form_of_the_real_api(ask: Any) -> None:
         ("en.wikipedia/all-access/user/A%2FB/daily/20230101/20230105", 404, "Not Found"),
     ],
 )
-def test_what_has_no_views_is_a_problem_document(ask: Any, path: str, status: int, title: str) -> None:
+def test_missing_page_views_return_problem_document(ask: Any, path: str, status: int, title: str) -> None:
     reply = ask.get(f"{VIEWS}/{path}")
     assert (reply.status_code, reply.json()["status"], reply.json()["title"]) == (status, status, title)
     assert reply.headers["Content-Type"].startswith("application/problem+json")
 
 
-def test_views_are_the_same_every_time_and_about_the_stated_mean(sample: WorldData) -> None:
+def test_page_views_are_deterministic_and_near_stated_mean(sample: WorldData) -> None:
     year = views(sample, "Berlin", "20230101", "20231231")
     assert year == views(sample, "Berlin", "20230101", "20231231")
     assert year[100:110] == views(sample, "Berlin", year[100]["timestamp"], year[109]["timestamp"])
@@ -70,11 +70,11 @@ def test_views_are_the_same_every_time_and_about_the_stated_mean(sample: WorldDa
     assert len({day["views"] for day in year}) > 100
 
 
-def test_nothing_is_counted_before_july_2015(sample: WorldData) -> None:
+def test_page_views_start_in_july_2015(sample: WorldData) -> None:
     assert views(sample, "Berlin", "20150101", "20150702")[0]["timestamp"] == f"{FIRST_PAGEVIEWS_DAY:%Y%m%d}00"
 
 
-def test_parts_add_up_to_the_whole(sample: WorldData) -> None:
+def test_page_views_by_access_and_agent_add_up_to_total(sample: WorldData) -> None:
     def one(access: str, agent: str) -> int:
         return int(views(sample, "Berlin", "20230301", "20230301", access=access, agent=agent)[0]["views"])
 
@@ -83,25 +83,25 @@ def test_parts_add_up_to_the_whole(sample: WorldData) -> None:
     assert sum(one("desktop", agent) for agent in agents) == one("desktop", "all-agents")
 
 
-def test_months_are_the_sum_of_their_days(sample: WorldData) -> None:
+def test_monthly_views_are_sum_of_daily_views(sample: WorldData) -> None:
     months = views(sample, "Berlin", "20230101", "20230228", granularity="monthly")
     assert [month["timestamp"] for month in months] == ["2023010100", "2023020100"]
     assert months[0]["views"] == sum(day["views"] for day in views(sample, "Berlin", "20230101", "20230131"))
 
 
-def test_redirects_count_apart_and_little(sample: WorldData) -> None:
+def test_redirects_have_few_views_of_their_own(sample: WorldData) -> None:
     redirect = sum(day["views"] for day in views(sample, "BER", "20230101", "20231231"))
     article = sum(day["views"] for day in views(sample, "Berlin", "20230101", "20231231"))
     assert 0 < redirect < article / 10
 
 
-def test_items_without_an_article_of_ours_have_views_too(sample: WorldData) -> None:
+def test_items_without_own_article_have_page_views_too(sample: WorldData) -> None:
     assert "Paris" not in sample.articles
     assert 3 <= (find_made_up_mean_daily_views(sample, "Paris") or 0) <= 3000
     assert find_made_up_mean_daily_views(sample, "Q90") is None
 
 
-def test_some_days_are_left_out(sample: WorldData) -> None:
+def test_page_views_have_missing_days(sample: WorldData) -> None:
     """Over many titles some have gaps, and a rarely viewed title has days without a view."""
     counts = []
     for title in ("Berlin", "Germany", "Paris", "Julius Caesar", "BER", "City of Berlin", "Spree Athens"):
@@ -113,7 +113,7 @@ def test_some_days_are_left_out(sample: WorldData) -> None:
     assert min(counts) < 365
 
 
-def test_three_years_of_views_take_a_moment(sample: WorldData) -> None:
+def test_three_years_of_page_views_are_generated_quickly(sample: WorldData) -> None:
     start = time.process_time()
     assert len(views(sample, "Germany", "20200101", "20221231")) > 1000
     assert time.process_time() - start < 0.2
@@ -124,7 +124,7 @@ def link(ask: Any, text: Any, **params: Any) -> requests.Response:
     return requests.post(url, params={"mode": "long", "k": 1, **params}, json={"text": text}, timeout=10)
 
 
-def test_falcon_links_the_longest_names_and_the_best_known_first(ask: Any) -> None:
+def test_falcon_links_longest_names_and_best_known_items_first(ask: Any) -> None:
     reply = link(ask, "What is the capital of the Federal Republic of Germany, Berlin?", k=3, db=1).json()
     assert reply["entities_wikidata"] == [
         {"URI": "http://www.wikidata.org/entity/Q183", "surface form": "Federal Republic of Germany"},
@@ -135,7 +135,7 @@ def test_falcon_links_the_longest_names_and_the_best_known_first(ask: Any) -> No
     assert {"URI": "http://dbpedia.org/resource/Berlin", "surface form": "Berlin"} in reply["entities_dbpedia"]
 
 
-def test_falcon_gives_k_candidates_and_dbpedia_on_request_only(ask: Any) -> None:
+def test_falcon_returns_k_candidates_and_dbpedia_only_on_request(ask: Any) -> None:
     reply = link(ask, "who lives in berlin's centre?", mode="short").json()
     assert reply == {
         "entities_wikidata": [{"URI": "http://www.wikidata.org/entity/Q64", "surface form": "berlin's"}],
@@ -146,7 +146,7 @@ def test_falcon_gives_k_candidates_and_dbpedia_on_request_only(ask: Any) -> None
 @pytest.mark.parametrize(
     ("text", "params"), [(None, {}), ("x", {"k": "many"}), ("x", {"k": 0}), ("x", {"mode": "loud"})]
 )
-def test_falcon_turns_down_what_it_does_not_understand(ask: Any, text: Any, params: dict[str, Any]) -> None:
+def test_falcon_rejects_invalid_requests(ask: Any, text: Any, params: dict[str, Any]) -> None:
     assert link(ask, text, **params).status_code == 400
 
 
@@ -167,7 +167,7 @@ def test_sparql_answers_directly_and_through_the_app(world: RunningWorld) -> Non
 PAGE = "/w/api.php?action=parse&page=Berlin&format=json"
 
 
-def test_a_status_fault_has_its_retry_after_and_counts_down(ask: Any) -> None:
+def test_status_fault_sends_retry_after_and_counts_down(ask: Any) -> None:
     ask.order_fault(kind="status", path="/w/", status=429, retry_after=2, times=2)
     assert ask.get(f"{VIEWS}/en.wikipedia/all-access/user/Berlin/daily/20230101/20230101").status_code == 200
     replies = [ask.get(PAGE) for _ in range(3)]
@@ -175,13 +175,13 @@ def test_a_status_fault_has_its_retry_after_and_counts_down(ask: Any) -> None:
     assert replies[0].headers["Retry-After"] == "2"
 
 
-def test_html_in_place_of_json(ask: Any) -> None:
+def test_html_fault_returns_html_instead_of_json(ask: Any) -> None:
     ask.order_fault(kind="html")
     reply = ask.get(PAGE)
     assert (reply.status_code, reply.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
 
 
-def test_a_truncated_body_arrives_whole_but_is_no_json(ask: Any) -> None:
+def test_truncate_fault_returns_invalid_json(ask: Any) -> None:
     right = ask.get(PAGE).text
     ask.order_fault(kind="truncate")
     cut = ask.get(PAGE).text
@@ -191,7 +191,7 @@ def test_a_truncated_body_arrives_whole_but_is_no_json(ask: Any) -> None:
         json.loads(cut)
 
 
-def test_a_cut_connection_is_no_answer(ask: Any) -> None:
+def test_cut_fault_closes_connection_without_response(ask: Any) -> None:
     ask.order_fault(kind="cut", times=2)
     with pytest.raises(requests.exceptions.ConnectionError):
         requests.get(ask.world.app_url + PAGE, timeout=10)
@@ -200,21 +200,21 @@ def test_a_cut_connection_is_no_answer(ask: Any) -> None:
     assert ask.get(PAGE).status_code == 200
 
 
-def test_a_delay_is_waited_out(ask: Any) -> None:
+def test_delay_fault_delays_response(ask: Any) -> None:
     ask.order_fault(kind="delay", seconds=0.3)
     start = time.monotonic()
     assert ask.get(PAGE).status_code == 200
     assert time.monotonic() - start >= 0.3
 
 
-def test_sparql_faults_go_through_the_app(ask: Any) -> None:
+def test_sparql_faults_apply_through_app(ask: Any) -> None:
     ask.order_fault(kind="status", path="/sparql", status=503)
     query = {"query": "ASK {}"}
     assert requests.get(ask.world.sparql_proxy, params=query, timeout=10).status_code == 503
     assert requests.get(ask.world.sparql_proxy, params=query, timeout=10).status_code == 200
 
 
-def test_faults_are_listed_checked_and_forgotten(ask: Any) -> None:
+def test_faults_are_validated_listed_and_cleared(ask: Any) -> None:
     url = f"{ask.world.app_url}/faults"
     assert requests.post(url, json={"kind": "earthquake"}, timeout=10).status_code == 422
     ask.order_fault(kind="status", times=3)
@@ -223,7 +223,7 @@ def test_faults_are_listed_checked_and_forgotten(ask: Any) -> None:
     assert ask.get(PAGE).status_code == 200
 
 
-def test_mwclient_rides_out_lag_and_server_errors(ask: Any) -> None:
+def test_mwclient_survives_lag_and_server_errors(ask: Any) -> None:
     # a site of its own, with no pause between attempts
     host = ask.world.endpoints["wikipedia"].removeprefix("http://")
     site = mwclient.Site(host, scheme="http", max_retries=3, retry_timeout=0)
@@ -232,5 +232,5 @@ def test_mwclient_rides_out_lag_and_server_errors(ask: Any) -> None:
     assert site.pages["Berlin"].exists
 
 
-def test_big_answers_are_compressed(ask: Any) -> None:
+def test_large_responses_are_compressed(ask: Any) -> None:
     assert ask.get(PAGE).headers["Content-Encoding"] == "gzip"

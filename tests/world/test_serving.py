@@ -36,7 +36,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def test_the_second_start_finds_the_store_and_two_worlds_run_at_once(tmp_path: Path, sample_folder: Path) -> None:
+def test_second_start_reuses_store_and_two_worlds_run_at_once(tmp_path: Path, sample_folder: Path) -> None:
     with running_world(tmp_path, sample_folder) as first:
         built = (tmp_path / "world-cache" / digest_world_store_inputs(sample_folder)).stat().st_mtime_ns
         with running_world(tmp_path, sample_folder) as second:
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_serving_cleanly(tmp_path: Path, sample_folder: Path) -> Non
     assert not answers(url)
 
 
-def test_starters_at_the_same_time_build_one_store(tmp_path: Path, sample_folder: Path) -> None:
+def test_concurrent_starts_build_one_store(tmp_path: Path, sample_folder: Path) -> None:
     reads: list[int] = []
     found: list[Path] = []
 
@@ -128,15 +128,13 @@ def test_half_built_and_unused_stores_are_removed_and_used_ones_kept(tmp_path: P
         assert folders() == {"newest"}
 
 
-def test_an_error_of_the_user_passes_through(tmp_path: Path, sample_folder: Path) -> None:
+def test_user_error_inside_context_passes_through(tmp_path: Path, sample_folder: Path) -> None:
     opening = open_or_build_world_store(tmp_path, "abc", lambda: load_world_data(sample_folder))
     with pytest.raises(FileNotFoundError, match="mine"), opening:
         raise FileNotFoundError("mine")
 
 
-def test_a_store_that_does_not_open_is_a_world_error_with_the_servers_words(
-    tmp_path: Path, sample_folder: Path
-) -> None:
+def test_store_that_does_not_open_raises_world_error_with_server_message(tmp_path: Path, sample_folder: Path) -> None:
     broken = tmp_path / "world-cache" / digest_world_store_inputs(sample_folder)
     broken.mkdir(parents=True)
     (broken / "CURRENT").write_text("nonsense")
@@ -147,31 +145,31 @@ def test_a_store_that_does_not_open_is_a_world_error_with_the_servers_words(
         pass
 
 
-def test_a_port_in_use_is_named(tmp_path: Path, sample_folder: Path) -> None:
+def test_port_in_use_is_named(tmp_path: Path, sample_folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         # the one after it is Oxigraph's, and may be in use too
-        told = rf"\b(?:{port}|{port + 1})\b[^\n]*in use[^\n]*$"
-        with pytest.raises(EmbeddedWorldError, match=told), running_world(tmp_path, sample_folder, port=port):
+        result = rf"\b(?:{port}|{port + 1})\b[^\n]*in use[^\n]*$"
+        with pytest.raises(EmbeddedWorldError, match=result), running_world(tmp_path, sample_folder, port=port):
             pass
 
 
-def test_a_home_that_cannot_be_written_is_a_world_error(tmp_path: Path, sample_folder: Path) -> None:
+def test_unwritable_home_raises_world_error(tmp_path: Path, sample_folder: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbeddedWorldError, match=r"make .* writable"), running_world(tmp_path / "file", sample_folder):
         pass
 
 
-def test_wrong_files_stop_the_start(tmp_path: Path, sample_folder: Path) -> None:
+def test_invalid_world_files_prevent_start(tmp_path: Path, sample_folder: Path) -> None:
     shutil.copytree(sample_folder, tmp_path / "world")
     (tmp_path / "world" / "categories.yaml").write_text("tree: {}\nredirects: {}\n")
     with pytest.raises(EmbeddedWorldError, match="is not in the tree"), running_world(tmp_path, tmp_path / "world"):
         pass
 
 
-def test_the_binary_is_the_packages_own() -> None:
+def test_oxigraph_binary_and_store_code_files_exist_in_package() -> None:
     assert subprocess.run([str(get_oxigraph_binary()), "--version"], capture_output=True, check=True).stdout.startswith(
         b"oxigraph"
     )
@@ -180,7 +178,7 @@ def test_the_binary_is_the_packages_own() -> None:
     }
 
 
-def test_stores_and_logs_that_a_process_uses_stay_and_what_the_dead_left_goes(tmp_path: Path) -> None:
+def test_stores_and_logs_in_use_are_kept_and_those_of_dead_processes_removed(tmp_path: Path) -> None:
     for store in ("used", "unused"):
         (tmp_path / store).mkdir()
         (tmp_path / f"{store}-4711.log").touch()

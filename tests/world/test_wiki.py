@@ -32,7 +32,7 @@ def test_mwclient_walks_categories_with_continuation(site: mwclient.Site) -> Non
     ]
 
 
-def test_mwclient_reads_a_history_in_pieces(site: mwclient.Site) -> None:
+def test_mwclient_reads_revision_history_in_chunks(site: mwclient.Site) -> None:
     revisions = site.pages["Berlin"].revisions(prop="ids|timestamp", api_chunk_size=1)
     assert [revision["revid"] for revision in revisions] == [8000103, 8000102, 8000101]
 
@@ -45,7 +45,7 @@ def test_mwclient_searches_and_lists_all_pages(site: mwclient.Site) -> None:
     ]
 
 
-def test_mwclient_sees_errors_as_it_expects_them(site: mwclient.Site) -> None:
+def test_mwclient_receives_errors_in_expected_format(site: mwclient.Site) -> None:
     with pytest.raises(APIError) as caught:
         site.get("parse", oldid=1)
     assert caught.value.code == "nosuchrevid"
@@ -62,7 +62,7 @@ def test_mwclient_sees_errors_as_it_expects_them(site: mwclient.Site) -> None:
         ("2030-01-01T00:00:00Z", 8000103),
     ],
 )
-def test_the_newest_revision_at_a_date_is_found(ask: Any, at: str, revid: int | None) -> None:
+def test_newest_revision_before_date_is_found(ask: Any, at: str, revid: int | None) -> None:
     reply = ask.api(
         action="query", prop="revisions", titles="Berlin", rvstart=at, rvdir="older", rvlimit=1, rvprop="ids|timestamp"
     )
@@ -70,7 +70,7 @@ def test_the_newest_revision_at_a_date_is_found(ask: Any, at: str, revid: int | 
     assert [revision["revid"] for revision in page.get("revisions", [])] == ([revid] if revid else [])
 
 
-def test_revisions_by_id_come_with_their_pages_and_unknown_ids_apart(ask: Any) -> None:
+def test_revisions_by_id_include_pages_and_list_unknown_ids_separately(ask: Any) -> None:
     reply = ask.api(action="query", prop="revisions", revids="8000101|8000202|5", rvprop="ids|content", rvslots="main")[
         "query"
     ]
@@ -98,7 +98,7 @@ def test_titles_are_normalised_and_redirects_followed(ask: Any) -> None:
     assert 'invalid characters: "["' in invalid["invalidreason"]
 
 
-def test_a_disambiguation_page_says_so(ask: Any) -> None:
+def test_disambiguation_page_is_marked(ask: Any) -> None:
     reply = ask.api(2, action="query", prop="pageprops", titles="Berlin (disambiguation)|Berlin")
     props = {page["title"]: page["pageprops"] for page in reply["query"]["pages"]}
     assert "disambiguation" in props["Berlin (disambiguation)"]
@@ -115,7 +115,7 @@ def test_format_version_2_has_lists_and_booleans(ask: Any) -> None:
     assert missing["missing"] is True
 
 
-def test_categories_tell_their_members_kinds_and_counts(ask: Any) -> None:
+def test_categories_list_their_members_types_and_counts(ask: Any) -> None:
     listed = ask.api(
         action="query", list="categorymembers", cmtitle="Category:Cities", cmtype="subcat", cmprop="title|type"
     )
@@ -131,12 +131,12 @@ def test_categories_tell_their_members_kinds_and_counts(ask: Any) -> None:
     assert titles == ["Category:Capitals in Europe", "Category:Cities", "Category:Places"]
 
 
-def test_links_are_a_generator_of_pages_too(ask: Any) -> None:
+def test_links_work_as_page_generator(ask: Any) -> None:
     reply = ask.api(2, action="query", generator="links", titles="Germany", prop="pageprops", redirects=1)
     assert [page["pageprops"]["wikibase_item"] for page in reply["query"]["pages"]] == ["Q64"]
 
 
-def test_search_continues_and_marks_what_it_found(ask: Any) -> None:
+def test_search_continues_and_highlights_matches(ask: Any) -> None:
     first = ask.api(action="query", list="search", srsearch="Berlin", srlimit=1)
     assert first["query"]["searchinfo"] == {"totalhits": 3}
     assert first["query"]["search"][0]["title"] == "Berlin"
@@ -171,7 +171,7 @@ def test_search_continues_and_marks_what_it_found(ask: Any) -> None:
         ({"action": "parse", "oldid": 8000101, "prop": "revid|wikitext"}, "missingcontent-revid"),
     ],
 )
-def test_errors_carry_mediawikis_codes_in_body_and_header(ask: Any, params: dict[str, Any], code: str) -> None:
+def test_errors_carry_mediawiki_codes_in_body_and_header(ask: Any, params: dict[str, Any], code: str) -> None:
     url = f"{ask.world.app_url}/w/api.php"
     reply = ask.session.get(url, params={"format": "json", **params}, timeout=10)
     assert reply.status_code == 200
@@ -180,19 +180,19 @@ def test_errors_carry_mediawikis_codes_in_body_and_header(ask: Any, params: dict
     assert reply.json()["error"]["info"]
 
 
-def test_parameters_may_be_posted(ask: Any) -> None:
+def test_parameters_can_be_posted(ask: Any) -> None:
     data = {"format": "json", "action": "parse", "page": "Germany", "prop": "text"}
     reply = ask.session.post(f"{ask.world.app_url}/w/api.php", data=data, timeout=10).json()
     assert "<p><b>Germany</b> is a country" in reply["parse"]["text"]["*"]
 
 
-def test_unread_parameters_and_unknown_values_are_warned_of(ask: Any) -> None:
+def test_unknown_parameters_and_values_cause_warnings(ask: Any) -> None:
     warnings = ask.api(2, action="query", titles="Berlin", prop="info|smell", colour="red")["warnings"]
     assert warnings["main"]["warnings"] == "Unrecognized parameter: colour."
     assert warnings["query"]["warnings"] == 'Unrecognized value for parameter "prop": smell'
 
 
-def test_maxlag_is_honoured(ask: Any) -> None:
+def test_maxlag_is_respected(ask: Any) -> None:
     assert "parse" in ask.api(action="parse", page="Berlin", maxlag=5)
     assert ask.api(action="parse", page="Berlin", maxlag=-1)["error"]["code"] == "maxlag"
     ask.order_fault(kind="maxlag", path="/w/api.php", seconds=7)
@@ -202,7 +202,7 @@ def test_maxlag_is_honoured(ask: Any) -> None:
     assert "parse" in ask.api(action="parse", page="Berlin", maxlag=5)
 
 
-def test_parse_gives_a_revision_with_all_it_refers_to(ask: Any) -> None:
+def test_parse_returns_revision_with_its_links_images_and_properties(ask: Any) -> None:
     parsed = ask.api(2, action="parse", oldid=8000101)["parse"]
     assert (parsed["title"], parsed["pageid"], parsed["revid"]) == ("Berlin", 7000001, 8000101)
     assert "Michael Müller" in parsed["text"]
@@ -214,7 +214,7 @@ def test_parse_gives_a_revision_with_all_it_refers_to(ask: Any) -> None:
     assert parsed["properties"]["wikibase_item"] == "Q64"
 
 
-def test_parse_follows_redirects_only_when_asked(ask: Any) -> None:
+def test_parse_follows_redirects_only_on_request(ask: Any) -> None:
     assert "redirectMsg" in ask.api(2, action="parse", page="BER")["parse"]["text"]
     followed = ask.api(2, action="parse", page="BER", redirects=1)["parse"]
     assert followed["title"] == "Berlin"
@@ -240,7 +240,7 @@ def test_titles_are_normalised(text: str, full: str, fragment: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "#x", "a<b", "a|b", "Category:", "x" * 256, "a\nb%41"])
-def test_titles_that_no_page_can_have(text: str) -> None:
+def test_titles_that_no_page_can_have_are_rejected(text: str) -> None:
     with pytest.raises(InvalidWikiTitleError):
         parse_wiki_title(text)
 
@@ -257,7 +257,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("name", "instead", "is_whole"), REQUESTS)
-def test_replies_have_the_shape_of_recorded_ones(
+def test_responses_have_shape_of_recorded_ones(
     ask: Any, shared_data: Path, name: str, instead: dict[str, str], is_whole: bool
 ) -> None:
     file = shared_data / "api" / "mediawiki_api" / f"{name}.json"
@@ -273,7 +273,7 @@ def test_replies_have_the_shape_of_recorded_ones(
         assert {path for path in theirs - ours if not path.startswith(varying)} == set()
 
 
-def test_page_views_have_the_shape_of_recorded_ones(ask: Any, shared_data: Path) -> None:
+def test_page_views_have_shape_of_recorded_ones(ask: Any, shared_data: Path) -> None:
     path = "/api/rest_v1/metrics/pageviews/per-article/en.wikipedia/all-access/user/Berlin/daily/20230101/20230103"
     for file in (shared_data / "api" / "pageviews_recorded").glob("*.json"):
         assert describe_shape(ask.get(path).json()) == describe_shape(json.loads(file.read_text("utf-8")))

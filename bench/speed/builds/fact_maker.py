@@ -41,14 +41,14 @@ def make_lines(facts: int, seed: int) -> Iterator[str]:
         yield from _tell(cities[-1][0], next(names), f"city in {called}", P31="Q515", P17=country)
     for _ in range(round(facts * SHARES["P19"])):
         city, called = draw.choice(cities)
-        told = f"{draw.choice(_TRADES)} from {called}"
-        yield from _tell(f"Q{next(numbers)}", f"{next(names)} {next(names)}", told, P31="Q5", P19=city)
+        text = f"{draw.choice(_TRADES)} from {called}"
+        yield from _tell(f"Q{next(numbers)}", f"{next(names)} {next(names)}", text, P31="Q5", P19=city)
     books, author = round(facts * SHARES["P50"]), ""
     for number in range(books):
         if number % _BOOKS_AN_AUTHOR == 0:
             author = f"Q{next(numbers)}"
-            told = f"writer from {draw.choice(countries)[1]}"
-            yield from _tell(author, f"{next(names)} {next(names)}", told, P31="Q5")
+            text = f"writer from {draw.choice(countries)[1]}"
+            yield from _tell(author, f"{next(names)} {next(names)}", text, P31="Q5")
         yield from _tell(f"Q{next(numbers)}", f"The {next(names)} Letters", "book", P31="Q571", P50=author)
     for _ in range(facts - books - round(facts * SHARES["P19"])):
         city, called = draw.choice(cities)

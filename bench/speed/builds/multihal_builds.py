@@ -35,10 +35,10 @@ def write_questions(home: Path, count: int, file: Path) -> None:
     for subject, prop, thing in facts:
         if len(rows) == count:
             break
-        told = [labels.get(f"Q{subject}"), labels.get(f"P{prop}"), labels.get(f"Q{thing}")]
-        if all(told):
-            question = f"What is the {told[1]} of {told[0]}?"
-            row = {"knowledge": "", "question": question, "right_answer": str(told[2]), "hallucinated_answer": ""}
+        lines = [labels.get(f"Q{subject}"), labels.get(f"P{prop}"), labels.get(f"Q{thing}")]
+        if all(lines):
+            question = f"What is the {lines[1]} of {lines[0]}?"
+            row = {"knowledge": "", "question": question, "right_answer": str(lines[2]), "hallucinated_answer": ""}
             rows.setdefault(question, row)
     if len(rows) < count:
         sys.exit(f"the graph gives {len(rows)} questions, not {count}: give --questions {len(rows)}")

@@ -30,8 +30,8 @@ def run_distilabel(rows: str, count: int, folder: str) -> int:
             return "instant"
 
         def generate(self, inputs: list, num_generations: int = 1) -> list:
-            told = {"input_tokens": [20] * num_generations, "output_tokens": [2] * num_generations}
-            return [{"generations": [self.says] * num_generations, "statistics": told} for _ in inputs]
+            result = {"input_tokens": [20] * num_generations, "output_tokens": [2] * num_generations}
+            return [{"generations": [self.says] * num_generations, "statistics": result} for _ in inputs]
 
     # its steps are processes that read the class by name
     Instant.__qualname__ = "Instant"

@@ -91,12 +91,12 @@ def _watch(pid: int, seen: dict[int, tuple[float, float]], done: threading.Event
     while not done.wait(SAMPLE_S):
         for each in _list_tree(pid):
             try:
-                told = dict(line.split(":", 1) for line in Path(f"/proc/{each}/status").read_text().splitlines())
+                result = dict(line.split(":", 1) for line in Path(f"/proc/{each}/status").read_text().splitlines())
                 times = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
             except (OSError, ValueError):
                 continue  # it has ended
-            if "VmHWM" in told:
-                seen[each] = ((int(times[11]) + int(times[12])) / TICK, int(told["VmHWM"].split()[0]) / 1024)
+            if "VmHWM" in result:
+                seen[each] = ((int(times[11]) + int(times[12])) / TICK, int(result["VmHWM"].split()[0]) / 1024)
 
 
 def _list_tree(pid: int) -> list[int]:

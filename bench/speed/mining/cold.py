@@ -96,10 +96,10 @@ def main() -> int:
             group = make_group(options.memory)
             try:
                 asked = [str(graph), str(folder / "pairs-0.npy"), way, str(count), str(at_once), str(group)]
-                told = subprocess.run([sys.executable, __file__, "--find", *asked], stdout=-1, text=True, check=True)
+                output = subprocess.run([sys.executable, __file__, "--find", *asked], stdout=-1, text=True, check=True)
             finally:
                 group.rmdir()
-            took = json.loads(told.stdout)
+            took = json.loads(output.stdout)
             paths[count] = paths.get(count, took["paths"])
             print(
                 f"{way}, {order}: {count:,} pairs, {took['faults'] / count:.1f} pages fetched a pair,"

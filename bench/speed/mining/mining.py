@@ -162,7 +162,7 @@ def measure_literals(
     (work / f"pairs-{pairs}-{runs}").touch()
     checkouts = {"before": before} if before else {}
     for kind in LITERAL_KINDS:
-        told: list[Result] = []
+        lines: list[Result] = []
         for which, code in {**checkouts, "now": None}.items():
             found = run_task("find_literals", code, name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
             cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
@@ -172,9 +172,9 @@ def measure_literals(
                 f" {memory:,.0f} MiB of its own",
                 flush=True,
             )
-            told.append(found)
+            lines.append(found)
             room.report.setdefault("literals", {}).setdefault(name, {}).setdefault(kind, {})[which] = found
-        room.check(told[0]["sha256"] == told[-1]["sha256"], f"{name}, {kind}: other paths than before")
+        room.check(lines[0]["sha256"] == lines[-1]["sha256"], f"{name}, {kind}: other paths than before")
 
 
 def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:

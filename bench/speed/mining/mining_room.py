@@ -22,11 +22,11 @@ class Room:
     def make_graph(self, edges: int) -> tuple[Path, Result]:
         """Make a graph unless it is there; return its folder and what it is like."""
         folder = self.folder / f"edges-{edges}-seed-{self.seed}"
-        told = folder / "made.json"
-        if not told.exists():
+        result = folder / "made.json"
+        if not result.exists():
             made = run_task("make_graph", edges=edges, seed=self.seed, folder=folder)
-            told.write_text(json.dumps(made))
-        found: Result = json.loads(told.read_text())
+            result.write_text(json.dumps(made))
+        found: Result = json.loads(result.read_text())
         return folder, found
 
     def load_graph(self, edges: int) -> tuple[str, Result]:

@@ -34,8 +34,8 @@ if "--avx2" in sys.argv:
 def describe_cpu() -> str:
     """Return the CPU's name, whether it has VNNI, and how libraries are held back."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
-    told = dict(line.split(":", 1) for line in lines if ":" in line)
-    names = {name.strip(): value.strip() for name, value in told.items()}
+    result = dict(line.split(":", 1) for line in lines if ":" in line)
+    names = {name.strip(): value.strip() for name, value in result.items()}
     has_vnni = bool({"avx512_vnni", "avx_vnni"} & set(names.get("flags", "").split()))
     name = f"{names.get('model name', platform.machine())}, {'with' if has_vnni else 'without'} VNNI"
     held = [f"{each}={os.environ[each]}" for each in AVX2 if each in os.environ]

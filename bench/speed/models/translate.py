@@ -253,8 +253,8 @@ def read_joules(device: str) -> float | None:
     if device != "cuda" or not shutil.which("nvidia-smi"):
         return None
     command = ["nvidia-smi", "--id=0", "--query-gpu=total_energy_consumption", "--format=csv,noheader,nounits"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return float(told) / 1000 if told.replace(".", "", 1).isdecimal() else None
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return float(output) / 1000 if output.replace(".", "", 1).isdecimal() else None
 
 
 def compare(bench: Bench) -> None:

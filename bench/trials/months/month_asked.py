@@ -42,16 +42,16 @@ class Asked:
 
     def sent_said(self, message: str) -> int:
         """Return how many calls the rebuild's last message says were sent; those replayed are noted down."""
-        told = [(int(sent.replace(",", "")), int(again.replace(",", ""))) for sent, again in _SENT.findall(message)]
-        self.replayed = sum(again for _, again in told)
-        return sum(sent for sent, _ in told)
+        lines = [(int(sent.replace(",", "")), int(again.replace(",", ""))) for sent, again in _SENT.findall(message)]
+        self.replayed = sum(again for _, again in lines)
+        return sum(sent for sent, _ in lines)
 
     def find_wrong(self, day: date, changed: Collection[str], is_first: bool) -> list[str]:
         """Return what should not be; `changed`: words of the people that Wikidata has said other things of."""
         wrong = [] if is_first else [each for each in self.new if not _is_due(*each, day, changed)]
-        told = [f"{len(wrong)} new calls that nothing explains, such as {wrong[0]}"] if wrong else []
+        result = [f"{len(wrong)} new calls that nothing explains, such as {wrong[0]}"] if wrong else []
         counts = {"needless": self.needless, "too old and served": self.stale, "failed": self.failed}
-        return told + [f"{count} {what}" for what, count in counts.items() if count]
+        return result + [f"{count} {what}" for what, count in counts.items() if count]
 
     @staticmethod
     def read_newest(warehouse: Path) -> str:

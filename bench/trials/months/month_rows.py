@@ -26,7 +26,7 @@ def find_wrong_rows(
         newest = dict(
             db.execute("SELECT benchmark, arg_max(build_id, published_at) FROM builds GROUP BY benchmark").fetchall()
         )
-        told = db.execute(
+        result = db.execute(
             "SELECT question_entity, question_entity_description FROM granola_eq WHERE build_id = ?",
             [newest.get("granola")],
         ).fetchall()
@@ -34,24 +34,24 @@ def find_wrong_rows(
         (fanout,) = db.execute(
             "SELECT count(*) FROM fanoutqa WHERE build_id = ?", [newest.get("fanoutqa")]
         ).fetchone() or (0,)
-    counts = {"granola": len(told), "slaq": len(pinned), "fanoutqa": fanout}
+    counts = {"granola": len(result), "slaq": len(pinned), "fanoutqa": fanout}
     return counts, [
-        *_judge_people(dict(told), people[max(0, day - WINDOW + 1) : day + 1], people[0]),
+        *_judge_people(dict(result), people[max(0, day - WINDOW + 1) : day + 1], people[0]),
         *_judge_pages(dict(pinned), day, revisions),
     ]
 
 
 def _judge_people(
-    told: Mapping[str, str], days: Sequence[Mapping[str, tuple[str, str]]], first: Mapping[str, tuple[str, str]]
+    messages: Mapping[str, str], days: Sequence[Mapping[str, tuple[str, str]]], first: Mapping[str, tuple[str, str]]
 ) -> list[str]:
     wrong = []
     for name in first:
         named = [labels[name][0] == name for labels in days]
-        if name in told and told[name] not in {labels[name][1] for labels in days}:
-            wrong.append(f"{name} is told as {told[name]!r}, which Wikidata has not said lately")
-        if name in told and not any(named):
+        if name in messages and messages[name] not in {labels[name][1] for labels in days}:
+            wrong.append(f"{name} is told as {messages[name]!r}, which Wikidata has not said lately")
+        if name in messages and not any(named):
             wrong.append(f"{name} is published, though nobody bears that name any more")
-        if name not in told and all(named):
+        if name not in messages and all(named):
             wrong.append(f"{name} is not published")
     return wrong
 

@@ -64,8 +64,8 @@ class Disk:
     """The standing server's database."""
 
     def __str__(self) -> str:
-        told = (self.warehouse, self.runs, self.prefect, self.history)
-        return " ".join(f"{each / 1e6:7.2f}" for each in told)
+        result = (self.warehouse, self.runs, self.prefect, self.history)
+        return " ".join(f"{each / 1e6:7.2f}" for each in result)
 
 
 class ServedMonth:
@@ -126,8 +126,8 @@ class ServedMonth:
 
     def _write_config(self) -> Path:
         config = self.folder / "serve.toml"
-        told = {"world": self.file, "every": self.every_s, "source": SOURCE, "gauges": self.gauges}
-        config.write_text(_SERVE.format(**told, epoch=day_of(0)), "utf-8")
+        result = {"world": self.file, "every": self.every_s, "source": SOURCE, "gauges": self.gauges}
+        config.write_text(_SERVE.format(**result, epoch=day_of(0)), "utf-8")
         return config
 
     def _wait_for_rebuild(self, standing: Standing) -> dict[str, Any]:
@@ -181,16 +181,16 @@ class ServedMonth:
         self.wrong += [f"day {day}: {each}" for each in wrong]
         drift = self._measure_drift(day, factmill)
         self._newest = max(self._newest, asked.read_newest(self.warehouse))
-        told = f"{rows['granola']:4} {rows['slaq']:4} {rows['fanoutqa']:4}  {drift:5}   {self._measure()}"
-        print(f"{day:3} {asked} {run['total_run_time']:5.0f} s  {told}", flush=True)
+        text = f"{rows['granola']:4} {rows['slaq']:4} {rows['fanoutqa']:4}  {drift:5}   {self._measure()}"
+        print(f"{day:3} {asked} {run['total_run_time']:5.0f} s  {text}", flush=True)
         for each in self.wrong[before:]:
             print(f"    wrong: {each}", flush=True)
 
     def _changed_words(self, day: int) -> set[str]:
         """Return names, old and new, of people that Wikidata has ever said something else of, and what it said."""
         history = self.world.history[: day + 1]
-        changed = {name for told in history for name in told if told[name] != history[0][name]}
-        return changed | {word for told in history for name in changed for word in told[name]}
+        changed = {name for result in history for name in result if result[name] != history[0][name]}
+        return changed | {word for result in history for name in changed for word in result[name]}
 
     def _measure_drift(self, day: int, factmill: Factmill) -> int:
         """Return how many sub-answers are no longer found on a day; the gauges that turned by then have to be."""

@@ -108,10 +108,10 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
     next_revid = FIRST_REVID
     for number, path in enumerate(sorted(folder.glob("articles/*.html"))):
         _, front, text = path.read_text("utf-8").split("---\n", 2)
-        told: dict[str, Any] = yaml.safe_load(front)
+        result: dict[str, Any] = yaml.safe_load(front)
         heading = re.search(r'^<div class="mw-heading .*</div>$', text, re.M)
-        revisions: list[dict[str, Any]] = told["revisions"]
-        if told["title"] not in titles or heading is None or revisions[-1]["at"].date() >= BEGIN:
+        revisions: list[dict[str, Any]] = result["revisions"]
+        if result["title"] not in titles or heading is None or revisions[-1]["at"].date() >= BEGIN:
             continue
         before = heading[0]
         for day in range(number % 5, days, 5):
@@ -120,8 +120,8 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
             revision = {"revid": next_revid, "at": at, "comment": "looked through", "replace": [[before, after]]}
             revisions.append(revision)
             before, next_revid = after, next_revid + 1
-        known[told["title"]] = [(each["at"].date(), each["revid"]) for each in revisions]
-        path.write_text(f"---\n{_dump(told)}---\n{text}", "utf-8")
+        known[result["title"]] = [(each["at"].date(), each["revid"]) for each in revisions]
+        path.write_text(f"---\n{_dump(result)}---\n{text}", "utf-8")
     return known
 
 
@@ -135,8 +135,8 @@ def add_gauges(folder: Path, days: int) -> tuple[Path, list[int]]:
         change = [[_reading(number), _reading(number, 500)]]
         revid = FIRST_REVID + 5_000 + 2 * number
         later = {"revid": revid + 1, "at": at, "comment": "read anew", "replace": change}
-        told = {"title": f"Gauge {number} of the month", "pageid": _PAGEID + number, "views": 1}
-        page = {**told, "revisions": [{"revid": revid, **first}, later]}
+        result = {"title": f"Gauge {number} of the month", "pageid": _PAGEID + number, "views": 1}
+        page = {**result, "revisions": [{"revid": revid, **first}, later]}
         text = f"<p>A gauge of the trials. {_reading(number)}</p>\n"
         (folder / "articles" / f"gauge_{number}.html").write_text(f"---\n{_dump(page)}---\n{text}", "utf-8")
     source = folder.parent / "gauges.json"
@@ -169,7 +169,7 @@ def _value(line: str) -> str:
     return line.partition(": ")[2].partition(" /")[0].strip()
 
 
-def _dump(told: dict[str, Any]) -> str:
-    revisions = [{**each, "at": each["at"].strftime("%Y-%m-%dT%H:%M:%SZ")} for each in told["revisions"]]
-    text = yaml.safe_dump({**told, "revisions": revisions}, allow_unicode=True, sort_keys=False, width=10_000)
+def _dump(messages: dict[str, Any]) -> str:
+    revisions = [{**each, "at": each["at"].strftime("%Y-%m-%dT%H:%M:%SZ")} for each in messages["revisions"]]
+    text = yaml.safe_dump({**messages, "revisions": revisions}, allow_unicode=True, sort_keys=False, width=10_000)
     return re.sub(r"at: '(\S+)'", r"at: \1", text)

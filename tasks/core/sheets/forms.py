@@ -53,9 +53,9 @@ def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[st
     if form == "csv":
         return {path.name: format_formula_safe_csv(sheet.layout.columns, sheet.rows)}
     if form == "label-studio":
-        beside = _format_label_studio_config(sheet.layout)
+        message = _format_label_studio_config(sheet.layout)
         tasks = [_make_label_studio_task(sheet.layout, row) for row in sheet.rows]
-        return {path.name: _format_json(tasks), f"{path.stem}.label-studio.xml": beside}
+        return {path.name: _format_json(tasks), f"{path.stem}.label-studio.xml": message}
     records = [_make_argilla_record(sheet.layout, row) for row in sheet.rows]
     text = _format_json(records)
     if path.suffix.lower() == ".jsonl":

@@ -303,8 +303,8 @@ def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToke
     for at, each in enumerate(joined):
         is_kept = bool(each.value) and each.value not in _STOP_WORDS
         if each.value in _CONJUNCTIONS:
-            beside = [*joined[max(0, at - 1) : at], *joined[at + 1 : at + 2]]
-            is_kept = not all(is_number_or_date(other.value) for other in beside)
+            lines = [*joined[max(0, at - 1) : at], *joined[at + 1 : at + 2]]
+            is_kept = not all(is_number_or_date(other.value) for other in lines)
         kept += [each] if is_kept else []
     return tuple(kept)
 

@@ -48,7 +48,7 @@ def read(answer: str) -> list[tuple[str, ...]]:
         ("[Q1, date of birth: 10 December 1815]", [("date of birth", "10 December 1815")]),
     ],
 )
-def test_citations_are_read(written: str, expected: list[tuple[str, ...]]) -> None:
+def test_citations_are_parsed(written: str, expected: list[tuple[str, ...]]) -> None:
     assert read(f"She was {written}.") == expected
     assert read_sentences_and_citations(f"She was {written}.", ADA).sentences == ["She was."]
 
@@ -65,7 +65,7 @@ def test_citations_are_read(written: str, expected: list[tuple[str, ...]]) -> No
         "&#91;Q1, place of birth: London&#93;", "[Q1, place of birth: London](https://www.wikidata.org/wiki/Q1)",
     ],
 )  # fmt: skip
-def test_dress_and_other_writings_change_nothing(written: str) -> None:
+def test_markup_and_bracket_variants_do_not_change_citation(written: str) -> None:
     assert read(f"She was {written}.") == [BORN]
     assert read_sentences_and_citations(f"She was {written}.", ADA).sentences == ["She was."]
 
@@ -80,7 +80,7 @@ def test_dress_and_other_writings_change_nothing(written: str) -> None:
         ("[Q1, award: , Q2, child: Bob]", [("", "", ""), ("Q2", "child", "Bob")]),
     ],
 )
-def test_a_qid_alone_is_a_value_and_behind_a_comma_the_next_item(written: str, expected: list[tuple[str, ...]]) -> None:
+def test_bare_qid_is_value_and_qid_after_comma_starts_next_item(written: str, expected: list[tuple[str, ...]]) -> None:
     found = read_sentences_and_citations(f"She was {written}.", ADA).citations
     assert [(each.qid, each.property, each.value) for each in found] == expected
 
@@ -88,7 +88,7 @@ def test_a_qid_alone_is_a_value_and_behind_a_comma_the_next_item(written: str, e
 @pytest.mark.parametrize(
     "mark", ["[NA]", "[ NA ]", "[na]", "[N/A]", "【NA】", "**[NA]**", "[Not available]", "[NA: date]"]
 )
-def test_marks_of_missing_knowledge(mark: str) -> None:
+def test_missing_knowledge_marks_are_parsed(mark: str) -> None:
     assert read(f"She was born {mark} in London.") == [("NA",)]
 
 
@@ -106,11 +106,11 @@ def test_marks_of_missing_knowledge(mark: str) -> None:
         ("[Q1, occupation: poet", "not_closed"),
     ],
 )
-def test_what_is_malformed_says_why(written: str, why: str) -> None:
+def test_malformed_citation_reports_reason(written: str, why: str) -> None:
     assert read(f"She was {written}") == [(why,)]
 
 
-def test_an_unclosed_citation_takes_no_other_with_it() -> None:
+def test_unclosed_citation_does_not_swallow_next_citation() -> None:
     assert read("A [Q1, occupation: poet and [NA] B [Q1, place of birth: London].") == [("not_closed",), ("NA",), BORN]
     assert read("A [Q1, occupation: poet\nB [Q1, place of birth: London].") == [("not_closed",), BORN]
     assert read_sentences_and_citations("A [Q1, occupation: poet\nB [NA].", ADA).sentences == ["A", "B."]
@@ -119,7 +119,7 @@ def test_an_unclosed_citation_takes_no_other_with_it() -> None:
 @pytest.mark.parametrize(
     "text", ["[sic]", "[1]", "[note: mine]", "[Q1 2020]", "[link](https://x.org)", "[...]", "a[0] ]", "["]
 )
-def test_other_brackets_are_text(text: str) -> None:
+def test_other_brackets_stay_text(text: str) -> None:
     cited = read_sentences_and_citations(f"She wrote {text} here.", ADA)
     assert (cited.citations, cited.sentences) == ([], [f"She wrote {text} here."])
 
@@ -138,14 +138,12 @@ def test_other_brackets_are_text(text: str) -> None:
         ("She met J. S. Mill [NA] in St. Ives.", ["She met J. S. Mill in St. Ives."], [0]),
     ],
 )  # fmt: skip
-def test_a_citation_belongs_to_the_sentence_that_stands_before_it(
-    answer: str, sentences: list[str], places: list[int]
-) -> None:
+def test_citation_belongs_to_preceding_sentence(answer: str, sentences: list[str], places: list[int]) -> None:
     cited = read_sentences_and_citations(answer, ADA)
     assert (cited.sentences, [each.sentence for each in cited.citations]) == (sentences, places)
 
 
-def test_the_bracket_is_kept_as_it_was_written_but_not_without_end() -> None:
+def test_citation_keeps_original_bracket_text_up_to_200_characters() -> None:
     written = "[Q1, occupation: poet, place of birth: London]"
     assert [each.text for each in read_sentences_and_citations(f"A {written}.", ADA).citations] == [written, written]
     assert len(read_sentences_and_citations(f"A [Q1, work: {'x' * 1000}].", ADA).citations[0].text) == 200
@@ -155,30 +153,31 @@ labels = st.text(st.sampled_from("abP:,; []\"*'.é：［Q1N"), min_size=1, max_s
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Q1", "Q2"]), labels, labels), min_size=1, max_size=6))
-def test_pieces_of_the_graph_are_read_back_whole_whatever_their_labels_hold(
+def test_graph_pieces_round_trip_whatever_their_labels_contain(
     triples: list[tuple[str, str, str]],
 ) -> None:
     pieces = [make_piece(*triple) for triple in dict.fromkeys(triples)]
     written = [tuple(map(normalise_label_spelling, triple[1:])) for triple in triples]
     assume(all(all(each) for each in written))
-    for triple, told in zip(triples, written, strict=True):
-        answer = f"He [{triple[0]}, {told[0]}: {told[1]}] is."
+    for triple, result in zip(triples, written, strict=True):
+        answer = f"He [{triple[0]}, {result[0]}: {result[1]}] is."
         found = read_sentences_and_citations(answer, pieces).citations
         # a longer value of the graph may be written just so: then the longest counts
         alike = [
             each
             for each in triples
-            if f"{told[0]}: {told[1]}" in f"{normalise_label_spelling(each[1])}: {normalise_label_spelling(each[2])}"
+            if f"{result[0]}: {result[1]}"
+            in f"{normalise_label_spelling(each[1])}: {normalise_label_spelling(each[2])}"
         ]
         if len(alike) == 1:
             assert [
                 (each.kind, normalise_label_spelling(each.property), normalise_label_spelling(each.value))
                 for each in found
-            ] == [("triple", *told)]
+            ] == [("triple", *result)]
 
 
 @given(st.lists(st.sampled_from(ADA), min_size=1, max_size=8))
-def test_many_pieces_in_one_bracket_are_read_back_whole(pieces: list) -> None:
+def test_several_pieces_in_one_bracket_round_trip(pieces: list) -> None:
     mine = [each for each in pieces if each.qid == "Q1"]
     assume(mine)
     written = ", ".join(f"{each.property}: {each.value}" for each in mine)
@@ -187,7 +186,7 @@ def test_many_pieces_in_one_bracket_are_read_back_whole(pieces: list) -> None:
 
 
 @given(st.text(st.sampled_from("[]Q1NA,:; \n*\\【】occupation: poet&#91;"), max_size=60))
-def test_any_text_is_read_without_an_error_and_every_place_is_a_sentence(answer: str) -> None:
+def test_parser_accepts_any_text_and_maps_citations_to_valid_sentences(answer: str) -> None:
     cited = read_sentences_and_citations(answer, ADA)
     assert all(0 <= each.sentence < len(cited.sentences) for each in cited.citations)
     assert all((each.kind == "malformed") == bool(each.why) for each in cited.citations)
@@ -198,14 +197,14 @@ def test_any_text_is_read_without_an_error_and_every_place_is_a_sentence(answer:
     ["[", "]", "[Q1, ", "[Q1, occupation: poet", "[Q1, occupation: poet]", "occupation: ", "[Q1, a: b [NA]", ", poet",
      "[NA]", "[[Q1]]", "[occupation: ", "x. Y ", "[Q1, occupation: poet, ", "&#91;", "[Q1, name: a, "],
 )  # fmt: skip
-def test_a_long_answer_of_one_kind_is_read(unit: str) -> None:
+def test_parser_handles_long_repetitive_answers(unit: str) -> None:
     cited = read_sentences_and_citations(unit * (50_000 // len(unit)), ADA)
     assert cited.sentences
     opened = read_sentences_and_citations("[Q1, " + unit * (25_000 // len(unit)), ADA)
     assert opened.sentences
 
 
-def test_an_annotated_paragraph_may_have_a_citation_inside_another() -> None:
+def test_citation_nested_in_another_is_read_in_annotated_paragraph_only() -> None:
     """There the inner one is text of the outer one's value; of an answer it is a bracket that is not closed."""
     paragraph = "She wrote [Q1, award: Prize [Q2, child: Ada Lovelace], occupation: poet] much."
     read_nested = read_sentences_and_citations(paragraph, ADA, is_nested=True)

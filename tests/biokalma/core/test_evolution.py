@@ -38,12 +38,12 @@ def make_piece(pid: str, value: str = "x", qid: str = "Q1", value_qid: str | Non
 A, B, C = make_piece("P1"), make_piece("P2"), make_piece("P3")
 
 
-def test_a_relation_counts_once_a_graph_however_many_values_it_has() -> None:
+def test_relation_counts_once_per_graph_however_many_values_it_has() -> None:
     first, second, third = [A, make_piece("P1", "y"), B], [make_piece("P1", qid="Q2")], [C, B]
     assert count_pools_by_relation([first, second, third]) == {"P1": 2, "P2": 2, "P3": 1}
 
 
-def test_a_person_in_two_pairs_counts_twice() -> None:
+def test_person_in_two_pairs_counts_twice() -> None:
     assert count_pools_by_relation([[A], [B], [A], [C]]) == {"P1": 2, "P2": 1, "P3": 1}
 
 
@@ -83,24 +83,24 @@ def test_scores_follow_equation_1() -> None:
         assert (each.specificity, each.perplexity, each.coherence, each.score) == pytest.approx(wanted[1:], abs=1e-6)
 
 
-def test_on_the_scale_of_the_range_coherence_can_outweigh_specificity() -> None:
+def test_coherence_can_outweigh_specificity_with_range_scale() -> None:
     specificity, perplexities = [math.log(4), math.log(2)], weigh_all([50.0, 20.0])
     assert compute_coherence([50.0, 20.0, 25.0], "range") == pytest.approx([0.0, 1.0, 2 / 3])
     assert [choose(specificity, perplexities, scale=scale) for scale in ("softmax", "range")] == [0, 1]
 
 
-def test_alpha_1_is_specificity_and_needs_no_perplexity_and_alpha_0_is_coherence_alone() -> None:
+def test_alpha_1_uses_specificity_alone_and_alpha_0_coherence_alone() -> None:
     specificity = [0.0, 0.5, 1.0]
     for scale in SCALES:
         assert choose(specificity, alpha=1, scale=scale) == 2
         assert choose(specificity, alpha=0, scale=scale) == [0, 1, 2]
         assert choose(specificity, weigh_all([2.0, 4.0, 5.0]), alpha=0, scale=scale) == 0
-    told = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
-    found = [(each.score, each.coherence, each.is_weighed) for each in told]
+    result = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
+    found = [(each.score, each.coherence, each.is_weighed) for each in result]
     assert found == [(score, None, False) for score in (1.0, 0.5, 0.0)]
 
 
-def test_a_lead_that_no_coherence_makes_up_for_needs_no_perplexity() -> None:
+def test_lead_beyond_reach_of_coherence_needs_no_perplexity() -> None:
     assert choose([2.0, 1.0, 0.0]) == 0
     assert choose([2.0, 2.0, 0.0]) == [0, 1], "equals are weighed, the rest is not"
     weighed: dict[int, float | None] = {0: 9.0, 1: 8.0}
@@ -116,7 +116,7 @@ PERPLEXITY = st.none() | st.sampled_from([1.0, 1.5, 2.0, 30.0, 30.1]) | st.float
     st.sampled_from(SCALES),
     st.integers(0, 2),
 )
-def test_the_choice_is_that_of_all_perplexities_together(
+def test_lazy_choice_equals_choice_with_all_perplexities(
     known: list[tuple[float, float | None]], alpha: float, scale: CoherenceScale, refused: int
 ) -> None:
     pieces = [make_piece(f"P{at + 1}") for at in range(len(known))]
@@ -131,13 +131,13 @@ def test_the_choice_is_that_of_all_perplexities_together(
         weighed |= {at: perplexities[at] for at in wanted}
     everything = list_scored_candidates(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
     assert everything[len(out)].pid == pieces[wanted].pid
-    told = list_scored_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
-    assert {each.pid for each in told} == {each.pid for each in everything}
-    assert {each.pid for each in told if each.is_weighed} == {pieces[at].pid for at in weighed}
+    result = list_scored_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
+    assert {each.pid for each in result} == {each.pid for each in everything}
+    assert {each.pid for each in result if each.is_weighed} == {pieces[at].pid for at in weighed}
 
 
 def a_round(*candidates: tuple[float, bool], refused: int = 0) -> EvolutionRound:
-    told = [
+    lines = [
         RelationCandidate(
             qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
             score=None,
@@ -145,12 +145,12 @@ def a_round(*candidates: tuple[float, bool], refused: int = 0) -> EvolutionRound
         for specificity, weighed in candidates
     ]  # fmt: skip
     return EvolutionRound(
-        number=2, chosen=[], sentence="", candidates=told, refused=["x"] * refused, removed_citations=0,
+        number=2, chosen=[], sentence="", candidates=lines, refused=["x"] * refused, removed_citations=0,
         unstated_citations=0, call="",
     )  # fmt: skip
 
 
-def test_what_decided_a_round_is_told() -> None:
+def test_round_reports_which_score_decided_it() -> None:
     assert classify_deciding_score(a_round((2.0, False), (1.0, False))) == "specificity"
     assert classify_deciding_score(a_round((1.0, True), (2.0, True))) == "coherence"
     assert classify_deciding_score(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
@@ -159,14 +159,14 @@ def test_what_decided_a_round_is_told() -> None:
     assert classify_deciding_score(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
 
 
-def test_a_relation_that_all_graphs_hold_says_nothing_and_one_seen_once_most() -> None:
+def test_specificity_is_zero_for_relation_in_all_graphs_and_highest_for_rarest() -> None:
     assert compute_specificity(200, 200) == 0
     assert compute_specificity(100, 200) == pytest.approx(math.log(2))
     assert compute_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 5])
-def test_a_relation_that_was_not_counted_right_stops_the_run(count: int) -> None:
+def test_relation_count_out_of_range_raises(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
         compute_specificity(count, 4)
 
@@ -183,20 +183,20 @@ def test_a_relation_that_was_not_counted_right_stops_the_run(count: int) -> None
         ([5e-324, 0.5, 1.0], [1 / 3] * 3),
     ],
 )
-def test_coherence_of_equal_tiny_and_infinite_perplexities(
+def test_coherence_handles_equal_tiny_and_infinite_perplexities(
     perplexities: list[float | None], coherence: list[float]
 ) -> None:
     assert compute_coherence(perplexities, "softmax") == pytest.approx(coherence)
 
 
 @pytest.mark.parametrize("perplexity", [0.0, -1.0, math.nan])
-def test_what_is_no_perplexity_stops_the_run(perplexity: float) -> None:
+def test_invalid_perplexity_raises(perplexity: float) -> None:
     with pytest.raises(ValueError, match="expected a number above 0"):
         compute_coherence([2.0, perplexity], "softmax")
 
 
 @given(st.lists(st.none() | st.floats(1, allow_infinity=True), min_size=1, max_size=30), st.sampled_from(SCALES))
-def test_coherence_favours_what_is_less_perplexing(perplexities: list[float | None], scale: CoherenceScale) -> None:
+def test_coherence_is_higher_for_lower_perplexity(perplexities: list[float | None], scale: CoherenceScale) -> None:
     coherence = compute_coherence(perplexities, scale)
     assert math.fsum(coherence) == pytest.approx(1) if scale == "softmax" else max(coherence) in (0, 1)
     assert all(0 <= each <= 1 for each in coherence)
@@ -205,7 +205,7 @@ def test_coherence_favours_what_is_less_perplexing(perplexities: list[float | No
         assert (one <= other and high >= low) or (one > other and high <= low)
 
 
-def test_equal_scores_go_by_the_numbers_of_person_property_and_value() -> None:
+def test_equal_scores_are_ordered_by_person_property_and_value_numbers() -> None:
     pieces = [
         make_piece("P10", "b", "Q2"),
         make_piece("P9", "b", "Q10"),
@@ -220,20 +220,20 @@ def test_equal_scores_go_by_the_numbers_of_person_property_and_value() -> None:
             first = choose_piece_or_missing_perplexities(order, [1.0] * 6, weighed, (), alpha, "softmax")
             assert isinstance(first, int)
             assert order[first] == expected[0]
-            told = list_scored_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
-            assert [(each.qid, each.pid, each.value) for each in told] == [
+            result = list_scored_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
+            assert [(each.qid, each.pid, each.value) for each in result] == [
                 (each.qid, each.pid, each.value) for each in expected
             ]
 
 
-def test_who_has_no_piece_yet_is_lacking() -> None:
+def test_people_without_pieces_are_listed() -> None:
     assert list_people_without_pieces(["Q1", "Q2"], []) == ["Q1", "Q2"]
     assert list_people_without_pieces(["Q1", "Q2"], [A]) == ["Q2"]
     assert list_people_without_pieces(["Q2", "Q2"], [A]) == ["Q2"]
     assert list_people_without_pieces(["Q1"], [A, B]) == []
 
 
-def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() -> None:
+def test_relation_is_added_with_all_missing_values_or_not_at_all() -> None:
     jobs = [make_piece("P106", job, value_qid=f"Q{at}") for at, job in enumerate("abcdef", start=10)]
     places = [make_piece("P551", place, value_qid=f"Q{at}") for at, place in enumerate(("Paris", "Paris", "Rome"), 20)]
     others = [make_piece("P106", "a", "Q2", "Q10")]
@@ -245,7 +245,7 @@ def test_a_relation_is_added_with_all_values_that_are_missing_or_not_at_all() ->
     assert list_addable_values_by_relation(pool, pool, {}) == []
 
 
-def test_a_set_holds_whole_relations_and_what_joins_the_two() -> None:
+def test_minimum_set_holds_complete_relations_and_link_between_pair() -> None:
     first, second = make_piece("P40", "Bob", value_qid="Q2"), make_piece("P40", "Eve", value_qid="Q3")
     jobs = [make_piece("P106", job, value_qid=job) for job in ("Q10", "Q11")]
     pool, people = [A, first, second, *jobs], {"Q1": "Ada", "Q2": "Bob"}
@@ -254,7 +254,7 @@ def test_a_set_holds_whole_relations_and_what_joins_the_two() -> None:
     assert list_pieces_of_complete_relations([A, first], pool, {"Q1": "Ada"}) == [A]
 
 
-def test_a_third_who_is_called_like_one_of_the_two_is_not_brought_in() -> None:
+def test_namesake_of_pair_member_is_not_added() -> None:
     names = {"Q1": "Winston Churchill", "Q2": "Randolph Churchill"}
     father = make_piece("P22", "Randolph Churchill", value_qid="Q2")
     namesake = make_piece("P22", "Winston Churchill", qid="Q2", value_qid="Q3")
@@ -262,7 +262,7 @@ def test_a_third_who_is_called_like_one_of_the_two_is_not_brought_in() -> None:
     assert list_pieces_of_complete_relations([father, namesake, A], [father, namesake, A], names) == [father, A]
 
 
-def test_what_is_said_the_other_way_round_is_not_new() -> None:
+def test_inverse_of_known_statement_is_not_new() -> None:
     inverses = {"P22": frozenset({"P40"}), "P40": frozenset({"P22", "P25"}), "P26": frozenset({"P26"})}
     child, father = make_piece("P40", value_qid="Q2"), make_piece("P22", qid="Q2", value_qid="Q1")
     wife, husband = make_piece("P26", value_qid="Q3"), make_piece("P26", qid="Q3", value_qid="Q1")
@@ -280,7 +280,7 @@ def test_what_is_said_the_other_way_round_is_not_new() -> None:
         *(("P19", "P551"), ("P1066", "P737"), ("P1066", "P184"), ("P802", "P185")),
     ],
 )
-def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: str) -> None:
+def test_synonymous_relations_with_same_value_count_once(one: str, other: str) -> None:
     first, second = make_piece(one), make_piece(other)
     assert list_semantically_new_pieces([first, second], [], {}) == [first]
     assert list_semantically_new_pieces([first], [second], {}) == []
@@ -291,7 +291,7 @@ def test_relations_that_say_the_same_of_one_value_count_once(one: str, other: st
 
 
 @pytest.mark.parametrize(("field", "expected"), [("biology", 1), ("zoology", 2)])
-def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -> None:
+def test_field_of_work_implied_by_occupation_is_not_new(field: str, expected: int) -> None:
     pieces = [make_piece("P106", "biologist", value_qid="Q5"), make_piece("P101", field, value_qid="Q6")]
     for order in (pieces, pieces[::-1]):
         assert len(list_semantically_new_pieces(order, [], {})) == expected
@@ -299,7 +299,7 @@ def test_a_biologist_is_not_told_to_work_on_biology(field: str, expected: int) -
     assert list_semantically_new_pieces([elsewhere], pieces[:1], {}) == [elsewhere]
 
 
-def test_a_partner_is_the_spouse_the_other_way_round_too() -> None:
+def test_partner_counts_as_inverse_of_spouse() -> None:
     inverses = {"P26": frozenset({"P26"}), "P451": frozenset({"P451"})}
     wife, partner = make_piece("P26", value_qid="Q2"), make_piece("P451", qid="Q2", value_qid="Q1")
     assert list_semantically_new_pieces([wife, partner], [], inverses) == [wife]

@@ -29,7 +29,7 @@ def verbalise(
     return verbalise_piece(piece, name, forms)
 
 
-def test_several_values_of_a_relation_are_one_sentence(forms: Mapping[str, RelationWording]) -> None:
+def test_several_values_of_relation_share_one_sentence(forms: Mapping[str, RelationWording]) -> None:
     def verbalise_values(pid: str, *values: str) -> str:
         first, *more = (make_piece("Q1", pid, value, "Q2") for value in values)
         return verbalise_piece(first, "Artemisia", forms, more)
@@ -74,11 +74,11 @@ def test_each_relation_has_its_template(
 
 
 @pytest.mark.parametrize(
-    ("told", "written"),
+    ("text", "written"),
     [("1593-07-08", "8 July 1593"), ("44 BC", "44 BC"), ("5th century BC", "the 5th century BC")],
 )
-def test_dates_are_written_out(forms: Mapping[str, RelationWording], told: str, written: str) -> None:
-    assert verbalise(forms, "Ada", "P569", told, is_date=True) == f"Ada's date of birth is {written}."
+def test_dates_are_written_out(forms: Mapping[str, RelationWording], text: str, written: str) -> None:
+    assert verbalise(forms, "Ada", "P569", text, is_date=True) == f"Ada's date of birth is {written}."
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_dates_are_written_out(forms: Mapping[str, RelationWording], told: str, 
         ("commander of (DEPRECATED)", "X is a commander of Y."),
     ],
 )
-def test_a_relation_beyond_the_list_goes_by_its_label(label: str, sentence: str) -> None:
+def test_unlisted_relation_is_verbalised_by_its_label(label: str, sentence: str) -> None:
     assert verbalise({}, "X", "P99999", "Y", label) == sentence
 
 
-def test_a_label_of_a_qualifier_alone_is_kept() -> None:
+def test_label_that_is_only_qualifier_is_kept() -> None:
     assert derive_wording_from_label("(unnamed)") == RelationWording("possessive", "(unnamed)")
 
 
-def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Mapping[str, RelationWording]) -> None:
+def test_wording_list_uses_every_form_and_has_sorted_unique_entries(forms: Mapping[str, RelationWording]) -> None:
     assert {form.form for form in forms.values()} == {"possessive", "is", "verb"}
     rows = (ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8").splitlines()[1:]
     assert len(rows) == len(forms)
@@ -132,6 +132,6 @@ def test_the_list_has_every_form_and_no_wording_that_repeats_its_label(forms: Ma
         (f"{HEAD}P1,a,is,,no\n", "line 2: .*column form"),
     ],
 )
-def test_a_wrong_line_of_the_list_is_named(text: str, expected: str) -> None:
+def test_invalid_line_of_wording_list_is_named(text: str, expected: str) -> None:
     with pytest.raises(SettingsError, match=expected):
         parse_relation_wordings(text)

@@ -21,7 +21,7 @@ read_world = cache(load_world_data)
 HEAD = "pid,label,between,inverse,other_names\n"
 
 
-def test_twenty_relations_are_known_of_which_fourteen_join_people() -> None:
+def test_twenty_relations_are_listed_and_fourteen_link_people() -> None:
     assert RELATIONS.people_pids == (
         "P26", "P40", "P22", "P25", "P3373", "P1066", "P802", "P184", "P185", "P737", "P451", "P1038", "P1327", "P3342",
     )  # fmt: skip
@@ -29,7 +29,7 @@ def test_twenty_relations_are_known_of_which_fourteen_join_people() -> None:
     assert RELATIONS.labels["P1066"] == "student of"
 
 
-def test_an_inverse_has_its_inverse() -> None:
+def test_inverse_relations_are_mutual() -> None:
     assert RELATIONS.inverses["P40"] == {"P22", "P25"}
     for pid, inverses in RELATIONS.inverses.items():
         assert all(pid in RELATIONS.inverses[other] for other in inverses), pid
@@ -57,11 +57,11 @@ def test_an_inverse_has_its_inverse() -> None:
         ("|", None),
     ],
 )
-def test_a_relation_is_found_by_id_label_or_another_name(text: str, pid: str | None) -> None:
+def test_relation_is_found_by_id_label_or_alias(text: str, pid: str | None) -> None:
     assert RELATIONS.find_pid(text) == pid
 
 
-def test_names_are_compared_without_regard_to_case_spaces_and_kind_of_apostrophe() -> None:
+def test_name_comparison_ignores_case_spaces_and_apostrophe_style() -> None:
     assert fold_name(" Sinéad\u00a0 O’Connor\n") == fold_name("sinéad o'connor") == "sinéad o'connor"
     assert fold_name("O Connor") != fold_name("O'Connor")
 
@@ -81,7 +81,7 @@ def test_names_are_compared_without_regard_to_case_spaces_and_kind_of_apostrophe
         (HEAD + "P26,spouse,people,,P40\nP40,child,people,,\n", "line 3: P26 already has the name 'p40'"),
     ],
 )
-def test_a_wrong_list_is_refused_with_its_line(text: str, part: str) -> None:
+def test_invalid_relation_list_is_rejected_with_its_line(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=rf"pair_relations\.csv.*{part}"):
         parse_pair_relations(text)
 
@@ -93,7 +93,7 @@ def test_a_wrong_list_is_refused_with_its_line(text: str, part: str) -> None:
         ("person_properties", {19, 20, 21, 22, 25, 26, 40, 69, 106}),
     ],
 )
-def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: set[int]) -> None:
+def test_property_list_names_each_property_once_by_id_and_label(name: str, some: set[int]) -> None:
     lines = load_list_entries(name)
     assert len(load_property_numbers(name)) == len(lines)
     assert some <= load_property_numbers(name)
@@ -103,18 +103,18 @@ def test_a_list_of_properties_names_each_once_by_id_and_label(name: str, some: s
     assert [line for line in in_world if line not in labels] == []
 
 
-def test_no_relation_of_pairs_is_left_out_of_pools() -> None:
+def test_pools_exclude_no_pair_relation() -> None:
     assert not {int(pid[1:]) for pid in RELATIONS.labels} & load_property_numbers("pool_left_out")
 
 
-def test_labels_of_relations_are_those_of_the_embedded_world() -> None:
+def test_relation_labels_match_embedded_world() -> None:
     known = read_world().properties
     assert {
         pid: known[pid].labels["en"] for pid in RELATIONS.labels if pid in known
     }.items() <= RELATIONS.labels.items()
 
 
-def test_in_the_embedded_world_only_people_have_what_only_people_have() -> None:
+def test_person_properties_in_embedded_world_belong_to_people_only() -> None:
     """A find in the ice with a sex but no occupation is the one thing that is taken for a person."""
     listed = {f"P{number}" for number in load_property_numbers("person_properties")}
     taken = {
@@ -151,11 +151,11 @@ ADA = make_article(
         ("Augusta King", "Charles Babbage", None),
     ],
 )
-def test_an_opening_names_both(name: str, other: str, expected: str | None) -> None:
+def test_opening_names_both_people(name: str, other: str, expected: str | None) -> None:
     assert find_opening_naming_both_people(ADA, name, other) == expected
 
 
-def test_a_first_sentence_without_an_end_gets_one() -> None:
+def test_first_sentence_without_full_stop_gets_one() -> None:
     article = make_article("Ada Lovelace, mathematician", "Ada knew Lord Byron only from his poems.")
     assert find_opening_naming_both_people(article, "Ada Lovelace", "Lord Byron") == (
         "Ada Lovelace, mathematician. Ada knew Lord Byron only from his poems."
@@ -172,5 +172,5 @@ def test_a_first_sentence_without_an_end_gets_one() -> None:
         ("Why?)", "Why?)"),
     ],
 )
-def test_a_paragraph_ends_with_a_stop(text: str, expected: str) -> None:
+def test_paragraph_ends_with_full_stop(text: str, expected: str) -> None:
     assert join_lines_and_end_with_stop(text) == expected

@@ -13,7 +13,7 @@ def classify(text: str, *pool: PersonKnowledgePiece) -> ClassifiedParagraphCitat
     return classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, names)
 
 
-def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
+def test_value_in_another_sentence_does_not_support_citation() -> None:
     pool = [make_piece("Q1", "residence", "London", "Q84"), make_piece("Q2", "place of death", "Dover", "Q9")]
     text = "Ada Lovelace wrote. [qid: Q1, residence: London] George Byron died in Dover [qid: Q2, place of death: Dover] near London."
     found = classify(text, *pool)
@@ -33,7 +33,7 @@ def test_a_value_in_another_sentence_is_not_what_is_cited() -> None:
         ("He{} was her father, and George Byron was his name.", "George Gordon Byron", True),
     ],
 )
-def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_stated: bool) -> None:
+def test_label_is_stated_as_reader_would_understand_it(text: str, value: str, is_stated: bool) -> None:
     piece = make_piece("Q1", "work", value, "Q2" if "Byron" in value else "Q9")
     found = classify(text.format(f" [qid: Q1, work: {value}]"), piece)
     assert (found.pieces == (piece,), found.unstated == (piece,)) == (is_stated, not is_stated)
@@ -43,13 +43,13 @@ def test_a_label_is_stated_as_a_reader_would_take_it(text: str, value: str, is_s
     ("written", "is_stated"),
     [("10 December 1815", True), ("December 10, 1815", True), ("1815-12-10", True), ("1815", False), ("1816", False)],
 )
-def test_a_date_is_stated_in_any_writing_but_no_coarser(written: str, is_stated: bool) -> None:
+def test_date_is_stated_in_any_format_but_not_less_precisely(written: str, is_stated: bool) -> None:
     piece = make_piece("Q1", "born", "1815-12-10", precision=11)
     text = f"Ada Lovelace was born on {written} [qid: Q1, born: 1815-12-10]."
     assert (classify(text, piece).pieces == (piece,)) is is_stated
 
 
-def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
+def test_piece_cited_twice_counts_where_it_is_stated() -> None:
     piece = make_piece("Q1", "work", "painter", "Q9")
     cited = "[qid: Q1, work: painter]"
     for text in (f"She wrote {cited}. She was a painter {cited}.", f"She was a painter {cited}. She wrote {cited}."):
@@ -60,7 +60,7 @@ def test_a_piece_that_is_cited_twice_counts_where_it_is_stated() -> None:
 @pytest.mark.parametrize(
     ("stated", "unstated", "is_overdone"), [(1, 2, False), (0, 3, True), (3, 3, False), (3, 4, True)]
 )
-def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> None:
+def test_annotation_with_mostly_unstated_pieces_is_flagged(stated: int, unstated: int, is_overdone: bool) -> None:
     pool = [make_piece("Q1", "work", f"job{number}", f"Q{number + 10}") for number in range(stated + unstated)]
     cited = "".join(f"[qid: Q1, work: {piece.value}]" for piece in pool)
     text = f"She was {' and '.join(piece.value for piece in pool[:stated])} {cited}."
@@ -78,7 +78,9 @@ def test_what_is_far_too_much(stated: int, unstated: int, is_overdone: bool) -> 
         ("A writer [Q1, occupation: ] [occupation: poet] [Q1, occupation: writer", [], 3),
     ],
 )
-def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, stated: list[str], removed: int) -> None:
+def test_only_pool_pieces_are_cited_and_others_are_counted_as_removed(
+    text: str, stated: list[str], removed: int
+) -> None:
     pool = [
         make_piece("Q1", "occupation", "writer", "Q9"),
         make_piece("Q2", "occupation", "poet", "Q8"),
@@ -102,7 +104,7 @@ def test_only_what_the_pool_holds_is_cited_and_the_rest_is_counted(text: str, st
         ("1590s", "1593", False),
     ],
 )
-def test_cited_dates_are_compared_as_dates(cited: str, held: str, is_same: bool) -> None:
+def test_cited_dates_are_compared_as_dates_not_text(cited: str, held: str, is_same: bool) -> None:
     piece = make_piece("Q1", "born", held, precision=11)
     found = classify(f"She was born on {held} [Q1, born: {cited}].", piece)
     assert (len(found.pieces) + len(found.unstated), found.unknown_citations) == ((1, 0) if is_same else (0, 1))

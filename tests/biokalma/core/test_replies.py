@@ -50,11 +50,11 @@ def make_work(value: str, *, is_date: bool = False) -> PersonKnowledgePiece:
         "She sang in Yahoo! and Jeopardy! with joy.",
     ],
 )
-def test_one_sentence_more_is_found(sentence: str) -> None:
+def test_added_sentence_is_extracted(sentence: str) -> None:
     assert extract_added_sentence(OLD, f"{OLD} {sentence}") == sentence
 
 
-def test_white_space_does_not_matter() -> None:
+def test_whitespace_differences_are_ignored() -> None:
     assert extract_added_sentence("Ada  wrote.\n", " Ada wrote.\n\nShe  died.") == "She died."
     assert extract_added_sentence("Ada wrote.", "Ada wrote.She died.") == "She died."
     assert extract_added_sentence("Zoe\u0308 wrote.", "Zoë wrote. She died.") == "She died."
@@ -80,25 +80,25 @@ def test_white_space_does_not_matter() -> None:
         ("", "text_changed"),
     ],
 )
-def test_what_is_not_one_sentence_more_has_a_reason(new: str, reason: str) -> None:
+def test_reply_that_does_not_add_exactly_one_sentence_has_reason(new: str, reason: str) -> None:
     assert get_unreadable_reason(extract_added_sentence(OLD, new)).startswith(f"{reason}: ")
 
 
 @pytest.mark.parametrize("rest", ["n", "ans came.", ", where she painted.", "; then she left."])
-def test_a_text_without_its_end_is_not_gone_on_with(rest: str) -> None:
+def test_text_without_sentence_end_cannot_be_continued_with_new_sentence(rest: str) -> None:
     before = "Artemisia was born in Rome"
     assert get_unreadable_reason(extract_added_sentence(before, f"{before}{rest}")).startswith("text_changed: ")
     assert extract_added_sentence(before, f"{before} and painted.") == "and painted."
 
 
-def test_a_change_is_shown_where_it_is() -> None:
+def test_reason_shows_where_text_was_changed() -> None:
     new = "Artemisia was born in Roma in 1593. She painted."
     reason = get_unreadable_reason(extract_added_sentence("Artemisia was born in Rome in 1593.", new))
     assert "expected 'isia was born in Rome in 1593.' in it" in reason
     assert "found 'isia was born in Roma in 1593. She paint'" in reason
 
 
-def test_stops_inside_the_value_end_no_sentence() -> None:
+def test_full_stops_inside_value_do_not_end_sentence() -> None:
     sentence = "He was in Oh! What a Lovely War with others."
     assert get_unreadable_reason(extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}"))
     assert extract_added_sentence("Ada wrote.", f"Ada wrote. {sentence}", ["Oh! What a Lovely War"]) == sentence
@@ -137,7 +137,7 @@ def test_stops_inside_the_value_end_no_sentence() -> None:
         ("MASSE was his name.", "Maße"),
     ],
 )
-def test_a_label_is_said_as_a_reader_would_take_it(sentence: str, value: str) -> None:
+def test_label_is_mentioned_as_reader_would_understand_it(sentence: str, value: str) -> None:
     assert mentions_value(sentence, make_work(value))
 
 
@@ -155,11 +155,11 @@ def test_a_label_is_said_as_a_reader_would_take_it(sentence: str, value: str) ->
         ("“”", '"'),
     ],
 )
-def test_a_part_of_a_word_or_label_is_not_enough(sentence: str, value: str) -> None:
+def test_part_of_word_or_label_is_no_mention(sentence: str, value: str) -> None:
     assert not mentions_value(sentence, make_work(value))
 
 
-def test_a_date_is_said_in_any_form_and_an_item_that_looks_like_one_only_as_it_stands() -> None:
+def test_date_matches_any_format_but_date_like_item_only_verbatim() -> None:
     sentence = "She was born on 8 July 1593."
     assert mentions_value(sentence, make_work("1593-07-08", is_date=True))
     assert mentions_value(sentence, make_work("1593", is_date=True))
@@ -167,7 +167,7 @@ def test_a_date_is_said_in_any_form_and_an_item_that_looks_like_one_only_as_it_s
     assert not mentions_value(sentence, make_work("1593-07-08"))
 
 
-def test_a_value_that_is_no_date_and_no_item_is_looked_for_as_it_stands() -> None:
+def test_value_that_is_neither_date_nor_item_matches_verbatim() -> None:
     assert mentions_value("It was at an unknown time.", make_work("unknown time", is_date=True))
 
 
@@ -190,7 +190,7 @@ def check(sentence: str, value: str, *known: PersonKnowledgePiece) -> str | Unre
         ("She won the Academy Award.", "Academy Award", []),
     ],
 )
-def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list[str]) -> None:
+def test_added_sentence_that_states_its_piece_is_accepted(sentence: str, value: str, known: list[str]) -> None:
     assert check(sentence, value, *map(make_work, known)) == sentence
 
 
@@ -210,11 +210,11 @@ def test_an_added_sentence_says_its_piece(sentence: str, value: str, known: list
         ("She painted Judith. She left.", "Judith", "several_sentences"),
     ],
 )
-def test_an_added_sentence_says_nothing_else(sentence: str, value: str, code: str) -> None:
+def test_added_sentence_that_states_anything_else_is_rejected(sentence: str, value: str, code: str) -> None:
     assert get_unreadable_reason(check(sentence, value)).startswith(f"{code}: ")
 
 
-def test_a_date_may_be_told_coarser_but_not_finer() -> None:
+def test_added_date_may_be_less_precise_than_known_but_not_more() -> None:
     coarser = "She was a painter in 1593."
     assert check(coarser, "painter", make_work("1593-07-08", is_date=True)) == coarser
     assert get_unreadable_reason(check("She was a painter in July 1593.", "painter", make_work("1593", is_date=True)))
@@ -224,7 +224,7 @@ WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12)
 
 
 @given(st.lists(WORD, min_size=1, max_size=4).map(" ".join), WORD, WORD)
-def test_a_label_between_other_words_is_said(label: str, before: str, behind: str) -> None:
+def test_label_between_other_words_is_mentioned(label: str, before: str, behind: str) -> None:
     assert mentions_value(f"{before} {label}, {behind}", make_work(label))
 
 
@@ -253,7 +253,7 @@ hear_question = hearing(QUESTION_REPLY_FORM, read_question)
         ("1. **Paragraph:** Ada wrote.\n\nLet me know if this helps!", "Ada wrote."),
     ],
 )
-def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
+def test_paragraph_is_read_from_reply(reply: str, paragraph: str) -> None:
     assert hear_paragraph(reply) == paragraph
 
 
@@ -271,7 +271,7 @@ def test_the_paragraph_of_a_reply_is_read(reply: str, paragraph: str) -> None:
         (hear_question, "Question: ?", "nothing stands behind"),
     ],
 )
-def test_a_reply_without_one_paragraph_or_question_is_unreadable(
+def test_reply_without_single_paragraph_or_question_is_unreadable(
     hear: Callable[[str], Any], reply: str, reason: str
 ) -> None:
     assert reason in get_unreadable_reason(hear(reply))
@@ -288,7 +288,7 @@ def test_a_reply_without_one_paragraph_or_question_is_unreadable(
         ('**Question:** "Who wrote “Note G”?"', "Who wrote “Note G”?"),
     ],
 )
-def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
+def test_question_is_read_from_reply(reply: str, question: str) -> None:
     assert hear_question(reply) == question
 
 
@@ -304,7 +304,7 @@ def test_the_question_of_a_reply_is_read(reply: str, question: str) -> None:
         ("Who were Oscar and Richard Hertwig?", "Oscar Hertwig", "Richard Hertwig", True),
     ],
 )
-def test_a_name_inside_the_longer_name_of_the_other_names_nobody(
+def test_name_inside_longer_name_of_other_person_is_no_mention(
     text: str, name: str, other: str, expected: bool
 ) -> None:
     assert names_person(text, name, other) is expected
@@ -335,7 +335,7 @@ def check_question(question: str, *partial_labels: str) -> str | UnreadableCompl
         f"What of the doctoral students and siblings of {TWO}?",
     ],
 )
-def test_a_question_for_the_set_is_taken(question: str) -> None:
+def test_question_about_minimum_set_is_accepted(question: str) -> None:
     assert check_question(question) == question
 
 
@@ -350,7 +350,7 @@ def test_a_question_for_the_set_is_taken(question: str) -> None:
         (f"Who were {TWO}, and what siblings did Oscar have?", False),
     ],
 )
-def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str, is_taken: bool) -> None:
+def test_question_about_link_between_pair_may_not_ask_for_other_values(question: str, is_taken: bool) -> None:
     assert isinstance(check_question(question, "sibling", "unheard of"), str) is is_taken
     assert check_question(question) == question
 
@@ -373,7 +373,7 @@ def test_of_what_joins_the_two_a_question_asks_for_no_other_value(question: str,
         (f"Who were {TWO}, and what of the marriage of each?", "asks_outside"),
     ],
 )
-def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code: str) -> None:
+def test_question_about_anything_else_is_rejected_with_reason(question: str, code: str) -> None:
     assert get_unreadable_reason(check_question(question)).startswith(f"{code}: ")
 
 
@@ -391,11 +391,11 @@ def test_a_question_for_anything_else_is_told_what_is_wrong(question: str, code:
         ("What of Oscar's date of birth, Richard's work, and the family, teaching and education of the two?", 0.8),
     ],
 )
-def test_the_share_of_the_pieces_that_a_question_asks_for(question: str, share: float) -> None:
+def test_asked_share_counts_pieces_that_question_asks_for(question: str, share: float) -> None:
     assert check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties()) == (question, share)
 
 
-def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> None:
+def test_specific_question_for_less_than_half_reports_missing_relations() -> None:
     question = "Where was he born, and what was his occupation?"
     found = check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties())
     assert get_unreadable_reason(found) == (
@@ -404,7 +404,7 @@ def test_a_specific_question_for_less_than_half_is_told_what_is_missing() -> Non
     )
 
 
-def test_a_property_beyond_the_list_is_asked_for_by_its_label() -> None:
+def test_unlisted_property_is_asked_for_by_its_label() -> None:
     piece, question = make_piece("Q1", "P999", "x", "Q5", property="favourite colour"), "What is the favourite colour?"
     assert check_and_measure_asked_share(question, PEOPLE, [piece], load_biography_properties()) == (question, 1.0)
 
@@ -436,7 +436,7 @@ def find_error(kind: str, said: str) -> str | UnreadableCompletion | tuple[str, 
     ("kind", "prompt"),
     [("extend", EXTEND_PROMPT), ("general", GENERAL_QUESTION_PROMPT), ("specific", SPECIFIC_QUESTION_PROMPT)],
 )
-def test_contents_that_models_make_up_are_caught(name: str, kind: str, prompt: str) -> None:
+def test_invented_content_in_replies_is_caught(name: str, kind: str, prompt: str) -> None:
     label = "Paragraph" if kind == "extend" else "Question"
     asked = cast(Any, SimpleNamespace(prompt=load_prompt(prompt)))
     spoilt = WRONG_CONTENTS[name](f"{label}: {GOOD[kind]}", asked, Random(1)).content

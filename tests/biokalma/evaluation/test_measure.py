@@ -41,12 +41,12 @@ def measure(
     return {(each.setting, each.metric): each for each in metrics if (each.group_by, each.group) == (group_by, group)}
 
 
-def read(rows: Sequence[ScoredBiokalmaPrediction], *names: str, **told: str) -> list[float | None]:
-    found = measure(rows, **told)
+def read(rows: Sequence[ScoredBiokalmaPrediction], *names: str, **text: str) -> list[float | None]:
+    found = measure(rows, **text)
     return [found["given_graph", name].value for name in names]
 
 
-def test_micro_figures_are_over_all_citations_and_macro_ones_over_answers() -> None:
+def test_micro_metrics_pool_citations_and_macro_metrics_average_answers() -> None:
     rows = [scored_row("a", **ONE), scored_row("b", **TWO)]
     assert read(rows, "micro_correctness", "micro_precision", "micro_recall") == [0.6, 0.4, 0.666667]
     assert read(rows, "macro_correctness", "macro_precision", "macro_recall") == [0.75, 0.625, 0.75]
@@ -56,10 +56,10 @@ def test_micro_figures_are_over_all_citations_and_macro_ones_over_answers() -> N
     assert read(rows, "micro_malformed", "micro_loose_correctness") == [0.1, 0.7]
 
 
-def test_an_answer_without_citations_has_a_recall_and_no_precision() -> None:
+def test_answer_without_citations_has_recall_but_no_precision() -> None:
     found = measure([scored_row("a", **TWO), scored_row("b", minimum=2)])
-    told = {name: (found["given_graph", name].value, found["given_graph", name].n) for name in HEADLINE[:7]}
-    assert told == {
+    result = {name: (found["given_graph", name].value, found["given_graph", name].n) for name in HEADLINE[:7]}
+    assert result == {
         "micro_correctness": (1.0, 1), "micro_precision": (1.0, 1), "micro_recall": (0.5, 2), "micro_f1": (0.666667, 2),
         "macro_precision": (1.0, 1), "macro_recall": (0.5, 2), "macro_f1": (0.666667, 2),
     }  # fmt: skip
@@ -68,9 +68,7 @@ def test_an_answer_without_citations_has_a_recall_and_no_precision() -> None:
 @pytest.mark.parametrize(
     ("unscored", "recall", "missing"), [("no_answer", 0.5, 0), ("refused", 0.5, 0), ("cut_off", 1.0, 1)]
 )
-def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
-    unscored: str, recall: float, missing: int
-) -> None:
+def test_empty_answer_has_zero_recall_and_lost_answer_is_unscored(unscored: str, recall: float, missing: int) -> None:
     rows = [scored_row("a", **TWO), scored_row("b", minimum=2, unscored=unscored, detail="why")]
     found = measure(rows)["given_graph", "micro_recall"]
     assert (found.value, found.n_unscored) == (recall, missing)
@@ -80,7 +78,7 @@ def test_who_says_nothing_finds_nothing_and_what_is_lost_is_unscored(
     assert (mine["value"], mine["unscored"], mine["detail"]) == ((None, "cut_off", "why") if missing else (0.0, "", ""))
 
 
-def test_a_silent_model_has_a_recall_and_f1_of_0_and_no_precision() -> None:
+def test_silent_model_has_zero_recall_and_f1_and_no_precision() -> None:
     rows = [scored_row(each, minimum=3, unscored="no_answer", answer="", answer_read="") for each in "ab"]
     assert read(rows, "micro_recall", "micro_f1", "macro_f1", "micro_precision") == [0.0, 0.0, 0.0, None]
 
@@ -93,19 +91,19 @@ def test_a_silent_model_has_a_recall_and_f1_of_0_and_no_precision() -> None:
         ({"marked": 4, "marked_right": 1, "removed_found": 1}, [0.25, 0.5, 0.333333]),
     ],
 )
-def test_marks_of_what_was_removed(marks: dict[str, int], expected: list[float | None]) -> None:
+def test_missing_mark_metrics_follow_removed_pieces(marks: dict[str, int], expected: list[float | None]) -> None:
     rows = [scored_row(each, minimum=3, removed=2, **marks) for each in "ab"]
     assert read(rows, "micro_na_precision", "micro_na_recall", "micro_na_f1") == expected
 
 
-def test_marks_are_measured_where_the_graphs_lack_something() -> None:
+def test_missing_marks_are_measured_only_where_graph_lacks_pieces() -> None:
     assert not [name for _, name in measure([scored_row("a", marked=2, **TWO)]) if "na_" in name]
     right = {"minimum": 3, "removed": 1, "marked": 1, "marked_right": 1, "removed_found": 1}
     rows = [scored_row("a", marked=5, **TWO), scored_row("b", **right)]
     assert read(rows, "micro_na_precision", "macro_na_recall") == [1.0, 1.0]
 
 
-def test_groups() -> None:
+def test_metrics_are_grouped_by_form_and_relation() -> None:
     rows = [scored_row("a", **ONE), scored_row("a", form="general", **TWO), scored_row("b", relation="spouse", **TWO)]
     assert read(rows, "micro_precision", group_by="form", group="specific") == [0.4]
     assert read(rows, "micro_precision", group_by="form", group="general") == [1.0]
@@ -116,7 +114,7 @@ def test_groups() -> None:
     assert measure(rows)["given_graph", "micro_precision"].clusters == 2
 
 
-def test_upstream_leaves_out_what_the_public_script_passes_over_and_says_so() -> None:
+def test_upstream_scorer_leaves_out_rows_that_public_script_skips_and_notes_it() -> None:
     rows = [scored_row("a", scorer="upstream", **TWO), scored_row("b", scorer="upstream", is_left_out=True, **ONE)]
     found = measure(rows)
     recall = found["given_graph", "micro_recall"]
@@ -127,7 +125,7 @@ def test_upstream_leaves_out_what_the_public_script_passes_over_and_says_so() ->
     assert "lexical" not in recall.note
 
 
-def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
+def test_ratings_are_averaged_and_unreadable_ones_are_unscored() -> None:
     unread = {**RATED, "relevance": None, "unrated": ["relevance: judge_unreadable: there is no rating"]}
     rows = [
         scored_row("a", **unread, **TWO),
@@ -135,17 +133,17 @@ def test_ratings_are_means_and_what_cannot_be_read_is_unscored() -> None:
         scored_row("c", unscored="no_answer", detail="the answer is empty", minimum=2),
     ]
     found = measure(rows)
-    told = {name: found["given_graph", name] for name in ("coherence", "consistency", "fluency", "relevance")}
-    assert [each.value for each in told.values()] == [2.5, 5.0, 3.0, 2.0]
-    assert [(each.n, each.n_unscored) for each in told.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
-    assert (told["coherence"].bound_low, told["coherence"].bound_high) == (2.0, 3.333333)
+    result = {name: found["given_graph", name] for name in ("coherence", "consistency", "fluency", "relevance")}
+    assert [each.value for each in result.values()] == [2.5, 5.0, 3.0, 2.0]
+    assert [(each.n, each.n_unscored) for each in result.values()] == [(2, 1), (2, 1), (2, 1), (1, 2)]
+    assert (result["coherence"].bound_low, result["coherence"].bound_high) == (2.0, 3.333333)
     scores, _ = compute(rows)
     why = {row["id"]: row["unscored"] for row in scores.to_pylist() if row["metric"] == "relevance"}
     assert list(why.values()) == ["judge_unreadable", "", "no_answer"]
     assert scores.schema == arrow_schema(EvaluationScore)
 
 
-def test_retrieval_is_the_share_of_the_two_people_that_were_found() -> None:
+def test_retrieval_accuracy_is_share_of_both_people_found() -> None:
     rows = [
         scored_row("a", "retrieved", **TWO),
         scored_row("b", "retrieved", retrieved=["Q2", "Q7"], retrieved_names=["B", "C"], **TWO),
@@ -155,7 +153,7 @@ def test_retrieval_is_the_share_of_the_two_people_that_were_found() -> None:
     assert (found.value, found.n, found.n_unscored) == (0.75, 2, 1)
 
 
-def test_planted_rates_are_found_within_their_intervals() -> None:
+def test_planted_rates_lie_within_confidence_intervals() -> None:
     draw, rows = np.random.default_rng(5), []
     for at in range(400):
         cited = int(draw.integers(1, 12))
@@ -175,11 +173,11 @@ def test_planted_rates_are_found_within_their_intervals() -> None:
 
 def name_metrics(rows: Sequence[ScoredBiokalmaPrediction], model: str = "m") -> list[EvaluationMetric]:
     _, metrics = compute(rows)
-    told = {"benchmark": "biokalma", "model": model, "judge": "j"}
-    return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+    result = {"benchmark": "biokalma", "model": model, "judge": "j"}
+    return [EvaluationMetric(id=str(at), **result, **each.model_dump()) for at, each in enumerate(metrics)]
 
 
-def test_figures_are_drawn_of_what_was_asked() -> None:
+def test_figures_are_drawn_only_for_measured_settings() -> None:
     settings = ["given_graph", "retrieved", "removed_1", "removed_2", "ablated_100", "ablated_60"]
     rows = [
         scored_row(item, setting, **RATED, **TWO, removed=1, removed_found=1) for setting in settings for item in "ab"
@@ -205,7 +203,7 @@ def test_figures_are_drawn_of_what_was_asked() -> None:
     ]
 
 
-def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
+def test_figures_of_paper_refer_to_existing_metrics() -> None:
     settings = {each.setting for each in BIOKALMA_PAPER_FIGURES}
     rows = [scored_row("a", each, form, **RATED, **TWO) for each in settings for form in ("general", "specific")]
     _, metrics = compute(rows)
@@ -215,7 +213,7 @@ def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
     assert all(0 < each.value <= (5 if each.metric in RATED else 1) for each in BIOKALMA_PAPER_FIGURES)
 
 
-def test_items_tell_counts_in_words_and_come_by_f1() -> None:
+def test_report_items_describe_counts_and_are_ordered_by_f1() -> None:
     rows = [scored_row("a", **ONE), scored_row("b", unscored="refused", minimum=2), scored_row("c", unscored="cut_off")]
     one, two, three = list_biokalma_report_items(make_arrow_table(ScoredBiokalmaPrediction, rows))
     assert one.verdict == "4 of 8 citations in the graph, 2 needed; 2 of 4 pieces found; 1 malformed"

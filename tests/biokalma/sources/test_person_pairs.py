@@ -68,7 +68,7 @@ def outcome(tmp_path: Path, change: Row, complete_names: bool = True) -> PersonP
 
 
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.csv", "pairs.CSV", "pairs.json"])
-def test_a_row_is_read_alike_from_every_kind_of_file(tmp_path: Path, name: str) -> None:
+def test_row_is_read_identically_from_every_file_format(tmp_path: Path, name: str) -> None:
     source = write(tmp_path, [GOOD, GOOD], name)
     assert [row.row_id for row in read(source)] == ["pairs_0", "pairs_1"]
     assert read(source)[1].outcome == PersonPair(
@@ -100,14 +100,14 @@ def test_a_row_is_read_alike_from_every_kind_of_file(tmp_path: Path, name: str) 
         ({"paragraph": None}, "no_paragraph", "the column paragraph is empty"),
     ],
 )
-def test_a_row_that_is_not_kept_says_why(tmp_path: Path, change: Row, reason: str, detail: str) -> None:
+def test_rejected_row_reports_reason(tmp_path: Path, change: Row, reason: str, detail: str) -> None:
     found = outcome(tmp_path, change)
     assert isinstance(found, Reject)
     assert (found.row_id, found.reason) == ("pairs_1", reason)
     assert detail in found.detail
 
 
-def test_a_row_without_a_column_is_malformed(tmp_path: Path) -> None:
+def test_row_with_missing_column_is_malformed(tmp_path: Path) -> None:
     lacking = [{key: GOOD[key] for key in GOOD if key != column} for column in PERSON_PAIR_COLUMNS]
     found = [row.outcome for row in read(write(tmp_path, [GOOD, *lacking, ["a"]]))[1:]]  # type: ignore[list-item]
     assert [getattr(reject, "reason", "") for reject in found] == ["malformed_row"] * 5
@@ -115,7 +115,7 @@ def test_a_row_without_a_column_is_malformed(tmp_path: Path) -> None:
     assert [getattr(reject, "detail", "").split(" (")[0] for reject in found] == problems
 
 
-def test_a_csv_row_with_an_empty_cell_is_a_reject(tmp_path: Path) -> None:
+def test_csv_row_with_empty_cell_is_rejected(tmp_path: Path) -> None:
     source = write(tmp_path, [GOOD, {**GOOD, "paragraph": ""}, {**GOOD, "other": ""}], "pairs.csv")
     assert [getattr(row.outcome, "reason", "") for row in read(source)] == ["", "no_paragraph", "malformed_row"]
 
@@ -131,7 +131,7 @@ def test_a_csv_row_with_an_empty_cell_is_a_reject(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["pairs.jsonl", "pairs.csv"])
-def test_names_stay_as_they_are_written(tmp_path: Path, name: str, person: str, other: str) -> None:
+def test_names_are_kept_as_written(tmp_path: Path, name: str, person: str, other: str) -> None:
     found = read(write(tmp_path, [{**GOOD, "person": person, "other": other}], name))[0].outcome
     assert isinstance(found, PersonPair)
     assert (found.person, found.other) == (person, other)
@@ -168,7 +168,7 @@ def test_organisations_need_no_complete_names(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_a_complete_name_has_two_words_or_two_characters_of_an_unspaced_script(name: str, is_complete: bool) -> None:
+def test_complete_name_needs_two_words_or_two_characters_of_unspaced_script(name: str, is_complete: bool) -> None:
     assert is_complete_name(name) is is_complete
 
 
@@ -190,7 +190,7 @@ HEAD, COLUMNS = "paragraph,person,relation,other", "paragraph, person, relation,
         ("pairs.txt", "a", r"expected a file that ends in \.jsonl, \.json, \.csv"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_what_and_where(
+def test_unreadable_file_reports_problem_and_position(
     tmp_path: Path, name: str, content: str | bytes, message: str
 ) -> None:
     path = tmp_path / name
@@ -199,13 +199,13 @@ def test_a_file_that_cannot_be_read_says_what_and_where(
         read(make_unpinned_source(path))
 
 
-def test_a_file_that_changed_since_the_lock_is_refused(tmp_path: Path) -> None:
+def test_file_changed_since_build_start_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, [GOOD]).path
     with pytest.raises(SourceError, match="has changed since the build began"):
         read(SourceFile(path, path.name, "0" * 64))
 
 
-def test_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> None:
+def test_pair_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> None:
     named = write(tmp_path, [GOOD], "own.csv").path
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -222,7 +222,7 @@ def test_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> None:
     assert find_pair_files([SAMPLE.parent]) == {"pairs.jsonl": SAMPLE}
 
 
-def test_files_that_cannot_be_told_apart_or_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_ambiguous_or_missing_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [GOOD], "pairs.csv")
     write(tmp_path, [GOOD], "pairs.jsonl")
     for paths in ([tmp_path], [tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"]):
@@ -264,7 +264,7 @@ def find_joined(pair: PersonPair) -> list[tuple[str, str]]:
     return [(qid, other) for qid in sorted(people) for other in sorted(others & list_values(qid))]
 
 
-def test_the_sample_has_plain_rows_of_many_people_and_relations() -> None:
+def test_sample_has_plain_rows_with_many_people_and_relations() -> None:
     plain = [row for row in read_sample()[:PLAIN_ROWS] if isinstance(row, PersonPair)]
     assert len(plain) == PLAIN_ROWS
     assert len({name for row in plain for name in (row.person, row.other)}) == 2 * PLAIN_ROWS
@@ -274,7 +274,7 @@ def test_the_sample_has_plain_rows_of_many_people_and_relations() -> None:
     assert all(len(bearers()[name]) == 1 for row in plain for name in (row.person, row.other))
 
 
-def test_each_way_for_a_row_of_the_sample_to_end_occurs() -> None:
+def test_sample_covers_every_reject_reason() -> None:
     assert Counter(row.reason for row in read_sample() if isinstance(row, Reject)) == {
         "incomplete_name": 1,
         "unknown_relation": 1,
@@ -286,7 +286,7 @@ def test_each_way_for_a_row_of_the_sample_to_end_occurs() -> None:
 
 
 @pytest.mark.parametrize("pair", [row for row in read_sample() if isinstance(row, PersonPair)], ids=lambda row: row.id)
-def test_a_pair_of_the_sample_is_named_in_its_paragraph_and_joined_in_the_world(pair: PersonPair) -> None:
+def test_sample_pairs_are_named_in_paragraph_and_joined_in_world(pair: PersonPair) -> None:
     assert pair.paragraph is not None
     assert pair.person in pair.paragraph
     assert pair.other in pair.paragraph

@@ -20,7 +20,7 @@ def ask_bound(server, folder, bounds: BudgetLimits) -> tuple[dict[str, CallRespo
     return got, budget
 
 
-def test_jobs_take_what_can_be_paid_until_the_bound_is_reached(make_server, tmp_path):
+def test_batch_jobs_submit_affordable_lines_until_cost_bound_is_reached(make_server, tmp_path):
     # a line can cost US$ 0.99 at half the price, and costs 0.20
     got, budget = ask_bound(server := make_server(), tmp_path, BudgetLimits(cost_usd=5.0))
     lines = [len(server.read_input(job)) for job in server.jobs]
@@ -32,13 +32,13 @@ def test_jobs_take_what_can_be_paid_until_the_bound_is_reached(make_server, tmp_
     assert lines[0] == 5 and len(lines) > 2
 
 
-def test_lines_of_jobs_are_requests_and_what_is_handed_in_is_waited_for(make_server, tmp_path):
+def test_each_batch_line_counts_as_request_and_submitted_lines_are_awaited(make_server, tmp_path):
     got, budget = ask_bound(server := make_server(), tmp_path, BudgetLimits(requests=7))
     assert len(got) == 7 == budget.requests["here"]
     assert [len(server.read_input(job)) for job in server.jobs] == [7]
 
 
-def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(make_server, tmp_path):
+def test_completion_without_usage_is_charged_maximum_cost_of_its_line(make_server, tmp_path):
     def say(body):
         return {"json": {**answer(body)["json"], "usage": None}}
 
@@ -48,7 +48,7 @@ def test_an_answer_that_tells_no_usage_counts_with_all_that_its_line_could_cost(
 
 
 @pytest.mark.parametrize("status", [200, 429, 500])
-def test_a_line_that_failed_with_an_error_costs_nothing(make_server, tmp_path, status):
+def test_line_that_failed_with_error_costs_nothing(make_server, tmp_path, status):
     turns = Counter[str]()
 
     def say(body):
@@ -62,7 +62,7 @@ def test_a_line_that_failed_with_an_error_costs_nothing(make_server, tmp_path, s
     assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, pytest.approx(0.2 * len(got)))
 
 
-def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path, told):
+def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_path, expected):
     server = make_server()
     server.ends = {1: "never"}
     budget = Budget(BudgetLimits(hours=100.0))
@@ -83,20 +83,18 @@ def test_a_job_is_not_waited_for_beyond_the_hours_of_a_run(make_server, tmp_path
     assert got == {}
     # US$ 0.99 a line, at the most
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(9.9))
-    assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in told[-1]
+    assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in expected[-1]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.jobs) == 1
 
 
-def test_a_pause_that_the_server_asks_for_is_told_and_not_waited_for_beyond_the_hours_of_a_run(
-    make_server, tmp_path, told
-):
+def test_pause_requested_by_server_is_reported_but_not_awaited_beyond_run_hours(make_server, tmp_path, expected):
     server = make_server()
     serve = server.web.handle
     refusal = {"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "7200"}}
     server.web.handle = lambda seen: refusal if seen.path.endswith("/files") else serve(seen)
     got, budget = ask_bound(server, tmp_path, BudgetLimits(hours=1e-4))
     assert (got, server.jobs) == ({}, [])
-    assert "http_429: " in told[-1] and "7,200 s" in told[-1]
+    assert "http_429: " in expected[-1] and "7,200 s" in expected[-1]
     assert budget.spent.hours < 1

@@ -11,7 +11,7 @@ from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
-def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_path, told):
+def test_batch_job_returns_same_results_as_single_requests_at_half_price(make_server, tmp_path, expected):
     server, calls = make_server(), ask_all(20, samples=2)
     by_job = collect(open_chat(server, tmp_path), calls)
     singly = collect(open_chat(server, None), calls)
@@ -26,13 +26,15 @@ def test_a_job_gives_what_single_calls_give_at_half_the_price(make_server, tmp_p
         "model": "m-1", "messages": [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who is person 0?"}],
         "temperature": 0.7, "max_tokens": 99, "stream": False, "seed": 0,
     }  # fmt: skip
-    assert told[0].startswith("job batch_0001: ") and all(fact in told[0] for fact in ("40 requests", "m-1", "24h"))
-    assert "job batch_0001: 10 of 40 done, in_progress" in told
-    assert told[-1] == "job batch_0001: 40 of 40 done, completed"
+    assert expected[0].startswith("job batch_0001: ") and all(
+        fact in expected[0] for fact in ("40 requests", "m-1", "24h")
+    )
+    assert "job batch_0001: 10 of 40 done, in_progress" in expected
+    assert expected[-1] == "job batch_0001: 40 of 40 done, completed"
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(make_server, tmp_path, told):
+def test_no_request_is_lost_or_repeated_when_server_restarts_and_loses_lines(make_server, tmp_path, expected):
     server = make_server(loses_every=50, fails_every=37, restarts_at=frozenset({1, 3, 5, 8, 12}))
     calls = ask_all(150)
     got = collect(open_chat(server, tmp_path), calls)
@@ -40,10 +42,10 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests without an answer; another job sends them again" in line for line in told)
+    assert any("7 requests without an answer; another job sends them again" in line for line in expected)
 
 
-def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_job_is_kept(make_server, tmp_path, told):
+def test_oversized_result_file_stops_run_and_keeps_job(make_server, tmp_path, expected):
     server, calls = make_server(), ask_all(20)
     limits = ServiceLimits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01, max_bytes={"files": 500})
     with pytest.raises(
@@ -56,7 +58,7 @@ def test_a_file_of_answers_that_is_longer_than_its_limit_stops_the_run_and_the_j
     assert len(server.jobs) == 1, "the job that was kept is read"
 
 
-def test_what_many_threads_ask_goes_into_the_same_jobs(make_server, tmp_path):
+def test_requests_from_many_threads_share_batch_jobs(make_server, tmp_path):
     server = make_server()
     chat, calls = open_chat(server, tmp_path, jobs=jobs(poll_s=0.2)), ask_all(40)
     got: dict[str, CallResponse] = {}
@@ -74,17 +76,17 @@ def test_what_many_threads_ask_goes_into_the_same_jobs(make_server, tmp_path):
 
 
 @pytest.mark.parametrize(("most", "sizes"), [({"requests": 8}, [8, 8, 4]), ({"megabytes": 0.0015}, [5, 5, 5, 5])])
-def test_jobs_are_no_larger_than_the_world_says(make_server, tmp_path, most, sizes):
+def test_batch_jobs_respect_size_limit_of_world_file(make_server, tmp_path, most, sizes):
     server = make_server()
     assert len(collect(open_chat(server, tmp_path, jobs=jobs(**most)), ask_all(20))) == 20
     assert [len(server.read_input(job)) for job in server.jobs] == sizes
 
 
-def test_what_a_server_will_not_take_is_learnt_from_lines_as_from_single_answers(make_server, tmp_path):
+def test_unsupported_parameters_are_learned_from_batch_lines(make_server, tmp_path):
     def refuse(body):
         if "max_tokens" in body:
-            told = {"message": "Unsupported parameter: 'max_tokens'", "param": "max_tokens"}
-            return {"status": 400, "json": {"error": told}}
+            result = {"message": "Unsupported parameter: 'max_tokens'", "param": "max_tokens"}
+            return {"status": 400, "json": {"error": result}}
         return answer({**body, "n": 1})
 
     server = make_server(refuse)
@@ -95,7 +97,7 @@ def test_what_a_server_will_not_take_is_learnt_from_lines_as_from_single_answers
     assert "choices = false" in chat.notes()[0] and 'token_limit = "max_completion_tokens"' in chat.notes()[0]
 
 
-def test_the_first_request_goes_out_singly_and_spares_jobs_that_only_learn(make_server, tmp_path):
+def test_first_request_is_sent_singly_so_no_job_is_spent_learning_parameters(make_server, tmp_path):
     def refuse(body):
         if "max_tokens" in body:
             return {"status": 400, "json": {"error": {"message": "no 'max_tokens'", "param": "max_tokens"}}}
@@ -111,24 +113,24 @@ def test_the_first_request_goes_out_singly_and_spares_jobs_that_only_learn(make_
     assert got[calls[1].key].cost_usd == pytest.approx(got[ask("Bob").key].cost_usd * 2)
 
 
-def test_a_server_of_jobs_alone_gets_the_first_request_by_a_job_too(make_server, tmp_path, told):
+def test_batch_only_server_gets_first_request_in_batch_job(make_server, tmp_path, expected):
     server = make_server()
     server.answers_singly = False
     assert len(collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(3))) == 3
     assert [len(server.read_input(job)) for job in server.jobs] == [3]
-    assert told[0].startswith("note: ") and "first request" in told[0] and "HTTP" in told[0]
+    assert expected[0].startswith("note: ") and "first request" in expected[0] and "HTTP" in expected[0]
 
 
-def test_a_server_that_cannot_be_reached_is_told_at_once_and_not_waited_for(make_server, tmp_path, told):
+def test_unreachable_server_is_reported_at_once_without_waiting(make_server, tmp_path, expected):
     chat = open_chat(make_server(), tmp_path, url="http://127.0.0.1:9/v1", jobs=jobs(first_singly=True))
     with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .*factmill doctor"):
         collect(chat, ask_all(3))
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
         collect(chat, ask_all(1))  # another batch of the stage
-    assert told == []
+    assert expected == []
 
 
-def test_lines_of_an_account_without_credit_stop_the_run_when_all_others_are_kept(make_server, tmp_path):
+def test_lines_refused_for_lack_of_credit_stop_run_after_others_are_stored(make_server, tmp_path):
     is_paid = threading.Event()
 
     def play(body):
@@ -154,7 +156,7 @@ def test_lines_of_an_account_without_credit_stop_the_run_when_all_others_are_kep
     assert [len(server.read_input(job)) for job in server.jobs] == [20, 8]
 
 
-def test_a_first_request_that_is_refused_is_not_made_again_by_a_job(make_server, tmp_path):
+def test_refused_first_request_is_not_repeated_in_batch_job(make_server, tmp_path):
     def play(body):
         if "person 0?" in body["messages"][-1]["content"]:
             return {"status": 400, "json": {"error": {"message": "the moon is full"}}}
@@ -166,7 +168,7 @@ def test_a_first_request_that_is_refused_is_not_made_again_by_a_job(make_server,
     assert [len(server.read_input(job)) for job in server.jobs] == [3]
 
 
-def test_a_line_that_is_refused_and_one_without_words_are_as_single_replies(make_server, tmp_path):
+def test_refused_line_and_empty_completion_fail_as_in_single_mode(make_server, tmp_path):
     def play(body):
         name = body["messages"][-1]["content"]
         if "person 1?" in name:
@@ -185,7 +187,7 @@ def test_a_line_that_is_refused_and_one_without_words_are_as_single_replies(make
     assert len(server.jobs) == 1
 
 
-def test_lines_that_never_come_are_a_failure_that_may_pass(make_server, tmp_path):
+def test_lines_missing_from_results_fail_as_transient(make_server, tmp_path):
     server = make_server(loses_every=1)
     got = collect(open_chat(server, tmp_path), [ask(once=True)])
     (reply,) = got.values()
@@ -194,16 +196,16 @@ def test_lines_that_never_come_are_a_failure_that_may_pass(make_server, tmp_path
     assert len(server.jobs) == 4, "as often as a single request is tried"
 
 
-def test_an_expired_job_keeps_what_was_done_and_the_rest_is_asked_again(make_server, tmp_path, told):
+def test_expired_job_keeps_finished_results_and_resends_rest(make_server, tmp_path, expected):
     server = make_server()
     server.ends = {1: "expired"}
     assert {reply.status for reply in collect(open_chat(server, tmp_path), ask_all(10)).values()} == {"ok"}
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5]
     assert set(server.answered.values()) == {1}
-    assert "job batch_0001: 5 of 10 done, 5 failed, expired" in told
+    assert "job batch_0001: 5 of 10 done, 5 failed, expired" in expected
 
 
-def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_path):
+def test_cancelled_job_keeps_finished_results_and_stops_run(make_server, tmp_path):
     server = make_server()
     server.ends = {1: "cancelled"}
     chat, got, calls = open_chat(server, tmp_path), {}, ask_all(10)
@@ -214,7 +216,7 @@ def test_a_cancelled_job_keeps_what_was_done_and_stops_the_run(make_server, tmp_
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5]
 
 
-def test_a_job_that_fails_as_a_whole_says_why(make_server, tmp_path):
+def test_failed_job_reports_reason(make_server, tmp_path):
     server = make_server()
     server.ends = {1: "failed model_mismatch"}
     with pytest.raises(ServiceUnreachable, match=r"batch_0001 failed.*: model_mismatch: not today"):
@@ -222,16 +224,16 @@ def test_a_job_that_fails_as_a_whole_says_why(make_server, tmp_path):
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_jobs_are_made_smaller_when_the_account_has_too_much_in_hand(make_server, tmp_path, told):
+def test_jobs_shrink_when_account_exceeds_its_enqueued_limit(make_server, tmp_path, expected):
     server = make_server()
     server.ends = {1: "failed token_limit_exceeded"}
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5, 5]
-    assert any("token_limit_exceeded" in line and " 5 requests" in line for line in told)
+    assert any("token_limit_exceeded" in line and " 5 requests" in line for line in expected)
 
 
 @pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])
-def test_little_that_a_job_leaves_unanswered_is_asked_singly(make_server, tmp_path, few, sizes):
+def test_few_requests_left_unanswered_by_job_are_sent_singly(make_server, tmp_path, few, sizes):
     """A job may take a day, whatever is in it."""
     server = make_server(loses_every=11)
     got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True, few_singly=few)), ask_all(60))
@@ -243,7 +245,7 @@ def test_little_that_a_job_leaves_unanswered_is_asked_singly(make_server, tmp_pa
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_what_is_not_answered_singly_either_is_left_to_a_job(make_server, tmp_path):
+def test_requests_unanswered_singly_are_sent_in_another_job(make_server, tmp_path):
     server = make_server(loses_every=11)
     server.answers_singly = False
     got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(60))
@@ -251,7 +253,7 @@ def test_what_is_not_answered_singly_either_is_left_to_a_job(make_server, tmp_pa
     assert [len(server.read_input(job)) for job in server.jobs] == [60, 5]
 
 
-def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_to_a_job(make_server, tmp_path):
+def test_few_single_requests_refused_for_lack_of_credit_are_not_sent_in_job(make_server, tmp_path):
     jobs_done = []
 
     def play(body):
@@ -278,23 +280,21 @@ def test_a_few_requests_that_an_account_without_credit_asks_singly_are_not_left_
         (10, 9, 200, "200x 100x 50x 25x 12x 6 9 9 9 18 36 72 41"),
     ],
 )
-def test_jobs_grow_again_to_what_the_account_may_have_in_hand(
-    make_server, tmp_path, limit, others_leave_at, requests, sizes
-):
+def test_jobs_grow_back_to_enqueued_limit_of_account(make_server, tmp_path, limit, others_leave_at, requests, sizes):
     server = make_server()
     server.most_in_hand = lambda: limit if len(server.jobs) < others_leave_at else 1_000
     assert len(collect(open_chat(server, tmp_path), ask_all(requests))) == requests
     assert list_sizes(server) == sizes
 
 
-def test_a_job_that_is_refused_while_others_are_in_hand_waits_for_them_and_keeps_its_size(make_server, tmp_path):
+def test_job_refused_while_others_are_pending_waits_for_them_and_keeps_its_size(make_server, tmp_path):
     server = make_server()
     server.most_in_hand = lambda: 70
     assert len(collect(open_chat(server, tmp_path, jobs=jobs(requests=20)), ask_all(100))) == 100
     assert [size for size in list_sizes(server).split() if not size.endswith("x")] == ["20"] * 5
 
 
-def test_a_full_account_is_waited_for_and_ends_the_run_when_it_stays_full(make_server, tmp_path):
+def test_run_waits_for_full_account_and_stops_when_it_stays_full(make_server, tmp_path):
     server = make_server()
     server.most_in_hand = lambda: 0
     with pytest.raises(ServiceUnreachable, match=r"failed.*: token_limit_exceeded"):
@@ -311,7 +311,7 @@ def list_sizes(server) -> str:
 
 
 @pytest.mark.parametrize("status", ["uploaded", "pending", "running"])
-def test_a_job_is_made_once_its_file_is_processed(make_server, tmp_path, status):
+def test_job_is_created_once_its_file_is_processed(make_server, tmp_path, status):
     server = make_server()
     server.file_states = lambda looks: status if looks < 9 else "processed"
     assert len(collect(open_chat(server, tmp_path), ask_all(3))) == 3
@@ -323,7 +323,7 @@ def test_a_job_is_made_once_its_file_is_processed(make_server, tmp_path, status)
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "times"),
+    ("status", "expected", "times"),
     [
         (400, "The file file-0 is not yet processed.", 8),
         (409, "Input file file-0 is still being validated", 8),
@@ -331,16 +331,14 @@ def test_a_job_is_made_once_its_file_is_processed(make_server, tmp_path, status)
         (400, "The input file cannot be found", 3),
     ],
 )
-def test_a_job_that_is_refused_since_its_file_is_not_ready_is_asked_for_again(
-    make_server, tmp_path, status, told, times
-):
+def test_job_refused_because_its_file_is_not_ready_is_retried(make_server, tmp_path, status, expected, times):
     server, refused = make_server(), []
     serve = server.web.handle
 
     def refuse(seen):
         if seen.method == "POST" and seen.path.endswith("/batches") and len(refused) < times:
             refused.append(seen)
-            return {"status": status, "json": {"error": {"message": told}}}
+            return {"status": status, "json": {"error": {"message": expected}}}
         return serve(seen)
 
     server.web.handle = refuse
@@ -348,7 +346,7 @@ def test_a_job_that_is_refused_since_its_file_is_not_ready_is_asked_for_again(
     assert (len(refused), len(server.jobs)) == (times, 1)
 
 
-def test_a_file_that_the_server_cannot_process_stops_the_run_and_is_uploaded_again_by_the_next(make_server, tmp_path):
+def test_unprocessable_file_stops_run_and_is_uploaded_again_by_next_run(make_server, tmp_path):
     server = make_server()
     server.file_states = lambda looks: "error" if looks else "uploaded"
     with pytest.raises(ServiceUnreachable, match="cannot process the file file-0000 of a batch job"):
@@ -359,7 +357,7 @@ def test_a_file_that_the_server_cannot_process_stops_the_run_and_is_uploaded_aga
     assert len(server.jobs) == 1
 
 
-def test_a_job_whose_replies_are_all_recorded_is_not_listed_when_the_one_behind_it_fails(make_server, tmp_path):
+def test_job_with_all_responses_recorded_is_not_listed_when_next_job_fails(make_server, tmp_path):
     server, got = make_server(loses_every=4), {}
     server.ends = {2: "failed model_mismatch"}
     with pytest.raises(ServiceUnreachable, match="model_mismatch"):
@@ -372,7 +370,7 @@ REFUSED = {"status": 400, "json": {"error": {"message": "Bad request."}}}
 
 
 @pytest.mark.parametrize("first_singly", [True, False])
-def test_a_job_whose_lines_are_refused_without_a_word_is_probed_singly(make_server, tmp_path, first_singly) -> None:
+def test_job_with_unexplained_refusals_is_probed_with_single_requests(make_server, tmp_path, first_singly) -> None:
     def refuse(body):
         return REFUSED if "seed" in body else answer(body)
 
@@ -389,7 +387,7 @@ def test_a_job_whose_lines_are_refused_without_a_word_is_probed_singly(make_serv
     assert "seed = false" in chat.notes()[0]
 
 
-def test_a_line_that_is_refused_among_others_like_it_is_not_probed(make_server, tmp_path) -> None:
+def test_refused_line_among_similar_accepted_lines_is_not_probed(make_server, tmp_path) -> None:
     def refuse(body):
         return REFUSED if "person 3?" in body["messages"][-1]["content"] else answer(body)
 

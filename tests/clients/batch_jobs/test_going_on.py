@@ -13,28 +13,28 @@ from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.storage.recording.call_cache import CallCache
 
 
-def test_a_build_that_is_stopped_goes_on_with_its_job(make_server, tmp_path, told):
+def test_stopped_build_resumes_its_job(make_server, tmp_path, expected):
     server, calls = make_server(), ask_all(10)
     server.ends = {1: "never"}
-    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told)) == {}
-    notes = [line for line in told if line.startswith("note: ")]
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected)) == {}
+    notes = [line for line in expected if line.startswith("note: ")]
     assert notes == [
         "note: job batch_0001 continues at the server and costs money; the same command resumes it. To cancel it: "
         f"factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
     ]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
-    assert "job batch_0001: resuming 10 requests that an earlier run submitted" in told
+    assert "job batch_0001: resuming 10 requests that an earlier run submitted" in expected
     assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
     assert len(server.jobs) == 1
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_a_job_that_is_read_again_for_who_comes_late_asks_nothing_again(make_server, tmp_path, told):
+def test_rereading_job_for_late_caller_resends_no_request(make_server, tmp_path, expected):
     """What it has left unanswered is in another job by then."""
     server, calls = make_server(), ask_all(10)
     server.ends = {1: "never", 2: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
     del server.ends[1]
     lost = calls[0].key[:48].encode()
     server.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if lost not in line)
@@ -52,7 +52,7 @@ def test_a_job_that_is_read_again_for_who_comes_late_asks_nothing_again(make_ser
 
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
-def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_path, path):
+def test_job_whose_creation_response_was_lost_is_found_again(make_server, tmp_path, path):
     """The answer to an upload or to making a job is lost, and then the process dies."""
     server, calls = make_server(), ask_all(10)
     server.cuts[path] = 1
@@ -61,7 +61,7 @@ def test_what_the_server_did_but_did_not_tell_is_found_again(make_server, tmp_pa
 
 
 @pytest.mark.parametrize(("path", "lists", "made"), [("/files", True, 1), ("/batches", True, 1), ("/files", False, 1), ("/batches", False, 2)])  # fmt: skip
-def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp_path, path, lists, made, told):
+def test_process_killed_while_submitting_job_pays_once(make_server, tmp_path, path, lists, made, expected):
     server, calls = make_server(), ask_all(10)
     server.lists = lists
     server.cuts[path] = 1_000
@@ -71,11 +71,11 @@ def test_a_process_that_died_while_it_handed_a_job_in_pays_once(make_server, tmp
     server.cuts.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
     assert len(server.jobs) == made
-    assert any("lists no batches" in line for line in told) == (not lists)
+    assert any("lists no batches" in line for line in expected) == (not lists)
     assert max(server.answered.values()) == 1
 
 
-def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_told(make_server, tmp_path):
+def test_unreachable_server_stops_run_and_missing_batch_support_is_reported(make_server, tmp_path):
     server = make_server()
     with pytest.raises(ServiceUnreachable, match="gave no useful response about a batch job to 4 requests"):
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
@@ -84,28 +84,26 @@ def test_a_server_that_is_not_there_stops_the_run_soon_and_one_without_jobs_is_t
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 
 
-def leave_a_lost_job(server, folder, calls, told) -> None:
+def leave_a_lost_job(server, folder, calls, expected) -> None:
     server.ends = {1: "never"}
-    interrupt(open_chat(server, folder), calls, lambda: any("in_progress" in line for line in told))
+    interrupt(open_chat(server, folder), calls, lambda: any("in_progress" in line for line in expected))
     server.forget()
     server.ends.clear()
-    told.clear()
+    expected.clear()
 
 
-def test_what_is_wanted_of_a_job_that_the_server_has_lost_is_asked_in_another_and_told_once(
-    make_server, tmp_path, told
-):
+def test_requests_of_job_lost_by_server_are_resent_in_another_and_reported_once(make_server, tmp_path, expected):
     server, calls = make_server(), ask_all(10)
-    leave_a_lost_job(server, tmp_path, calls, told)
+    leave_a_lost_job(server, tmp_path, calls, expected)
     assert len(collect(open_chat(server, tmp_path), calls[2:])) == 8
-    assert [line for line in told if "another job" in line] == [
+    assert [line for line in expected if "another job" in line] == [
         "note: job batch_0001: 8 requests lost, since the server no longer knows the job; another job sends them again"
     ]
     assert [len(server.read_input(job)) for job in server.jobs] == [8]
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_a_job_that_was_uploaded_and_never_made_is_asked_anew_where_its_file_is_gone(make_server, tmp_path):
+def test_uploaded_job_never_created_is_resubmitted_when_its_file_is_lost(make_server, tmp_path):
     server, calls = make_server(), ask_all(3)
     serve, asked = server.web.handle, []
 
@@ -143,10 +141,10 @@ def test_a_job_that_was_uploaded_and_never_made_is_asked_anew_where_its_file_is_
         ("key", True, False, "this server lists no jobs at all and may not be the one that accepted it"),
     ],
 )
-def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp_path, told, key, noted, lists, doubt):
+def test_job_that_may_still_be_running_stops_run(make_server, tmp_path, expected, key, noted, lists, doubt):
     """To ask its requests anew would pay them twice."""
     server, calls = make_server(), ask_all(3)
-    leave_a_lost_job(server, tmp_path, calls, told)
+    leave_a_lost_job(server, tmp_path, calls, expected)
     (file,) = (tmp_path / "jobs").iterdir()
     if not noted:
         file.write_text(re.sub('"key_mark":"[^"]+"', '"key_mark":""', file.read_text("utf-8")), "utf-8")
@@ -157,10 +155,10 @@ def test_a_job_that_may_be_under_way_all_the_same_stops_the_run(make_server, tmp
         f"send, and pay for, its 3 requests again: factmill jobs --forget batch_0001 --warehouse {tmp_path}/w.duckdb"
     )
     assert server.jobs == [] and file.exists()
-    assert not any("continues at the server" in line for line in told)
+    assert not any("continues at the server" in line for line in expected)
 
 
-def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_singly(make_server, tmp_path, told):
+def test_server_that_loses_every_job_gets_no_more_attempts_than_in_single_mode(make_server, tmp_path, expected):
     server = make_server()
     serve = server.web.handle
 
@@ -172,11 +170,11 @@ def test_a_server_that_loses_every_job_is_asked_no_more_often_than_it_would_be_s
     server.web.handle = lose
     got = collect(open_chat(server, tmp_path), ask_all(3))
     assert {(reply.status, reply.transient) for reply in got.values()} == {("failed", True)}
-    assert sum("submitted" in line for line in told) == 4
+    assert sum("submitted" in line for line in expected) == 4
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
+def test_truncated_result_file_is_read_again(make_server, tmp_path):
     server = make_server()
     first = [True]
 
@@ -188,7 +186,7 @@ def test_what_is_half_a_file_is_read_again(make_server, tmp_path):
     assert len(server.jobs) == 1
 
 
-def test_a_job_whose_answers_are_gone_from_the_server_is_told_once_and_asked_in_another(make_server, tmp_path, told):
+def test_job_with_lost_results_is_reported_once_and_resent_in_another(make_server, tmp_path, expected):
     server = make_server()
     serve = server.web.handle
 
@@ -197,23 +195,23 @@ def test_a_job_whose_answers_are_gone_from_the_server_is_told_once_and_asked_in_
 
     server.web.handle = lose
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
-    assert [line for line in told if line.startswith("note: ")] == [
+    assert [line for line in expected if line.startswith("note: ")] == [
         "note: job batch_0001: the server no longer has its file output-batch_0001",
         "note: job batch_0001: 10 requests without an answer; another job sends them again",
     ]
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 10]
 
 
-def test_prices_of_their_own_are_taken_as_they_stand(make_server, tmp_path):
+def test_explicit_batch_price_is_used_unchanged(make_server, tmp_path):
     got = collect(open_chat(make_server(), tmp_path, batch_price=1.0), [ask()])
     assert next(iter(got.values())).cost_usd == pytest.approx(100 * 2e-6 + 20 * 10e-6)
 
 
 @pytest.mark.parametrize("days", [-40, 40, 20_000])
-def test_a_job_is_gone_on_with_whatever_the_clock_says(make_server, tmp_path, told, monkeypatch, days):
+def test_job_is_resumed_even_when_clock_has_changed(make_server, tmp_path, expected, monkeypatch, days):
     server, calls = make_server(), ask_all(5)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
     server.ends.clear()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + days * 86_400)
@@ -221,7 +219,7 @@ def test_a_job_is_gone_on_with_whatever_the_clock_says(make_server, tmp_path, to
     assert len(server.jobs) == 1
 
 
-def test_files_of_jobs_that_are_damaged_are_no_trouble(make_server, tmp_path):
+def test_damaged_job_files_are_ignored(make_server, tmp_path):
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "a.job").write_bytes(b"\x00\xff{")
@@ -232,7 +230,7 @@ def test_files_of_jobs_that_are_damaged_are_no_trouble(make_server, tmp_path):
 
 
 @pytest.mark.parametrize("first_by_job", [True, False])
-def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, first_by_job):
+def test_responses_recorded_in_batch_mode_replay_in_single_mode_and_vice_versa(make_server, tmp_path, first_by_job):
     server, calls = make_server(), ask_all(6, samples=2)
     ways = [open_chat(server, tmp_path), open_chat(server, None)]
     recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
@@ -242,16 +240,16 @@ def test_what_was_recorded_in_one_way_serves_the_other(make_server, tmp_path, fi
     assert first.records == second.records
 
 
-def test_a_server_names_no_command_that_is_typed_to_cancel_its_job(make_server, tmp_path, told):
+def test_cancel_command_quotes_job_id_from_server_for_shell(make_server, tmp_path, expected):
     queue = open_chat(make_server(), tmp_path)._batch_queue
     assert queue is not None
     queue._files.create("a.jsonl", ["x"], {}).append(job="batch/../1; reboot $(id)")
     queue._report_open_jobs()
-    assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in told[-1]
+    assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in expected[-1]
 
 
 @pytest.mark.parametrize(("samples", "most", "known"), [(1, 4, {2: 4, 3: 4}), (2, 5, {1: 1, 2: 5, 3: 5, 4: 5, 5: 4})])
-def test_a_job_whose_answers_are_kept_is_not_known_any_more_when_another_stops_the_run(
+def test_job_with_recorded_responses_is_forgotten_when_another_job_stops_run(
     make_server, tmp_path, samples, most, known
 ):
     """Of a call whose samples are in two jobs nothing is kept before all have come."""

@@ -35,7 +35,7 @@ def begin(files: JobFileRegistry, *ids: str, name: str = "a.jsonl", **learnt: ob
     return job
 
 
-def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tmp_path):
+def test_job_is_found_by_its_open_requests_and_removed_when_none_are_left(files, tmp_path):
     begin(files, "x", "y", seed=False)
     files.mark_recorded(["x"])
     files.remove_user()
@@ -56,7 +56,7 @@ def test_a_job_is_found_by_what_is_left_of_it_and_goes_when_nothing_is(files, tm
     assert others.find_learnt_settings() is None
 
 
-def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
+def test_job_locked_by_another_process_is_skipped(files, tmp_path):
     begin(files, "x")
     others = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.add_user()
@@ -65,7 +65,7 @@ def test_a_job_that_another_process_follows_is_left_to_it(files, tmp_path):
     assert [job.job_id for job in others.lock_jobs_with(["x"])] == ["batch-1"]
 
 
-def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_trouble(files, tmp_path):
+def test_job_file_is_deleted_unless_locked_and_missing_file_is_ignored(files, tmp_path):
     begin(files, "x")
     (job,) = load_job_files(tmp_path / "jobs")
     assert not delete_job_file_if_unlocked(job)
@@ -75,7 +75,7 @@ def test_a_job_is_forgotten_unless_it_is_followed_and_one_that_is_gone_is_no_tro
     assert delete_job_file_if_unlocked(job)
 
 
-def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_path, monkeypatch):
+def test_job_file_removed_concurrently_by_another_process_is_ignored(files, tmp_path, monkeypatch):
     begin(files, "x", seed=False)
     files.remove_user()
     others = JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
@@ -93,14 +93,14 @@ def test_a_job_that_another_process_removes_meanwhile_says_nothing(files, tmp_pa
     assert others.find_learnt_settings() is None
 
 
-def test_the_newest_job_with_a_request_comes_first(files):
+def test_newest_job_with_request_comes_first(files):
     begin(files, "x", "y", name="old.jsonl")
     begin(files, "x", name="new.jsonl")
     assert [job.name for job in files.lock_jobs_with(["x"])] == ["new.jsonl", "old.jsonl"]
 
 
 @pytest.mark.parametrize("torn", [b'{"kept":["x"', b"\x00\x00"])
-def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp_path, torn):
+def test_torn_line_damages_no_other_line(files, tmp_path, torn):
     path = begin(files, "x", "y").path
     files.remove_user()
     with path.open("ab") as file:
@@ -115,7 +115,7 @@ def test_a_line_that_a_crash_has_torn_spoils_none_before_or_behind_it(files, tmp
     assert job.open_ids == {"x"}
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_unwritable_folder_is_reported(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
         JobFileRegistry(JobFilesLocation(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create(
@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
         )
 
 
-def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(files, monkeypatch):
+def test_full_disk_is_reported_and_leaves_no_partial_line(files, monkeypatch):
     job = begin(files, "x")
     before = job.path.read_bytes()
     whole = os.write
@@ -150,7 +150,7 @@ def note_job(folder: Path, server: Loopback, **settings: object) -> JobFile:
     return job
 
 
-def test_a_job_is_looked_at_with_the_headers_and_the_query_of_its_model(server, tmp_path, monkeypatch):
+def test_job_inspection_sends_headers_and_query_of_its_model(server, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_KEY", "key-0123")
     monkeypatch.setenv("CF_TOKEN", SECRET)
     server.script(STATE)
@@ -166,7 +166,7 @@ def test_a_job_is_looked_at_with_the_headers_and_the_query_of_its_model(server, 
     assert SECRET not in job.path.read_text()
 
 
-def test_no_command_runs_from_a_job_s_file(server, tmp_path):
+def test_job_file_never_causes_key_command_to_run(server, tmp_path):
     ran = tmp_path / "ran"
     job = note_job(tmp_path, server, key_command=["touch", str(ran)])
     assert str(ran) not in job.path.read_text()

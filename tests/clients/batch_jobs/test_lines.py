@@ -14,8 +14,8 @@ KNOWN = ("a", "b", "c")
 
 def line(custom_id="a", text="hello", status=200, **more) -> bytes:
     body = {"choices": [{"message": {"content": text}}]}
-    told = {"custom_id": custom_id, "response": {"status_code": status, "body": body}, "error": None}
-    return json.dumps({**told, **more}, ensure_ascii=False).encode()
+    result = {"custom_id": custom_id, "response": {"status_code": status, "body": body}, "error": None}
+    return json.dumps({**result, **more}, ensure_ascii=False).encode()
 
 
 def read(content: bytes) -> ParsedBatchResults:
@@ -28,12 +28,12 @@ def said(lines: ParsedBatchResults) -> dict[str, str]:
     return {key: json.loads(each.text)["choices"][0]["message"]["content"] for key, each in lines.results.items()}
 
 
-def test_a_line_holds_its_request_in_ascii_alone():
+def test_line_encodes_its_request_in_ascii():
     written = format_request_line("k-1", {"messages": [{"content": "naïve\u2028\u0085\ud800\n"}]})
     assert written.isascii() and written.count(b"\n") == 1 and len(written.splitlines()) == 1
-    told = json.loads(written)
-    assert (told["custom_id"], told["method"], told["url"]) == ("k-1", "POST", "/v1/chat/completions")
-    assert told["body"]["messages"][0]["content"] == "naïve\u2028\u0085\ud800\n"
+    result = json.loads(written)
+    assert (result["custom_id"], result["method"], result["url"]) == ("k-1", "POST", "/v1/chat/completions")
+    assert result["body"]["messages"][0]["content"] == "naïve\u2028\u0085\ud800\n"
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_a_line_holds_its_request_in_ascii_alone():
         line("b") + b"\n" + line("a", "né"),
     ],
 )
-def test_files_are_read_in_any_form(content):
+def test_result_files_are_read_in_any_encoding_or_line_format(content):
     assert said(read(content)) == {"a": "né", "b": "hello"}
 
 
-def test_separators_within_a_text_end_no_line():
+def test_unicode_separators_within_text_do_not_end_line():
     assert said(read(line("a", "x\u2028y\u0085z\x0c"))) == {"a": "x\u2028y\u0085z\x0c"}
 
 
@@ -73,19 +73,19 @@ def test_separators_within_a_text_end_no_line():
         b"[" * 100_000,
     ],
 )
-def test_a_line_that_says_nothing_is_counted_and_left_out(broken):
+def test_unreadable_line_is_counted_and_skipped(broken):
     lines = read(b"\n".join([broken, line("b")]))
     assert said(lines) == {"b": "hello"}
     assert (lines.unreadable, lines.format_problems()) == (1, "1 are unreadable")
 
 
-def test_lines_of_requests_that_nobody_made_are_left_out():
+def test_lines_with_unknown_request_ids_are_skipped():
     lines = read(line("z") + b"\n" + line("a"))
     assert said(lines) == {"a": "hello"}
     assert lines.format_problems() == "1 belong to no known request"
 
 
-def test_of_doubled_lines_the_first_that_answers_counts():
+def test_first_successful_line_wins_among_duplicates():
     lines = read(
         b"\n".join([line("a", "first"), line("a", "second"), line("b", "no", 500), line("b", "yes"), line("b", "late")])
     )
@@ -94,7 +94,7 @@ def test_of_doubled_lines_the_first_that_answers_counts():
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("value", "expected"),
     [
         ({"response": {"status_code": 429, "body": {"error": "slow"}}}, ServerResponse(429, '{"error": "slow"}')),
         ({"response": {"status_code": "400", "body": "oops"}}, ServerResponse(400, "oops")),
@@ -112,12 +112,12 @@ def test_of_doubled_lines_the_first_that_answers_counts():
         ({"error": {"code": None}}, ServerResponse(0, "line_failed: no reason given")),
     ],
 )
-def test_what_a_line_says(told, expected):
-    assert read(json.dumps({"custom_id": "a", **told}).encode()).results == {"a": expected}
+def test_line_is_parsed_to_expected_result(value, expected):
+    assert read(json.dumps({"custom_id": "a", **value}).encode()).results == {"a": expected}
 
 
 @given(st.lists(st.sampled_from([line("a"), line("b", "né"), line("c")[:-9], b"\r", b"\x00", b"", b'{"custom_id":', b"\xff\xfe"])), st.binary(max_size=40))  # fmt: skip
-def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
+def test_noise_raises_no_error_and_complete_lines_are_found(parts, noise):
     lines = read(b"\n".join([noise.replace(b"\n", b""), *parts]))
     if not noise.startswith((b"\xff\xfe", b"\xfe\xff")):
         assert ("b" in lines.results) == (line("b", "né") in parts)
@@ -125,6 +125,6 @@ def test_nothing_that_comes_raises_and_whole_lines_are_found(parts, noise):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["custom_id", "response", "error", "status_code", "body", "code"]), inner), max_leaves=8))  # fmt: skip
-def test_any_json_is_a_line_or_none(told):
-    lines = read(json.dumps(told).encode())
+def test_any_json_line_counts_as_result_or_unreadable_or_unknown(expected):
+    lines = read(json.dumps(expected).encode())
     assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1

@@ -42,7 +42,7 @@ def open_chat(server, folder, key=KEY, **changed) -> ChatClient:
     )
 
 
-def test_batches_say_what_single_requests_say(server, tmp_path) -> None:
+def test_message_batches_return_same_responses_as_single_requests(server, tmp_path) -> None:
     calls = ask_all(30, samples=2)
     by_batches = collect(open_chat(server, tmp_path, jobs=jobs(requests=25)), calls)
     assert [len(batch["requests"]) for batch in server.batches] == [25, 25, 10]
@@ -51,7 +51,7 @@ def test_batches_say_what_single_requests_say(server, tmp_path) -> None:
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_what_expires_and_what_is_errored_is_asked_by_another_batch(server, tmp_path, told) -> None:
+def test_expired_and_errored_requests_are_resent_in_another_batch(server, tmp_path, expected) -> None:
     server.ends = {1: "expired"}
     left = [error(529, "Overloaded"), error(500, "Internal server error")]
     server.errors = lambda _: left.pop() if left else None
@@ -61,7 +61,7 @@ def test_what_expires_and_what_is_errored_is_asked_by_another_batch(server, tmp_
     assert max(server.answered.values()) == 1
 
 
-def test_what_a_batch_refuses_is_learnt_and_asked_by_another(server, tmp_path) -> None:
+def test_parameter_refused_in_batch_is_learned_and_requests_are_resent(server, tmp_path) -> None:
     server._accepts -= {"temperature"}
     chat = open_chat(server, tmp_path)
     got = collect(chat, ask_all(10))
@@ -70,30 +70,30 @@ def test_what_a_batch_refuses_is_learnt_and_asked_by_another(server, tmp_path) -
     assert len(server.batches) == 2
 
 
-def test_a_run_that_is_stopped_goes_on_with_its_batch(server, tmp_path, told) -> None:
+def test_stopped_run_resumes_its_batch(server, tmp_path, expected) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told)) == {}
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected)) == {}
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
-    assert any(line.startswith("job msgbatch_0001: resuming 10 requests") for line in told)
+    assert any(line.startswith("job msgbatch_0001: resuming 10 requests") for line in expected)
     assert len(server.batches) == 1
 
 
-def test_a_batch_whose_creation_got_no_answer_is_found_again(server, tmp_path) -> None:
+def test_batch_whose_creation_got_no_response_is_found_again(server, tmp_path) -> None:
     server.cut_creations = 1
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.batches) == 1
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_a_process_that_died_at_the_creation_pays_once(server, tmp_path, told, has_ended) -> None:
+def test_process_killed_during_batch_creation_pays_once(server, tmp_path, expected, has_ended) -> None:
     """Batches of others hold as many requests; one is under way, one has ended."""
     calls = ask_all(10)
     server.cut_creations = 1
     server.ends = {1: "never"}
     chat = open_chat(server, tmp_path)
-    assert interrupt(chat, calls, lambda: any("may be msgbatch_0001" in line for line in told)) == {}
+    assert interrupt(chat, calls, lambda: any("may be msgbatch_0001" in line for line in expected)) == {}
     server.ends.clear()
     if has_ended:
         server._save(server._step({**server.batches[0], "step": 2}))
@@ -106,7 +106,7 @@ def test_a_process_that_died_at_the_creation_pays_once(server, tmp_path, told, h
 @pytest.mark.parametrize(
     ("count", "created"), [(10, timedelta(days=-3)), (9, timedelta(0))], ids=["older", "of another size"]
 )
-def test_a_batch_of_others_is_not_waited_for_where_it_cannot_be_ours(server, tmp_path, count, created) -> None:
+def test_foreign_batch_that_cannot_be_ours_is_not_awaited(server, tmp_path, count, created) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
     chat = open_chat(server, tmp_path)
@@ -119,7 +119,7 @@ def test_a_batch_of_others_is_not_waited_for_where_it_cannot_be_ours(server, tmp
     assert len(server.batches) == 2
 
 
-def test_a_batch_that_another_key_may_have_created_is_not_created_again(server, tmp_path) -> None:
+def test_batch_possibly_created_under_another_key_is_not_created_again(server, tmp_path) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
     server.cut_creations = 1
@@ -129,10 +129,10 @@ def test_a_batch_that_another_key_may_have_created_is_not_created_again(server, 
     assert len(server.batches) == 1
 
 
-def test_jobs_are_looked_at_and_cancelled_from_their_files(server, tmp_path, told) -> None:
+def test_jobs_are_inspected_and_cancelled_from_their_files(server, tmp_path, expected) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
     [job] = load_job_files(tmp_path / "jobs")
     [looked] = inspect_jobs([job], "tests")
     assert (looked.trouble, looked.state.status, looked.state.total) == ("", "in_progress", 10)
@@ -144,7 +144,7 @@ def test_jobs_are_looked_at_and_cancelled_from_their_files(server, tmp_path, tol
     assert len(server.batches) == 2
 
 
-def test_a_batch_that_is_not_certain_is_not_cancelled(server, tmp_path) -> None:
+def test_batch_of_uncertain_ownership_is_not_cancelled(server, tmp_path) -> None:
     server.ends = {1: "never"}
     server.cut_creations = 1
     interrupt(open_chat(server, tmp_path), ask_all(10), lambda: len(server.batches) == 1)
@@ -155,11 +155,11 @@ def test_a_batch_that_is_not_certain_is_not_cancelled(server, tmp_path) -> None:
     assert server.batches[0]["processing_status"] == "in_progress"
 
 
-def test_a_batch_that_the_server_has_lost_is_asked_again(server, tmp_path, told) -> None:
+def test_batch_lost_by_server_is_resubmitted(server, tmp_path, expected) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in told))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
     (tmp_path / "server" / "msgbatch_0001.json").unlink()
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
-    assert any(" lost" in line for line in told)
+    assert any(" lost" in line for line in expected)

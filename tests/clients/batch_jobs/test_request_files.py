@@ -47,21 +47,21 @@ def rounds(make_server, tmp_path):
     return Rounds(tmp_path, make_server())
 
 
-def test_replies_by_files_are_those_of_single_calls_at_the_price_of_jobs(rounds):
+def test_responses_from_files_equal_single_responses_at_batch_price(rounds):
     calls = ask_all(5, samples=2)
-    got, told = rounds.ask(calls)
+    got, result = rounds.ask(calls)
     assert (got, rounds.server.requests) == ({}, 0)
-    assert told.startswith(f"granola-1a2b: wrote 10 requests to m-1 in {rounds.requests}. ")
+    assert result.startswith(f"granola-1a2b: wrote 10 requests to m-1 in {rounds.requests}. ")
     assert rounds.answer() == 10
-    got, told = rounds.ask(calls, rounds.replies)
+    got, result = rounds.ask(calls, rounds.replies)
     singly = collect(open_chat(rounds.server, None), calls)
-    assert (bodies(got), told) == (bodies(singly), "")
+    assert (bodies(got), result) == (bodies(singly), "")
     assert sum(reply.cost_usd for reply in got.values()) == pytest.approx(
         sum(reply.cost_usd for reply in singly.values()) / 2
     )
 
 
-def test_samples_of_a_call_may_come_in_several_files(rounds):
+def test_samples_of_one_call_may_arrive_in_several_files(rounds):
     calls = ask_all(3, samples=2)
     rounds.ask(calls)
     rounds.answer()
@@ -72,12 +72,12 @@ def test_samples_of_a_call_may_come_in_several_files(rounds):
     assert [line["custom_id"] for line in rounds.lines] == [json.loads(first)["custom_id"]]
     rounds.answer()
     left = [call for call in calls if call.key not in got]
-    rest, told = rounds.ask(left, rounds.replies)
-    assert (len(rest), told) == (1, "")
+    rest, result = rounds.ask(left, rounds.replies)
+    assert (len(rest), result) == (1, "")
     assert bodies({**got, **rest}) == bodies(collect(open_chat(rounds.server, None), calls))
 
 
-def test_what_is_refused_is_written_otherwise_and_understood_again_when_it_is_read_twice(make_server, tmp_path, told):
+def test_refused_parameters_are_rewritten_and_refusal_file_can_be_read_twice(make_server, tmp_path, expected):
     def refuse(body):
         if "max_tokens" in body:
             return {"status": 400, "json": {"error": {"message": "no 'max_tokens'", "param": "max_tokens"}}}
@@ -92,8 +92,8 @@ def test_what_is_refused_is_written_otherwise_and_understood_again_when_it_is_re
     for _ in range(2):
         assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
         assert ["max_completion_tokens" in line["body"] for line in rounds.lines] == [True, True]
-    assert told[-1].startswith(f"{rounds.replies}: 2 replies to this build, 2 failed (refused")
-    assert "another token_limit)" in told[-1]
+    assert expected[-1].startswith(f"{rounds.replies}: 2 replies to this build, 2 failed (refused")
+    assert "another token_limit)" in expected[-1]
     rounds.answer()
     assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
     assert [line["body"].get("n") for line in rounds.lines] == [None] * 4
@@ -106,29 +106,32 @@ def test_what_is_refused_is_written_otherwise_and_understood_again_when_it_is_re
     ] * 2
 
 
-def test_a_line_that_always_fails_is_given_up_and_asked_again_by_the_next_run(make_server, tmp_path):
+def test_line_that_always_fails_becomes_transient_failure_after_all_attempts(make_server, tmp_path):
     rounds = Rounds(tmp_path, make_server(lambda _: {"status": 500, "json": {"error": {"message": "oh"}}}))
     limits, calls = ServiceLimits(attempts=2), ask_all(1)
     rounds.ask(calls, limits=limits)
     rounds.answer()
     assert rounds.ask(calls, rounds.replies, limits=limits)[0] == {}
     rounds.answer()
-    got, told = rounds.ask(calls, rounds.replies, limits=limits)
+    got, result = rounds.ask(calls, rounds.replies, limits=limits)
     (reply,) = got.values()
-    assert (reply.status, reply.transient, reply.error.partition(":")[0], told) == ("failed", True, "http_500", "")
+    assert (reply.status, reply.transient, reply.error.partition(":")[0], result) == ("failed", True, "http_500", "")
 
 
-def test_several_models_have_a_file_each_and_one_of_replies(rounds):
+def test_each_model_writes_its_own_request_file_and_all_share_one_reply_file(rounds):
     calls, files = ask_all(2), rounds.open()
     for name in ("org/author", "judge"):
         with pytest.raises(AwaitingReplyFile):
             collect(open_chat(rounds.server, None, files=files, name=name), calls[: 1 + (name == "judge")])
-    assert "1 request to org/author in " in (told := files.finish_request_files()) and "2 requests to judge in " in told
+    assert (
+        "1 request to org/author in " in (result := files.finish_request_files())
+        and "2 requests to judge in " in result
+    )
     assert sorted(path.name for path in rounds.folder.glob("*.jsonl")) == ["a.judge.jsonl", "a.org-author.jsonl"]
     assert list(rounds.folder.glob("*.part")) == []
 
 
-def test_requests_that_are_not_written_to_the_end_leave_no_file(rounds):
+def test_interrupted_request_writing_leaves_no_file(rounds):
     files = rounds.open()
     with pytest.raises(AwaitingReplyFile):
         collect(open_chat(rounds.server, None, files=files), ask_all(2))
@@ -136,7 +139,7 @@ def test_requests_that_are_not_written_to_the_end_leave_no_file(rounds):
     assert list(rounds.folder.glob("a.*")) == []
 
 
-def test_without_a_file_to_write_the_rest_is_asked_of_the_server(rounds):
+def test_missing_responses_are_requested_from_server_when_no_file_is_written(rounds):
     calls = ask_all(4)
     rounds.ask(calls[:3])
     rounds.answer()
@@ -158,14 +161,14 @@ def test_without_a_file_to_write_the_rest_is_asked_of_the_server(rounds):
         ('{"custom_id": "x", "error": {"code": "y"}}\n', "all 1 of its lines answer requests of another build"),
     ],
 )
-def test_a_file_without_a_reply_to_this_build_is_refused(rounds, content, said):
+def test_rejects_reply_file_without_response_for_this_build(rounds, content, said):
     if content is not None:
         rounds.replies.write_text(content, "utf-8")
     with pytest.raises(SourceError, match=said):
         rounds.open(rounds.replies)
 
 
-def test_a_folder_that_is_not_there_is_told_before_anything_is_asked(rounds):
+def test_missing_folder_is_reported_before_any_request(rounds):
     rounds.requests = rounds.folder / "none" / "a.jsonl"
     with pytest.raises(OutputError, match="there is no folder"):
         rounds.open()

@@ -16,7 +16,7 @@ from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
 @pytest.mark.parametrize(
-    ("statuses", "told", "splits"),
+    ("statuses", "expected", "splits"),
     [
         ((408, 425, 429, 500, 502, 503), "", False),
         ((413, 414, 504), "", True),
@@ -24,44 +24,44 @@ from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
     ],
     ids=["may pass", "too big or too slow", "not followed"],
 )
-def test_trouble_that_may_pass_is_tried_again_in_halves_where_that_may_help(statuses, told, splits):
+def test_transient_statuses_are_retried_and_split_where_smaller_groups_may_help(statuses, expected, splits):
     for status in statuses:
-        with pytest.raises(Retry, match=f"http_{status}: {told}try later") as caught:
+        with pytest.raises(Retry, match=f"http_{status}: {expected}try later") as caught:
             find_http_failure_or_raise("it", status, "try\nlater", "7")
         assert (caught.value.retry_after_s, caught.value.split) == (7, splits)
 
 
 @pytest.mark.parametrize(("statuses", "transient"), [((400, 404, 410, 422), False), ((405, 406, 409, 418, 451), True)])
-def test_only_statuses_about_the_request_are_final(statuses, transient):
+def test_only_statuses_about_request_are_final(statuses, transient):
     for status in statuses:
         reply = find_http_failure_or_raise("it", status, "not now")
         assert (reply.status, reply.error, reply.transient) == ("failed", f"http_{status}: not now", transient)
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "told"),
+    ("status", "error", "expected"),
     [
         (402, AccountBlocked, "it: .* HTTP 402: no"),
         (401, ServiceUnreachable, "it: .*HTTP 401.*user_agent"),
         (403, ServiceUnreachable, "it: .*HTTP 403.*user_agent"),
     ],
 )
-def test_no_credit_and_no_access_stop_the_run(status, error, told):
-    with pytest.raises(error, match=told):
+def test_missing_credit_and_denied_access_stop_run(status, error, expected):
+    with pytest.raises(error, match=expected):
         find_http_failure_or_raise("it", status, "no")
 
 
 @pytest.mark.parametrize("status", [200, 204])
-def test_success_is_an_answer(status):
+def test_success_status_is_no_failure(status):
     assert find_http_failure_or_raise("it", status, "") is None
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("0", 0.0), ("2.5", 2.5), ("-3", 0.0), (None, None), ("soon", None)])
-def test_retry_after_in_seconds(value, seconds):
+def test_retry_after_in_seconds_is_parsed(value, seconds):
     assert parse_retry_after(value) == seconds
 
 
-def test_retry_after_as_a_date():
+def test_retry_after_as_date_is_parsed():
     soon = datetime.now(UTC) + timedelta(hours=2)
     assert 3600 < parse_retry_after(format_datetime(soon, usegmt=True)) <= 7200
     assert parse_retry_after("Fri, 31 Dec 1999 23:59:59 GMT") == 0.0
@@ -78,15 +78,15 @@ def test_retry_after_as_a_date():
         ('{"a": ' + "9" * 5000 + "}", "broken_json"),
     ],
 )
-def test_what_is_no_json_is_tried_again(text, code):
+def test_non_json_body_is_retried(text, code):
     with pytest.raises(Retry) as caught:
         parse_json_body(text)
     assert caught.value.code == code
 
 
-def test_json_is_read():
+def test_json_body_is_parsed():
     assert parse_json_body('{"a": 1}') == {"a": 1}
 
 
-def test_details_are_kept_short_and_on_one_line():
+def test_error_details_are_short_and_on_one_line():
     assert shorten_to_line("a\n\n b " + "x" * 500, 10) == "a b xxxxx…"

@@ -36,11 +36,11 @@ def server():
 
 def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, CallResponse]:
     """Ask until the bound is reached, which it has to be; return the replies that came."""
-    told = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
+    result = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
     limits = ServiceLimits(parallel=parallel, timeout_s=30, attempts=4, backoff_s=0.001)
     chat = ChatClient(
         "m",
-        ModelSettings.model_validate({"usd_per_million_out": 1e4, "limits": limits, **told}),
+        ModelSettings.model_validate({"usd_per_million_out": 1e4, "limits": limits, **result}),
         lambda: "none",
         "tests",
     )
@@ -56,7 +56,7 @@ def says(tokens_out: int, **more):
     return {"json": {"choices": choices, "usage": {"prompt_tokens": 10, "completion_tokens": tokens_out}}, **more}
 
 
-def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
+def test_total_cost_stays_within_bound_for_any_response_cost(server):
     random, owed, lock = Random(3), [], threading.Lock()
 
     def answer(_):
@@ -77,7 +77,7 @@ def test_what_is_owed_stays_below_the_bound_whatever_replies_cost(server):
     assert server.most_at_once > 1
 
 
-def test_what_a_run_without_bounds_paid_is_told_too(server):
+def test_run_without_bounds_reports_its_cost(server):
     server.script(says(3))
     budget = Budget()
     model = ModelSettings(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
@@ -89,7 +89,7 @@ def test_what_a_run_without_bounds_paid_is_told_too(server):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "usd", "told", "is_too_low"),
+    ("bounds", "usd", "expected", "is_too_low"),
     [
         (BudgetLimits(requests=1), 0.0, "1 request (--max-requests)", False),
         (BudgetLimits(requests=0), 0.0, "0 requests (--max-requests)", True),
@@ -98,17 +98,17 @@ def test_what_a_run_without_bounds_paid_is_told_too(server):
         (BudgetLimits(cost_usd=0.5), 0.6, "US$ 0.5000 (--max-cost)", True),
     ],
 )
-def test_a_bound_that_is_reached_is_told_and_whether_the_same_command_comes_further(bounds, usd, told, is_too_low):
+def test_reached_bound_is_reported_with_whether_rerun_makes_progress(bounds, usd, expected, is_too_low):
     budget = Budget(bounds)
     with pytest.raises(BudgetExhausted) as reached:
         for _ in range(2):
             budget.count_request("m")
             budget.settle(budget.reserve("m", usd), usd)
-    assert (reached.value.limit, budget.is_too_low) == (told, is_too_low)
+    assert (reached.value.limit, budget.is_too_low) == (expected, is_too_low)
     assert budget.reached_reason == ("since the next request can cost up to US$ 0.6000" if usd else "")
 
 
-def test_what_a_lost_reply_may_have_cost_counts(server):
+def test_possible_cost_of_lost_response_counts(server):
     server.script(says(1), says(1, cut=True), says(1))
     budget = Budget(BudgetLimits(cost_usd=2.5))
     ask(server, budget, parallel=1)
@@ -116,7 +116,7 @@ def test_what_a_lost_reply_may_have_cost_counts(server):
     assert 2.5 >= budget.spent.cost_usd > 1.49
 
 
-def test_a_refused_request_costs_nothing(server):
+def test_refused_request_costs_nothing(server):
     server.script(*[{"status": 429, "json": {"error": {"message": "slow"}}}] * 3, says(100))
     budget = Budget(BudgetLimits(cost_usd=1.0))
     assert len(ask(server, budget, parallel=1)) == 1
@@ -149,7 +149,7 @@ USED = {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}
         ({"json": FAILED | USED}, 0.0, 2.5),
     ],
 )  # fmt: skip
-def test_a_failed_request_is_billed_by_its_usage_or_not_at_all_unless_it_may_have_been_answered(
+def test_failed_request_is_charged_by_usage_or_free_unless_it_may_be_answered(
     server, trouble, unanswered_usd, paid_usd
 ):
     budget = Budget(BudgetLimits(cost_usd=2.5))
@@ -159,7 +159,7 @@ def test_a_failed_request_is_billed_by_its_usage_or_not_at_all_unless_it_may_hav
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 10, "completion_tokens": -1}, {"read": 10}])
-def test_unknown_usage_counts_as_all_that_was_held_and_makes_no_queue(server, usage):
+def test_unknown_usage_counts_as_full_reservation_and_keeps_requests_parallel(server, usage):
     reply = says(1, delay_s=0.02)
     server.handle = lambda _: reply | {"json": reply["json"] | {"usage": usage}}
     budget = Budget(BudgetLimits(cost_usd=20.0))
@@ -169,7 +169,7 @@ def test_unknown_usage_counts_as_all_that_was_held_and_makes_no_queue(server, us
     assert server.most_at_once > 1
 
 
-def test_reasoning_billed_beyond_completion_tokens_is_counted_and_expected(server):
+def test_reasoning_tokens_beyond_completion_tokens_are_charged_and_expected(server):
     reply = says(50)
     reply["json"]["usage"] = {"prompt_tokens": 10, "completion_tokens": 50, "total_tokens": 10 + 400}
     server.script(reply)
@@ -180,7 +180,7 @@ def test_reasoning_billed_beyond_completion_tokens_is_counted_and_expected(serve
     assert budget.spent.paid_usd == 4.0 * len(server.seen)
 
 
-def test_a_fee_a_request_is_held_and_paid(server):
+def test_fee_per_request_is_reserved_and_paid(server):
     server.script(says(10))
     budget = Budget(BudgetLimits(cost_usd=3.0))
     came = ask(server, budget, parallel=1, usd_per_request=0.5)
@@ -188,7 +188,7 @@ def test_a_fee_a_request_is_held_and_paid(server):
     assert budget.spent.paid_usd == pytest.approx(1.8)  # the fourth can cost 1.5
 
 
-def test_a_server_that_charges_more_than_its_tokens_cost_is_held_to_it(server):
+def test_reported_cost_above_token_prices_raises_later_reservations(server):
     reply = says(50)
     reply["json"]["usage"]["cost"] = 2.0
     server.script(reply)
@@ -198,47 +198,47 @@ def test_a_server_that_charges_more_than_its_tokens_cost_is_held_to_it(server):
     assert budget.spent.paid_usd == 6.0  # the next can cost as many times more: 4
 
 
-def test_a_server_that_goes_beyond_its_limit_is_held_to_what_it_took(server):
+def test_server_exceeding_its_token_limit_raises_later_reservations(server):
     server.script(says(300))
     budget = Budget(BudgetLimits(cost_usd=20.0))
     ask(server, budget)
     assert 20.0 - 4.5 < budget.spent.paid_usd <= 20.0
 
 
-def test_no_limit_told_is_as_much_as_the_model_can_be_shown(server):
+def test_missing_token_limit_reserves_full_context_length(server):
     server.script(says(1))
     budget = Budget(BudgetLimits(cost_usd=2.0))
     assert ask(server, budget, token_limit="none", context_tokens=201) == {}
     assert len(ask(server, Budget(BudgetLimits(cost_usd=2.0)), token_limit="none", context_tokens=199, parallel=1)) > 0
 
 
-def test_no_request_beyond_the_bound_and_those_under_way_are_delivered(server):
+def test_reached_bound_stops_new_requests_and_delivers_pending_ones(server):
     server.handle = lambda _: says(1, delay_s=0.02)
     budget = Budget(BudgetLimits(requests=30))
     assert len(ask(server, budget, parallel=4)) == len(server.seen) == 30
 
 
-def test_a_request_that_has_to_wait_for_room_is_counted_once(server):
+def test_request_waiting_for_budget_is_counted_once(server):
     server.handle = lambda _: says(100, delay_s=0.002)
     budget = Budget(BudgetLimits(cost_usd=5.0, requests=100))
     ask(server, budget)
     assert budget.requests == {"m": len(server.seen)} == {"m": 5}
 
 
-def test_time_that_is_up_sends_nothing(server):
+def test_exhausted_run_time_sends_no_request(server):
     server.script(says(1))
     assert ask(server, Budget(BudgetLimits(hours=0.0))) == {}
     assert not server.seen
 
 
 @pytest.mark.parametrize("parallel", [1, 16], ids=["all are tried", "others wait for a place"])
-def test_a_pause_that_a_service_asks_for_is_not_waited_for_beyond_the_hours_of_a_run(server, parallel):
+def test_pause_requested_by_service_is_not_awaited_beyond_run_hours(server, parallel):
     server.script({"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "500"}})
     assert ask(server, budget := Budget(BudgetLimits(hours=2e-4)), names=2, parallel=parallel) == {}
     assert server.seen and budget.spent.hours < 0.1
 
 
-def test_any_service_is_held_to_requests():
+def test_request_bound_applies_to_any_service():
     async def answer(group):
         return [CallResponse(each) for each in group]
 
@@ -256,7 +256,7 @@ def test_any_service_is_held_to_requests():
         budget.check()
 
 
-def test_the_first_request_to_a_priced_model_goes_alone():
+def test_first_request_to_priced_model_is_sent_alone():
     budget = Budget(BudgetLimits(cost_usd=10.0))
     first = budget.reserve("m", 1.0)
     with pytest.raises(BudgetFullyReserved):
@@ -268,7 +268,7 @@ def test_the_first_request_to_a_priced_model_goes_alone():
     assert budget.spent.cost_usd == 1.5
 
 
-def test_what_one_build_has_spent_the_next_may_not():
+def test_spending_of_earlier_build_reduces_remaining_budget():
     assert compute_remaining_budget(BudgetLimits(1.0, None, 2.0), RunSpending(0.25, 0.25, 7, 3.0)) == BudgetLimits(
         0.5, None, 0.0
     )

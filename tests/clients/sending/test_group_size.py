@@ -43,7 +43,7 @@ def send(
     return got
 
 
-def test_a_group_is_cut_into_requests_of_the_size():
+def test_group_is_split_into_requests_of_current_size():
     service, size = Service(most=100), AdaptiveGroupSize(8)
     got = send(service, 20, size)
     assert service.sizes == [8, 8, 4]
@@ -51,7 +51,7 @@ def test_a_group_is_cut_into_requests_of_the_size():
 
 
 @pytest.mark.parametrize("limits", [ONE_BY_ONE, PARALLEL], ids=["one by one", "parallel"])
-def test_what_waits_is_cut_to_the_size_that_works(limits):
+def test_waiting_calls_are_split_to_size_that_works(limits):
     service, size = Service(most=7), AdaptiveGroupSize(64)
     got = send(service, 1000, size, limits)
     assert {reply.status for reply in got.values()} == {"ok"}
@@ -60,7 +60,7 @@ def test_what_waits_is_cut_to_the_size_that_works(limits):
     assert 1 < size.current <= 9
 
 
-def test_the_size_outlasts_one_send():
+def test_learned_size_persists_across_sends():
     service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 200, size)
     tried = len(service.sizes)
@@ -68,7 +68,7 @@ def test_the_size_outlasts_one_send():
     assert max(service.sizes[tried:]) <= 8
 
 
-def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together():
+def test_one_heavy_call_fails_alone_and_other_calls_are_still_grouped():
     service, size = Service(most=1000, heavy=[37]), AdaptiveGroupSize(64)
     got = send(service, 640, size)
     assert [item for item, reply in got.items() if reply.status == "failed"] == [37]
@@ -77,7 +77,7 @@ def test_one_heavy_call_is_found_and_fails_and_the_others_still_go_out_together(
     assert len(service.sizes) < 40
 
 
-def test_the_size_grows_back_when_the_service_has_recovered():
+def test_size_grows_back_when_service_has_recovered():
     service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 200, size)
     service.most = 1000
@@ -85,7 +85,7 @@ def test_the_size_grows_back_when_the_service_has_recovered():
     assert size.current == 64
 
 
-def test_growth_is_tried_ever_more_rarely_where_it_fails():
+def test_growth_is_tried_less_often_after_failures():
     service, size = Service(most=7), AdaptiveGroupSize(64)
     send(service, 500, size)
     early = len(service.sizes), sum(each > 7 for each in service.sizes)
@@ -94,7 +94,7 @@ def test_growth_is_tried_ever_more_rarely_where_it_fails():
     assert late[1] / late[0] < early[1] / early[0] / 3
 
 
-def test_small_groups_say_nothing_of_bigger_ones():
+def test_success_of_small_groups_does_not_grow_size():
     size = AdaptiveGroupSize(64)
     size.note_too_big(64)
     for _ in range(1000):
@@ -105,7 +105,7 @@ def test_small_groups_say_nothing_of_bigger_ones():
     assert size.current == 64
 
 
-def test_requests_of_the_old_size_under_way_count_once_and_a_size_never_falls_below_one():
+def test_failures_of_old_size_shrink_it_once_and_size_stays_at_least_one():
     size = AdaptiveGroupSize(100)
     for _ in range(4):
         size.note_too_big(100)
@@ -117,7 +117,7 @@ def test_requests_of_the_old_size_under_way_count_once_and_a_size_never_falls_be
     assert size.current == 1
 
 
-def test_groups_of_several_kinds_have_sizes_of_their_own():
+def test_groups_of_different_kinds_have_separate_sizes():
     sizes = [AdaptiveGroupSize(10), AdaptiveGroupSize(3)]
     seen: list[tuple[str, int]] = []
 

@@ -20,7 +20,7 @@ def drive(limiter: RequestLimiter, *outcomes: str) -> float:
     return asyncio.run(run())
 
 
-def test_trouble_halves_what_is_permitted_and_success_wins_it_back_between_one_and_the_limit():
+def test_failure_halves_parallel_limit_and_success_restores_it_within_bounds():
     limiter = RequestLimiter(64)
     assert drive(limiter, *["trouble"] * 64) == 32
     assert 32 < drive(limiter, *["ok"] * 32) < 40
@@ -44,18 +44,18 @@ def start_times(latency_s: float) -> list[float]:
         return runner.run(run())
 
 
-def test_the_requests_of_a_slow_service_start_one_after_the_other_and_not_in_a_burst():
+def test_requests_of_slow_service_start_one_by_one_without_burst():
     times = start_times(latency_s=10.0)
     # a start that is due within two milliseconds is not waited for
     assert times[16] == pytest.approx(16 * 0.0015, abs=0.002)
     assert times[31] == pytest.approx(31 * 0.0015, abs=0.002)
 
 
-def test_the_requests_of_a_quick_service_are_not_held_up():
+def test_requests_of_fast_service_are_not_delayed():
     assert start_times(latency_s=0.001)[-1] == 0
 
 
-def test_a_pause_beyond_the_longest_is_refused_rather_than_waited_for():
+def test_pause_beyond_maximum_raises_error_instead_of_waiting():
     async def run() -> None:
         limiter = RequestLimiter(1)
         limiter.note_trouble(MAX_PAUSE_S + 10)
@@ -108,7 +108,7 @@ def share_among(limiters: Sequence[RequestLimiter], lengths: Sequence[float]) ->
 
 
 @pytest.mark.parametrize("length_s", [0.01, 0.7, 4.0])
-def test_services_that_share_a_limiter_stay_below_its_bounds_together(length_s: float) -> None:
+def test_services_sharing_limiter_stay_below_its_bounds_together(length_s: float) -> None:
     shared = RequestLimiter(3, per_minute=200)
     spans = share_among([RequestLimiter(most, within=shared) for most in (2, 4, 16)], [length_s] * 20)
     everything = [span for own in spans for span in own]
@@ -122,7 +122,7 @@ def test_services_that_share_a_limiter_stay_below_its_bounds_together(length_s: 
     assert min(shares) >= sum(shares) / 14, f"of 14 places of their own, one service with two waits: {shares}"
 
 
-def test_a_service_works_for_us_as_long_as_it_permits_and_a_minute_more_after_idle_times() -> None:
+def test_service_uses_its_work_time_per_minute_plus_one_minute_after_idle_time() -> None:
     shared = RequestLimiter(5, work_s_per_minute=60)
     spans = share_among([RequestLimiter(5, within=shared)], [3.0] * 60)[0]
     last = max(end for _, end in spans)
@@ -132,7 +132,7 @@ def test_a_service_works_for_us_as_long_as_it_permits_and_a_minute_more_after_id
     assert count_most((end for _, end in spans), 60) * 3.0 <= 120 + 5 * 3.0
 
 
-def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place_back() -> None:
+def test_request_that_stops_waiting_for_shared_limiter_releases_its_own_slot() -> None:
     async def main() -> None:
         shared = RequestLimiter(1)
         own = RequestLimiter(1, within=shared)
@@ -150,7 +150,7 @@ def test_a_request_that_stops_waiting_for_the_shared_limiter_gives_its_own_place
     run_virtually(main())
 
 
-def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_longer() -> None:
+def test_refusals_without_retry_after_pause_service_of_known_rate_ever_longer() -> None:
     async def main() -> list[float]:
         shared = RequestLimiter(3, per_minute=6000)
         one, other = RequestLimiter(4, within=shared), RequestLimiter(4, within=shared)
@@ -173,7 +173,7 @@ def test_refusals_without_a_time_pause_a_service_of_known_rate_for_longer_and_lo
     assert run_virtually(main()) == [5, 10, 20, 40, 60, 60, 60, 0, 5, 0, 5]
 
 
-def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown() -> None:
+def test_occasional_refusal_without_retry_after_does_not_pause_unknown_rate() -> None:
     async def main() -> float:
         limiter = RequestLimiter(32)
         for _ in range(50):
@@ -187,7 +187,7 @@ def test_a_chance_refusal_without_a_time_pauses_no_service_whose_rate_is_unknown
     assert run_virtually(main()) < 0.01
 
 
-def test_of_several_bounds_of_one_shared_limiter_the_tightest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_limiter_uses_tightest_of_several_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiting, "_limiters", {})
     first = get_or_create_shared_limiter("a", 5, per_minute=200)
     assert get_or_create_shared_limiter("a", 3, per_minute=2000) is first

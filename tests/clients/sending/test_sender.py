@@ -59,14 +59,14 @@ async def answer(group: Sequence[int]) -> list[CallResponse]:
     return [CallResponse(item * 10) for item in group]
 
 
-def test_every_item_of_every_group_gets_its_own_reply():
+def test_every_item_of_every_group_gets_its_own_response():
     got = send([[1, 2], [3], []], answer)
     assert {item: reply.body for item, reply in got.items()} == {1: 10, 2: 20, 3: 30}
     assert all(reply.latency_s > 0 for reply in got.values())
     assert send([], answer) == {}
 
 
-def test_trouble_that_passes_is_tried_again():
+def test_transient_failure_is_retried():
     tries = Counter()
 
     async def request(group):
@@ -80,7 +80,7 @@ def test_trouble_that_passes_is_tried_again():
     assert set(tries.values()) == {3}
 
 
-def test_attempts_are_bounded_and_the_failure_says_why():
+def test_attempts_are_bounded_and_failure_reports_reason():
     tries = Counter()
 
     async def request(group):
@@ -95,7 +95,7 @@ def test_attempts_are_bounded_and_the_failure_says_why():
     assert tries[1] == QUICK.attempts
 
 
-def test_a_final_failure_is_not_tried_again():
+def test_final_failure_is_not_retried():
     tries = Counter()
 
     async def request(group):
@@ -106,7 +106,7 @@ def test_a_final_failure_is_not_tried_again():
     assert tries[1] == 1
 
 
-def test_groups_are_halved_down_to_the_call_that_is_to_blame():
+def test_failing_groups_are_halved_down_to_faulty_call():
     sizes = []
 
     async def request(group):
@@ -121,7 +121,7 @@ def test_groups_are_halved_down_to_the_call_that_is_to_blame():
     assert sizes[:3] == [16, 8, 8] and sizes.count(1) >= QUICK.attempts
 
 
-def test_a_request_that_never_ends_is_cut_off_and_halved():
+def test_request_that_never_ends_is_cut_off_and_halved():
     async def request(group):
         if len(group) > 1:
             await never()
@@ -131,7 +131,7 @@ def test_a_request_that_never_ends_is_cut_off_and_halved():
     assert {reply.body for reply in got.values()} == {10, 20}
 
 
-def test_each_try_has_its_own_time_out(virtual_time):
+def test_each_attempt_has_its_own_timeout(virtual_time):
     lengths = []
 
     async def request(group):
@@ -146,7 +146,7 @@ def test_each_try_has_its_own_time_out(virtual_time):
     assert got[1].error.startswith("timeout: no answer within 0.3 s")
 
 
-def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_threads():
+def test_parallel_requests_stay_within_limit_for_any_number_of_threads():
     under_way = most = 0
     is_full = asyncio.Event()
 
@@ -177,7 +177,7 @@ def test_no_more_requests_run_at_once_than_permitted_whatever_the_number_of_thre
     assert Counter(got) == dict.fromkeys(range(40), 3)
 
 
-def test_a_task_exists_only_for_what_is_under_way():
+def test_tasks_exist_only_for_pending_requests():
     tasks = []
 
     async def request(group):
@@ -188,7 +188,7 @@ def test_a_task_exists_only_for_what_is_under_way():
     assert max(tasks) < 50
 
 
-def test_a_long_retry_after_holds_back_the_whole_service(virtual_time):
+def test_long_retry_after_pauses_entire_service(virtual_time):
     at = []
 
     async def request(group):
@@ -202,7 +202,7 @@ def test_a_long_retry_after_holds_back_the_whole_service(virtual_time):
     assert at[1] - at[0] >= 1.05
 
 
-def test_a_short_retry_after_amid_successes_holds_back_its_own_call_only(virtual_time):
+def test_short_retry_after_among_successes_pauses_only_its_own_call(virtual_time):
     at = {}
 
     async def request(group):
@@ -219,7 +219,7 @@ def test_a_short_retry_after_amid_successes_holds_back_its_own_call_only(virtual
     assert at[99][0] - at[20][0] < 0.4, "the others did not wait"
 
 
-def test_a_pause_too_long_to_wait_for_fails_what_is_left():
+def test_pause_too_long_to_await_fails_remaining_calls():
     async def request(group):
         raise Retry("http_429: come back tomorrow", retry_after_s=86_400)
 
@@ -229,7 +229,7 @@ def test_a_pause_too_long_to_wait_for_fails_what_is_left():
     assert got[2].error.startswith("asked_to_wait") and got[2].transient
 
 
-def test_a_service_that_cannot_be_reached_stops_the_run():
+def test_unreachable_service_stops_run():
     async def request(group):
         raise Retry("unreachable: connection refused")
 
@@ -238,7 +238,7 @@ def test_a_service_that_cannot_be_reached_stops_the_run():
 
 
 @pytest.mark.parametrize(("limits", "lost", "most"), [(QUICK, 16, 60), (ServiceLimits(parallel=1, attempts=1), 10, 41)])
-def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came(limits, lost, most):
+def test_service_failing_midway_stops_run_and_keeps_received_responses(limits, lost, most):
     got = {}
 
     async def request(group):
@@ -252,7 +252,7 @@ def test_a_service_that_goes_down_midway_stops_the_run_and_keeps_what_came(limit
     assert 30 + lost <= len(got) < most
 
 
-def test_samples_of_one_prompt_that_always_fails_do_not_stop_the_run():
+def test_samples_of_one_always_failing_prompt_do_not_stop_run():
     async def request(group):
         if group[0] == 0:
             return await answer(group)
@@ -264,7 +264,7 @@ def test_samples_of_one_prompt_that_always_fails_do_not_stop_the_run():
         send(items, request, limits, find_subject=lambda item: item // 5 if item < 5 else item)
 
 
-def test_requests_that_fail_alone_do_not_stop_the_run():
+def test_failures_specific_to_single_requests_do_not_stop_run():
     async def request(group):
         raise Retry("no_choices: no", is_about_request=True)
 
@@ -273,7 +273,7 @@ def test_requests_that_fail_alone_do_not_stop_the_run():
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("key refused"), ZeroDivisionError("a mistake of ours")])
-def test_other_errors_of_a_request_reach_the_caller(error):
+def test_unexpected_request_errors_reach_caller(error):
     async def request(group):
         if group[0] == 3:
             raise error
@@ -283,7 +283,7 @@ def test_other_errors_of_a_request_reach_the_caller(error):
         send([[item] for item in range(50)], request)
 
 
-def test_failures_with_successes_between_them_do_not_stop_the_run():
+def test_failures_mixed_with_successes_do_not_stop_run():
     async def request(group):
         if group[0] % 10 == 9:
             return await answer(group)
@@ -293,7 +293,7 @@ def test_failures_with_successes_between_them_do_not_stop_the_run():
     assert [item for item, reply in got.items() if reply.status == "ok"] == [9, 19, 29, 39]
 
 
-def test_an_error_while_delivering_reaches_the_caller_and_ends_the_sending():
+def test_error_during_delivery_reaches_caller_and_ends_sending():
     sent = []
     all_places_taken = asyncio.Event()
     ended = threading.Semaphore(0)
@@ -320,7 +320,7 @@ def test_an_error_while_delivering_reaches_the_caller_and_ends_the_sending():
     assert len(sent) <= QUICK.parallel + 1
 
 
-def test_ctrl_c_ends_the_sending_without_waiting_for_what_is_under_way():
+def test_ctrl_c_ends_sending_without_waiting_for_pending_requests():
     is_over = threading.Event()
 
     def block(item):
@@ -358,7 +358,7 @@ def test_sending_in_other_threads_can_be_interrupted():
     assert raised == ["test service: sending was interrupted"]
 
 
-def test_what_a_thread_raises_is_raised_where_it_was_awaited():
+def test_exception_in_thread_is_raised_where_it_is_awaited():
     async def request(group):
         return [CallResponse(await run_in_thread(int, "no number"))]
 
@@ -402,7 +402,7 @@ class Scarce:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited")
-def test_sending_ends_wherever_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_ends_cleanly_wherever_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Scarce(monkeypatch)
     whole = memory.try_to_send(0)
     assert len(whole) == 3
@@ -412,7 +412,7 @@ def test_sending_ends_wherever_memory_runs_out(monkeypatch: pytest.MonkeyPatch) 
     gc.collect()  # coroutines that were cut off warn here
 
 
-def test_a_function_that_is_given_up_ends_no_connection_whose_reply_it_has_read(server, limits):
+def test_abandoned_function_closes_no_connection_after_reading_its_response(server, limits):
     session = make_http_session("the service", "tests", limits.model_copy(update={"parallel": 1}))
     has_read, goes_on, may_answer = threading.Event(), threading.Event(), threading.Event()
     server.script({"text": "first"}, {"text": "second", "until": may_answer})

@@ -55,11 +55,11 @@ def ask(store, server, client, inbox):
 
 
 @pytest.mark.parametrize("path", sorted((ASSETS_ROOT / "sparql" / "wikidata").glob("*.rq")), ids=lambda path: path.stem)
-def test_every_query_runs_as_it_stands(store, path):
+def test_every_query_file_runs_with_its_example_values(store, path):
     assert list(store.query(path.read_text("utf-8"))), "the example values should find something"
 
 
-def test_names_are_found_by_label_then_alias_then_number(ask, server):
+def test_items_are_found_by_label_then_alias_then_number(ask, server):
     found = ask(
         make_find_items_call(HERE, "Berlin"),
         make_find_items_call(HERE, "Spree-Athens"),
@@ -77,7 +77,7 @@ def test_names_are_found_by_label_then_alias_then_number(ask, server):
     assert len(server.seen) == 1, "one query for all names"
 
 
-def test_names_are_looked_up_in_their_language_and_in_the_one_for_all(ask, server):
+def test_names_are_looked_up_in_their_language_and_in_mul(ask, server):
     assert ask(
         make_find_items_call(HERE, "Berlino", "it"),
         make_find_items_call(HERE, "Berlino", "en"),
@@ -86,7 +86,7 @@ def test_names_are_looked_up_in_their_language_and_in_the_one_for_all(ask, serve
     assert len(server.seen) == 2, "one query a language"
 
 
-def test_a_name_with_quotes_braces_and_breaks_is_found(ask):
+def test_name_with_quotes_braces_and_line_breaks_is_found(ask):
     awkward = 'say "hi" {or}\\\nnot'
     assert ask(make_find_items_call(HERE, awkward), make_find_items_call(HERE, '" } #')) == [
         [{"qid": "Q99", "via": "label"}],
@@ -94,7 +94,7 @@ def test_a_name_with_quotes_braces_and_breaks_is_found(ask):
     ]
 
 
-def test_items_are_described(ask):
+def test_items_get_descriptions_and_article_titles(ask):
     assert ask(
         make_describe_item_call(HERE, "Q64"),
         make_describe_item_call(HERE, "Q64", "it"),
@@ -118,7 +118,7 @@ def test_items_are_described(ask):
     ]
 
 
-def test_items_say_when_they_were_changed_and_what_they_are_called_in_one_query(ask, server):
+def test_item_states_return_modified_date_and_label_in_one_query(ask, server):
     names = ("Q64", "Q1208", "P36", "Q12345")
     (state,) = ask(make_item_states_call(HERE, names, "it", "now"))
     assert state == {
@@ -137,7 +137,7 @@ def test_redirects_are_followed_to_their_end(ask):
     assert ask(*asked) == ["Q64", "Q64", "Q64", "Q12345"]
 
 
-def test_neighbours_are_items_in_the_order_of_their_numbers(ask):
+def test_neighbours_are_items_ordered_by_number(ask):
     assert ask(
         make_neighbours_call(HERE, "Q64", ["P131", "P17", "P47", "P1082"]),
         make_neighbours_call(HERE, "Q142659", ["P131", "P17", "P47", "P1082"]),
@@ -159,7 +159,7 @@ def test_neighbours_are_items_in_the_order_of_their_numbers(ask):
     ]
 
 
-def test_facts_come_page_by_page_and_no_subject_is_cut_in_two(ask):
+def test_facts_are_paginated_without_splitting_subject(ask):
     first, second, third = ask(
         make_list_facts_call(HERE, "P36", None, 2),
         make_list_facts_call(HERE, "P36", "Q142", 2),
@@ -186,7 +186,7 @@ def fact(pid, name, *, qid=None, value=None, precision=None, unit=None, statemen
     }
 
 
-def test_the_facts_of_an_item_are_best_claims_and_all_dates_and_numbers_that_hold(ask, server):
+def test_item_facts_are_best_claims_and_all_valid_dates_and_numbers(ask, server):
     ada, byron, nobody = ask(*(make_item_facts_call(HERE, qid) for qid in ("Q7259", "Q5679", "Q12345")))
     first, born = "1815-01-01T00:00:00Z", "1815-12-10T00:00:00Z"
     assert ada == [
@@ -207,7 +207,7 @@ def test_the_facts_of_an_item_are_best_claims_and_all_dates_and_numbers_that_hol
     assert len(server.seen) == 1, "one query for all items"
 
 
-def test_facts_have_the_labels_of_their_language(ask):
+def test_facts_have_labels_in_requested_language(ask):
     [ada] = ask(make_item_facts_call(HERE, "Q7259", "it"))
     assert [(each["property"], each["value"]) for each in ada if each["qid"]] == [
         ("luogo di nascita", None),
@@ -217,7 +217,7 @@ def test_facts_have_the_labels_of_their_language(ask):
     ]
 
 
-def test_dates_of_facts_are_spelled_alike_whatever_the_engine_makes_of_them(client, inbox, server):
+def test_dates_of_facts_are_formatted_alike_for_every_engine(client, inbox, server):
     def answer(date):
         cells = {
             "item": ("uri", "http://www.wikidata.org/entity/Q1"),
@@ -238,7 +238,7 @@ def test_dates_of_facts_are_spelled_alike_whatever_the_engine_makes_of_them(clie
     ]
 
 
-def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, server):
+def test_invalid_values_fail_alone_and_are_not_sent(ask, client, inbox, server):
     server.handle = lambda _: EMPTY
     bad = [
         make_describe_item_call(HERE, "Q64 } #"),
@@ -254,7 +254,7 @@ def test_values_that_are_none_fail_alone_and_are_never_sent(ask, client, inbox, 
     assert len(server.seen) == 1
 
 
-def test_calls_go_out_in_batches_and_long_queries_by_post(client, server, inbox):
+def test_calls_are_batched_and_long_queries_use_post(client, server, inbox):
     server.handle = lambda _: EMPTY
     client.send([make_find_items_call(HERE, f"name {number} {'x' * 90}") for number in range(25)], inbox)
     assert [seen.method for seen in server.seen] == ["POST"] * 3
@@ -285,7 +285,7 @@ EXCESSES = {
 
 
 @pytest.mark.parametrize("excess", EXCESSES.values(), ids=EXCESSES.keys())
-def test_a_query_that_is_too_much_is_halved_until_it_is_not(limits, server, inbox, excess):
+def test_query_exceeding_limits_is_halved_until_it_succeeds(limits, server, inbox, excess):
     client = SparqlClient("Wikidata", server.url, HERE, limits.model_copy(update={"batch": 8}), "tests")
 
     def answer(seen):
@@ -311,7 +311,7 @@ def test_a_query_that_is_too_much_is_halved_until_it_is_not(limits, server, inbo
         ("half a body that looks whole", "broken_json"),
     ],
 )
-def test_a_single_call_that_is_too_much_fails_with_its_code_and_the_others_do_not(client, server, inbox, excess, code):
+def test_single_call_exceeding_limits_fails_with_code_and_others_succeed(client, server, inbox, excess, code):
     def answer(seen):
         query = seen.query.get("query") or seen.form()["query"]
         return EXCESSES[excess] if "wd:Q3 " in query else EMPTY
@@ -324,7 +324,7 @@ def test_a_single_call_that_is_too_much_fails_with_its_code_and_the_others_do_no
     assert (reply.error.partition(":")[0], reply.transient) == (code, True)
 
 
-def test_each_query_has_a_size_of_its_own(client, server, inbox):
+def test_each_query_has_its_own_batch_size(client, server, inbox):
     def answer(seen):
         query = seen.query.get("query") or seen.form()["query"]
         is_too_much = "?description" in query and query.count("wd:Q") > 3
@@ -337,7 +337,7 @@ def test_each_query_has_a_size_of_its_own(client, server, inbox):
     assert len(server.seen) == sent + 1
 
 
-def test_retry_after_is_waited_for_when_a_time_out_names_it(client, server, inbox):
+def test_retry_after_of_timeout_response_is_respected(client, server, inbox):
     server.script({**EXCESSES["QLever's time-out"], "headers": {"Retry-After": "0.3"}}, EMPTY)
     call = make_describe_item_call(HERE, "Q1")
     client.send([call], inbox)
@@ -352,7 +352,7 @@ def test_retry_after_is_waited_for_when_a_time_out_names_it(client, server, inbo
         ({"status": 429, "text": "slow", "headers": {"Retry-After": "0"}}, "http_429"),
     ],
 )
-def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server, inbox, answer, code):
+def test_transient_failure_is_retried_then_fails_and_remains_retryable(client, server, inbox, answer, code):
     call = make_find_items_call(HERE, "Berlin")
     server.script(answer)
     client.send([call], inbox)
@@ -364,7 +364,7 @@ def test_trouble_is_tried_again_then_fails_and_may_be_asked_later(client, server
     assert inbox[other].body == []
 
 
-def test_a_bad_query_is_final(client, server, inbox):
+def test_malformed_query_is_final_failure(client, server, inbox):
     server.script({"status": 400, "text": "parse error"})
     call = make_find_items_call(HERE, "Berlin")
     client.send([call], inbox)
@@ -372,7 +372,7 @@ def test_a_bad_query_is_final(client, server, inbox):
     assert (inbox[call].transient, len(server.seen)) == (False, 1)
 
 
-def test_an_endpoint_that_refuses_us_stops_the_run(client, server, inbox):
+def test_endpoint_that_refuses_client_stops_run(client, server, inbox):
     server.script({"status": 403, "text": "set a user agent"})
     with pytest.raises(ServiceUnreachable, match="403: set a user agent"):
         client.send([make_find_items_call(HERE, "Berlin")], inbox)

@@ -68,7 +68,7 @@ def literal(subject, wanted, hops=1):
 
 
 @pytest.mark.parametrize("path", sorted((ASSETS_ROOT / "sparql" / "multihal").glob("*.rq")), ids=lambda path: path.stem)
-def test_every_query_runs_as_it_stands(engine, path):
+def test_every_query_file_runs_with_its_example_values(engine, path):
     found = json.loads(engine(path.read_text("utf-8")))
     assert found["results"]["bindings"], "the example values should find something"
 
@@ -82,7 +82,7 @@ def test_every_query_file_belongs_to_an_operation():
     assert files == {file for operation in list_operations() for file in operation.query_files}
 
 
-def test_claims_between_two_items_are_found_both_ways(ask, server):
+def test_claims_between_two_items_are_found_in_both_directions(ask, server):
     assert ask(
         [
             make_item_paths_call(HERE, 42, 145, 1),
@@ -97,7 +97,7 @@ def test_claims_between_two_items_are_found_both_ways(ask, server):
     assert len(server.seen) == 1, "one query for all pairs"
 
 
-def test_two_claims_lead_over_items_alone(ask):
+def test_two_hop_paths_pass_only_through_items(ask):
     (body,) = ask([make_item_paths_call(HERE, 42, 145, 2)])
     assert body == [
         {"backward": False, "path": ["P551", "Q84", "P17"]},
@@ -110,7 +110,7 @@ def test_two_claims_lead_over_items_alone(ask):
     ]
 
 
-def test_a_date_is_found_as_a_statement_and_as_a_qualifier(ask, server):
+def test_date_is_found_as_statement_and_as_qualifier(ask, server):
     born, school = ask([literal(42, PartialDate(1952, 3, 11)), literal(42, PartialDate(1974))])
     assert born == [
         {
@@ -123,14 +123,14 @@ def test_a_date_is_found_as_a_statement_and_as_a_qualifier(ask, server):
             "main": None,
         }
     ]
-    assert [(told["qualifier"], told["statement"], told["precision"], told["main"]) for told in school] == [
+    assert [(result["qualifier"], result["statement"], result["precision"], result["main"]) for result in school] == [
         ("P580", "Q42-5A1B", None, None),
         ("P582", "q42-0E9C", 9, "Q691283"),
     ]
     assert len(server.seen) == 1, "one query for dates of all precisions"
 
 
-def test_a_date_is_found_at_its_precision(ask):
+def test_date_is_found_at_its_precision(ask):
 
     # in one query, since rdflib takes its time to read one
     expected = {
@@ -148,12 +148,12 @@ def test_a_date_is_found_at_its_precision(ask):
     assert dict(zip(expected, map(len, bodies), strict=True)) == expected
 
 
-def test_a_value_with_several_meanings_is_told_with_each(ask):
+def test_value_with_several_meanings_is_returned_with_each(ask):
     day, month, year = ask(
         [literal(64, PartialDate(1961, 8, 13)), literal(64, PartialDate(1961, 8)), literal(64, PartialDate(1961))]
     )
-    assert [told["precision"] for told in day] == [11]
-    assert [(told["value"][:10], told["precision"]) for told in month] == [
+    assert [result["precision"] for result in day] == [11]
+    assert [(result["value"][:10], result["precision"]) for result in month] == [
         ("1961-08-01", None),
         ("1961-08-13", 10),
         ("1961-08-13", 11),
@@ -161,26 +161,26 @@ def test_a_value_with_several_meanings_is_told_with_each(ask):
     assert year == month
 
 
-def test_two_hops_lead_to_the_values_of_another_item(ask):
+def test_two_hop_paths_reach_values_of_another_item(ask):
     wedding, death = ask([literal(42, PartialDate(2001, 5, 11), 2), literal(42, PartialDate(-43), 2)])
-    assert [(told["path"], told["qualifier"], told["main"]) for told in wedding] == [
+    assert [(result["path"], result["qualifier"], result["main"]) for result in wedding] == [
         (["P26", "Q14623681", "P26"], "P582", "Q42")
     ]
-    assert [(told["path"], told["statement"], told["value"]) for told in death] == [
+    assert [(result["path"], result["statement"], result["value"]) for result in death] == [
         (["P26", "Q14623681", "P571"], None, "-0043-03-15T00:00:00Z")
     ]
 
 
-def test_years_beyond_all_calendars_and_dates_of_old_dumps_are_found(ask):
+def test_astronomical_years_and_dates_of_old_dumps_are_found(ask):
     bang, month, year = ask(
         [literal(90, PartialDate(-13_798_000_000)), literal(90, PartialDate(900, 1)), literal(90, PartialDate(900))]
     )
-    assert [told["value"] for told in bang] == ["-13798000000-01-01T00:00:00Z"]
+    assert [result["value"] for result in bang] == ["-13798000000-01-01T00:00:00Z"]
     assert month == []
-    assert [told["value"] for told in year] == ["0900-00-00T00:00:00Z"]
+    assert [result["value"] for result in year] == ["0900-00-00T00:00:00Z"]
 
 
-def test_a_number_is_found_by_value_and_unit(ask):
+def test_number_is_found_by_value_and_unit(ask):
     expected = [
         (42, NumberWithUnit("1.96"), [("P2048", None, "1.96", "Q11573")]),
         (42, NumberWithUnit("1.96", 11573), [("P2048", None, "1.96", "Q11573")]),
@@ -203,24 +203,24 @@ def test_a_number_is_found_by_value_and_unit(ask):
     ]
     bodies = ask([literal(subject, wanted) for subject, wanted, _ in expected])
     found = [[(row["path"][-1], row["qualifier"], row["value"], row["unit"]) for row in body] for body in bodies]
-    assert found == [told for _, _, told in expected]
+    assert found == [result for _, _, result in expected]
 
 
-def test_numbers_that_qualify_a_number_tell_it_in_canonical_form(ask):
+def test_main_number_of_number_qualifier_is_in_canonical_form(ask):
     (body,) = ask([literal(64, NumberWithUnit("0.5"))])
     assert body[0]["main"] == "3755251"
 
 
-def test_properties_that_are_not_listed_do_not_count(ask):
+def test_unlisted_qualifier_properties_are_ignored(ask):
     calls = [
         make_literal_paths_call(HERE, 42, PartialDate(1974), frozenset(each), 1) for each in ({582}, {58, 5, 82}, set())
     ]
     bodies = ask(calls)
-    assert [[told["qualifier"] for told in body] for body in bodies] == [["P582"], [], []]
+    assert [[result["qualifier"] for result in body] for body in bodies] == [["P582"], [], []]
 
 
 @pytest.mark.parametrize("engine", ["oxigraph"], indirect=True)
-def test_all_pairs_of_the_graph_are_as_the_plain_finder_says(ask, plain):
+def test_paths_of_all_graph_pairs_match_reference_finder(ask, plain):
     items = [42, 64, 84, 90, 145, 183, 350, 525, 14623681, 999]
     dates = [
         PartialDate(1952),
@@ -264,7 +264,7 @@ def test_all_pairs_of_the_graph_are_as_the_plain_finder_says(ask, plain):
     ],
     ids=str,
 )
-def test_values_that_are_none_fail_alone_and_are_never_sent(server, limits, inbox, parts):
+def test_invalid_values_fail_alone_and_are_not_sent(server, limits, inbox, parts):
     server.handle = lambda _: {"json": {"results": {"bindings": []}}}
     operation = next(name for name in ("object", "date", "number") if name in parts)
     bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
@@ -274,7 +274,7 @@ def test_values_that_are_none_fail_alone_and_are_never_sent(server, limits, inbo
     assert (inbox[good].body, len(server.seen)) == ([], 1)
 
 
-def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
+def test_malformed_solutions_are_skipped(server, limits, inbox):
     def uri(iri):
         return {"type": "uri", "value": iri}
 
@@ -298,7 +298,7 @@ def test_solutions_that_make_no_sense_are_left_out(server, limits, inbox):
     assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
 
 
-def test_what_no_record_says_how_to_ask_is_refused(server, limits):
+def test_rejects_operation_without_query(server, limits):
     client = SparqlClient("Wikidata", server.url, HERE, limits, AGENT)
     for operation in ("no_such_operation", "pageviews"):
         with pytest.raises(ValueError, match=f"SPARQL endpoint cannot answer {operation}"):

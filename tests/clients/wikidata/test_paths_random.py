@@ -113,7 +113,7 @@ def make_asker(store):
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(triples, max_size=40), meanings)
-def test_paths_are_those_of_the_plain_finder(lines, said):
+def test_paths_in_random_graphs_match_reference_finder(lines, said):
     lines += [line for name, (value, meaning) in said.items() for line in describe(name, value, meaning)]
     plain, store = PlainPaths(dict.fromkeys(lines)), ox.Store()
     store.extend(ox.Quad(line.subject, line.predicate, line.object) for line in lines)

@@ -15,7 +15,7 @@ def make_piece(value: str) -> PersonKnowledgePiece:
     )
 
 
-def test_knowledge_is_told_as_one_line_in_braces() -> None:
+def test_person_knowledge_is_formatted_as_one_braced_line() -> None:
     pieces = [make_piece("writer"), make_piece("poet")]
     assert (
         format_person_knowledge("Ada\nLovelace", pieces)
@@ -24,7 +24,7 @@ def test_knowledge_is_told_as_one_line_in_braces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "told"),
+    ("label", "text"),
     [
         ("[REC]", "[REC]"),
         ("[REC", "(REC"),
@@ -34,5 +34,5 @@ def test_knowledge_is_told_as_one_line_in_braces() -> None:
         ("a \n b", "a b"),
     ],
 )
-def test_brackets_that_do_not_pair_are_told_round(label: str, told: str) -> None:
-    assert replace_unpaired_square_brackets(label) == told
+def test_unpaired_square_brackets_become_round(label: str, text: str) -> None:
+    assert replace_unpaired_square_brackets(label) == text

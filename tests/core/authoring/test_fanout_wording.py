@@ -21,11 +21,11 @@ def parse_wording_reply(reply: str, wording: QuestionPieces, answer: dict[str, A
     return hearing(WORDED_QUESTION_FORMAT, read_and_check_worded_question, wording, answer)(reply)
 
 
-def test_pieces_are_written_and_read_without_loss() -> None:
+def test_question_pieces_round_trip_through_json() -> None:
     assert QuestionPieces.from_json(NAMED.to_json()) == NAMED
 
 
-def test_a_choice_is_told_with_its_number() -> None:
+def test_choice_is_formatted_with_its_number() -> None:
     assert LISTED.format_choice() == "the five that have the largest areas"
     assert NAMED.format_choice() == "those that are higher than 1,200 metres"
     assert replace(NAMED, choice="").format_choice() == "all of them"
@@ -43,7 +43,7 @@ def test_a_choice_is_told_with_its_number() -> None:
         (NAMED, HEIGHTS, TOWERS_QUESTION.replace("Red", "the Red")),
     ],
 )
-def test_a_wording_that_keeps_every_piece_is_taken(
+def test_wording_with_every_piece_is_accepted(
     wording: QuestionPieces, answer: dict[str, AnswerValue], text: str
 ) -> None:
     assert parse_wording_reply(f" {text}\n", wording, answer) == (ISLANDS_QUESTION if wording is LISTED else text)
@@ -67,25 +67,25 @@ def test_a_wording_that_keeps_every_piece_is_taken(
         (TOWERS_QUESTION.replace("these,", "these (1310, 1250),"), "gives away 1310, 1250"),
     ],
 )
-def test_a_wording_that_loses_a_piece_or_tells_of_the_answer_is_refused(text: str, reason: str) -> None:
+def test_wording_that_loses_piece_or_reveals_answer_is_rejected(text: str, reason: str) -> None:
     found = parse_wording_reply(text, *((NAMED, HEIGHTS) if "ower" in text else (LISTED, PEOPLE)))
     assert isinstance(found, UnreadableCompletion)
     assert reason in found.reason
 
 
-def test_names_that_stand_in_the_question_are_not_given_away_by_it() -> None:
+def test_answer_names_present_in_question_pieces_do_not_count_as_revealed() -> None:
     assert NAMED.find_revealed_answers(HEIGHTS) == []
     assert NAMED.find_revealed_answers({"Blue Tower": "St. Ann's Tower"}) == ["St. Ann's Tower"]
     assert LISTED.find_revealed_answers({"Vogtland": 5}) == ["Vogtland"]
 
 
-def test_a_moment_is_put_before_the_question_mark() -> None:
+def test_insert_moment_puts_moment_before_question_mark() -> None:
     assert insert_moment("How many live there?", "as of May 2020") == "How many live there as of May 2020?"
     assert insert_moment("How many live there?", "") == "How many live there?"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("France", "France"),
         ("Netherlands", "the Netherlands"),
@@ -108,5 +108,5 @@ def test_a_moment_is_put_before_the_question_mark() -> None:
         ("Queens", "Queens"),
     ],
 )
-def test_names_have_their_article(name: str, told: str) -> None:
-    assert add_definite_article_where_needed(name) == told
+def test_definite_article_is_added_to_names_that_need_it(name: str, text: str) -> None:
+    assert add_definite_article_where_needed(name) == text

@@ -34,7 +34,7 @@ def test_objects_and_pairs_of_either_order_are_links_to_items_each_once(entries,
     assert [(link.id, link.mention) for link in found.items] == ids
 
 
-def test_relations_are_the_last_part_of_their_uri():
+def test_relation_is_last_part_of_its_uri():
     entries = [
         {"URI": uri, "surface form": "founded"} for uri in (f"{WD}P112", "http://www.wikidata.org/prop/direct/P571")
     ]

@@ -64,8 +64,8 @@ def verdict(
     for look, things in make_state_calls(
         "w", "w", find_resources_response_depends_on(call.operation, call.parts, body) or [], 50, "now"
     ):
-        told = (PAGES | (pages or {})) if look.operation == "page_states" else (ITEMS | (items or {}))
-        states |= parse_resource_states(told, things)
+        result = (PAGES | (pages or {})) if look.operation == "page_states" else (ITEMS | (items or {}))
+        states |= parse_resource_states(result, things)
     return judge_live_freshness(call.operation, call.parts, body, ASKED, states).is_unchanged
 
 
@@ -86,7 +86,7 @@ KEPT: list[tuple[Call, Any]] = [
 
 
 @pytest.mark.parametrize(("call", "body"), KEPT, ids=lambda each: each.operation if isinstance(each, Call) else "")
-def test_a_reply_is_kept_whose_things_did_not_change(call: Call, body: Any) -> None:
+def test_cached_response_stays_valid_if_its_resources_did_not_change(call: Call, body: Any) -> None:
     assert verdict(call, body) is True
 
 
@@ -96,20 +96,20 @@ def test_a_reply_is_kept_whose_things_did_not_change(call: Call, body: Any) -> N
     [each for each, _ in KEPT if each.operation in ("resolve_item", "neighbours", "item_facts", "item_paths")],
     ids=lambda each: each.operation,
 )
-def test_an_item_changed_since_or_so_shortly_before_that_a_copy_may_lag(call: Call, moment: str) -> None:
+def test_item_changed_since_or_within_replication_lag_invalidates_response(call: Call, moment: str) -> None:
     assert datetime.fromisoformat(LATELY) + MAX_REPLICATION_LAG > ASKED
     body = next(found for each, found in KEPT if each is call)
     assert verdict(call, body, item("Q3012", modified=moment)) is False
 
 
-def test_a_description_tells_itself_when_its_item_was_changed() -> None:
+def test_item_description_is_compared_by_its_own_modified_time() -> None:
     call = make_describe_item_call("w", "Q3012")
     assert verdict(call, ULM | {"modified": LATELY}, item("Q3012", modified=LATELY)) is True
     assert verdict(call, ULM, item("Q3012", modified=LATELY)) is False
 
 
 @pytest.mark.parametrize(("call", "body"), [KEPT[3], KEPT[4]], ids=["neighbours", "item_facts"])
-def test_what_a_reply_names_may_be_edited_but_not_renamed(call: Call, body: Any) -> None:
+def test_named_item_may_be_edited_but_not_renamed(call: Call, body: Any) -> None:
     assert verdict(call, body, item("Q183", modified=SINCE)) is True
     assert verdict(call, body, item("Q183", label="Alemania")) is False
 
@@ -128,18 +128,18 @@ def test_what_a_reply_names_may_be_edited_but_not_renamed(call: Call, body: Any)
         ({"qid": "Q1"}, True),
     ],
 )
-def test_a_page_is_the_same_with_the_same_newest_revision(state: dict[str, Any], is_unchanged: bool | None) -> None:
+def test_page_is_unchanged_while_its_newest_revision_is_same(state: dict[str, Any], is_unchanged: bool | None) -> None:
     call = make_page_revision_at_call("w", "Ulm", AT)
     assert verdict(call, REVISION, pages={"Ulm": PAGES["Ulm"] | state}) is is_unchanged
 
 
-def test_where_a_title_leads_is_compared_whatever_was_written_there() -> None:
+def test_resolved_title_is_compared_by_target_not_by_page_edits() -> None:
     call = make_resolve_title_call("w", "Ulm")
     assert verdict(call, RESOLVED, pages={"Ulm": PAGES["Ulm"] | {"timestamp": SINCE}}) is True
     assert verdict(call, RESOLVED, pages={"Ulm": PAGES["Ulm"] | {"qid": "Q1"}}) is False
 
 
-def test_a_page_that_was_missing_and_is() -> None:
+def test_missing_page_response_is_unchanged_until_page_exists() -> None:
     missing = {**GONE, "revid": None, "timestamp": None}
     assert verdict(make_page_revision_at_call("w", "Ulm", AT), missing, pages={"Ulm": PAGES["Ulm"] | GONE}) is True
     assert verdict(make_page_revision_at_call("w", "Ulm", AT), missing) is False
@@ -157,16 +157,16 @@ UNTOLD: list[tuple[Call, Any]] = [
 
 
 @pytest.mark.parametrize(("call", "body"), UNTOLD, ids=lambda each: each.operation if isinstance(each, Call) else "")
-def test_what_no_item_or_page_tells_is_undecidable(call: Call, body: Any) -> None:
+def test_responses_without_known_resources_are_undecidable(call: Call, body: Any) -> None:
     assert verdict(call, body) is None
 
 
 @pytest.mark.parametrize("state", [None, {"modified": None, "version": None, "label": None}])
-def test_an_item_of_which_nothing_is_told_is_undecidable(state: Any) -> None:
+def test_unknown_item_state_is_undecidable(state: Any) -> None:
     assert verdict(make_neighbours_call("w", "Q3012", ["P17"]), [], {"Q3012": state}) is None
 
 
-def test_a_path_to_a_date_of_one_hop_rests_on_its_subject() -> None:
+def test_one_hop_date_path_depends_only_on_its_subject() -> None:
     wanted = PartialDate(1952, 3, 11)
     call = make_literal_paths_call("w", 3012, wanted, [569], 1)
     assert find_resources_response_depends_on(call.operation, call.parts, []) == [WikiResource("item", "Q3012")]
@@ -174,7 +174,7 @@ def test_a_path_to_a_date_of_one_hop_rests_on_its_subject() -> None:
     assert find_resources_response_depends_on(far.operation, far.parts, []) is None
 
 
-def test_many_things_are_looked_at_at_once() -> None:
+def test_many_resources_are_checked_in_bundled_requests() -> None:
     things = [WikiResource("item", f"Q{number}") for number in range(1, 121)]
     things += [
         WikiResource("label", "Q1", "de"),
@@ -182,24 +182,24 @@ def test_many_things_are_looked_at_at_once() -> None:
         WikiResource("page", "A", "stay"),
     ]
     looks = make_state_calls("w", "p", things, MAX_RESOURCES_PER_REQUEST, "now")
-    sizes = [(call.service, call.operation, len(told)) for call, told in looks]
+    sizes = [(call.service, call.operation, len(result)) for call, result in looks]
     assert sizes == [
         ("w", "item_states", 1),
         *(("w", "item_states", size) for size in (50, 50, 20)),
         ("p", "page_states", 1),
         ("p", "page_states", 1),
     ]
-    assert {thing for _, told in looks for thing in told} == set(things)
+    assert {thing for _, result in looks for thing in result} == set(things)
 
 
-def test_long_titles_go_in_addresses_that_servers_take() -> None:
+def test_long_titles_are_split_across_requests_with_acceptable_url_length() -> None:
     looks = make_state_calls(
         "w", "p", [WikiResource("page", f"{number} " + "Ж" * 100, "follow") for number in range(50)], 50, "now"
     )
     assert 1 < len(looks) < 20
 
 
-def test_each_run_looks_anew() -> None:
+def test_each_run_checks_resource_states_again() -> None:
     first, second = (make_state_calls("w", "p", [WikiResource("item", "Q1")], 50, on)[0][0] for on in ("then", "now"))
     assert first.key != second.key
 
@@ -228,7 +228,7 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
 @pytest.mark.parametrize(
     ("call", "body", "things"), CALLS, ids=lambda each: each.operation if isinstance(each, Call) else ""
 )
-def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Call, body: Any, things: set[str]) -> None:
+def test_response_is_reused_unless_resource_it_depends_on_changed(call: Call, body: Any, things: set[str]) -> None:
     def judge(now: dict[str, str]) -> bool | None:
         return judge_embedded_world_freshness(call.operation, call.parts, body, THEN, now).is_unchanged
 
@@ -248,7 +248,7 @@ def test_a_reply_comes_again_unless_something_changed_that_it_rests_on(call: Cal
     ],
     ids=lambda call: call.operation,
 )
-def test_what_nothing_is_known_of_is_undecidable(call: Call) -> None:
+def test_response_with_unknown_resources_is_undecidable(call: Call) -> None:
     assert judge_embedded_world_freshness(call.operation, call.parts, {}, THEN, THEN).is_unchanged is None
 
 
@@ -277,16 +277,16 @@ AGES = [
 
 
 @pytest.mark.parametrize("call", AGES, ids=lambda call: call.operation)
-def test_what_may_change_ages(call: Call) -> None:
+def test_responses_that_may_change_expire(call: Call) -> None:
     assert get_oldest_usable_response_time(call.operation, call.parts, NOW) == NOW
 
 
-def test_the_text_of_a_revision_lasts() -> None:
+def test_revision_text_never_expires() -> None:
     call = make_revision_html_call("w", 7, "Title")
     assert get_oldest_usable_response_time(call.operation, call.parts, NOW) < NOW - timedelta(days=10_000)
 
 
-def test_views_of_days_that_are_over_last_when_they_were_asked_for_after_these() -> None:
+def test_pageviews_never_expire_if_requested_after_their_last_day() -> None:
     call = make_pageviews_call("w", "Ulm", "20250101", "20251231")
     assert get_oldest_usable_response_time(call.operation, call.parts, NOW) == datetime(2026, 1, 4, tzinfo=UTC)
     to_come = make_pageviews_call("w", "Ulm", "20250301", "20260301")

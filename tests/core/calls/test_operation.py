@@ -9,7 +9,7 @@ from factmill.tasks.core.calls import operation
 from factmill.tasks.core.calls.operation import list_operations
 
 
-def test_a_process_that_imports_nothing_else_knows_every_operation() -> None:
+def test_bare_process_knows_every_operation() -> None:
     """The settings name operations before any client is made, so the registry imports the modules that make them."""
     script = (
         "from factmill.tasks.core.calls.operation import list_operations; print(*(o.name for o in list_operations()))"

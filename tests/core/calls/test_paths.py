@@ -75,7 +75,7 @@ def walks(found):
     return [tuple(line.values()) for line in found.paths.to_pylist()]
 
 
-def test_two_hops_are_asked_only_where_one_finds_nothing():
+def test_two_hops_are_queried_only_if_one_hop_finds_nothing():
     answers = Answers(
         {
             ("Q1", "Q2", 1): [(1, True, None, 26, None), (1, False, None, 26, None)],
@@ -88,14 +88,14 @@ def test_two_hops_are_asked_only_where_one_finds_nothing():
     assert answers.batches == [[("item_paths", "Q1", 1)] * 3, [("item_paths", "Q1", 2)] * 2]
 
 
-def test_all_hops_are_asked_when_they_are_wanted():
+def test_all_hops_are_queried_on_request():
     answers = Answers({("Q1", "Q2", 1): [(1, False, None, 26, None)], ("Q1", "Q2", 2): [(2, True, 9, 31, 279)]})
     found = find_items(answers, [(1, 2)], PathSearchOptions(always_two_hops=True))
     assert walks(found) == [(0, 1, False, None, 26, None), (0, 2, True, 9, 31, 279)]
     assert told(found) == [(0, "found", 2, 2)]
 
 
-def test_a_path_through_an_ignored_property_is_no_path_and_does_not_stop_the_search():
+def test_ignored_property_paths_are_dropped_and_search_continues():
     answers = Answers(
         {
             ("Q1", "Q2", 1): [(1, False, None, 26, None)],
@@ -108,7 +108,7 @@ def test_a_path_through_an_ignored_property_is_no_path_and_does_not_stop_the_sea
 
 
 @pytest.mark.parametrize("ignored", [69, 582, 26])
-def test_properties_of_qualifiers_and_of_both_hops_can_be_ignored(ignored):
+def test_qualifier_and_hop_properties_can_be_ignored(ignored):
     answers = Answers({("Q1", "1952", 1): [BIRTH, SCHOOL_END], ("Q1", "1952", 2): [OF_SPOUSE]})
     found = find_dates(
         answers,
@@ -119,7 +119,7 @@ def test_properties_of_qualifiers_and_of_both_hops_can_be_ignored(ignored):
     assert walks(found) == [(0, *row) for row in (SCHOOL_END, BIRTH, OF_SPOUSE) if row != left_out]
 
 
-def test_the_cap_keeps_the_first_in_order_and_tells_how_many_there_are():
+def test_path_cap_keeps_first_paths_in_order_and_reports_total():
     rows = [(1, backward, None, number, None) for backward in (True, False) for number in range(30, 0, -1)]
     found = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2), (3, 2)], PathSearchOptions(max_paths=31))
     assert told(found) == [(0, "capped", 60, 31), (1, "none", 0, 0)]
@@ -129,20 +129,20 @@ def test_the_cap_keeps_the_first_in_order_and_tells_how_many_there_are():
     assert told(exact) == [(0, "found", 60, 60)]
 
 
-def test_an_item_is_not_asked_for_paths_to_itself():
+def test_paths_from_item_to_itself_are_not_queried():
     answers = Answers({("Q1", "Q1", 1): [(1, False, None, 26, None)]})
     found = find_items(answers, [(1, 1)])
     assert (told(found), walks(found), answers.batches) == ([(0, "identical", 0, 0)], [], [])
 
 
-def test_a_repeated_pair_is_asked_once_and_answered_each_time():
+def test_repeated_pair_is_queried_once_and_answered_each_time():
     answers = Answers({("Q1", "Q2", 1): [(1, False, None, 26, None)]})
     found = find_items(answers, [(1, 2), (3, 2), (1, 2)])
     assert [row[0] for row in walks(found)] == [0, 2]
     assert answers.batches == [[("item_paths", "Q1", 1), ("item_paths", "Q3", 1)], [("item_paths", "Q3", 2)]]
 
 
-def test_a_pair_that_fails_has_no_paths_and_a_reason():
+def test_failed_pair_has_no_paths_and_has_reason():
     answers = Answers(
         {
             ("Q1", "Q2", 1): "timeout: no answer within 60 s",
@@ -161,7 +161,7 @@ def test_a_pair_that_fails_has_no_paths_and_a_reason():
     assert answers.batches[1] == [("item_paths", "Q1", 2)] * 2, "a pair that failed is not asked further"
 
 
-def test_dates_and_numbers_are_asked_with_their_properties():
+def test_date_and_number_queries_include_their_properties():
     day = make_literal_paths_call("here", 42, PartialDate(-43, 3, 15), frozenset({582, 569}), 1)
     assert (day.operation, day.parts) == (
         "date_paths",
@@ -177,7 +177,7 @@ def test_dates_and_numbers_are_asked_with_their_properties():
     assert len(keys) == 3, "each way round is a question of its own"
 
 
-def test_dates_come_in_the_agreed_order_with_null_first():
+def test_dates_are_sorted_in_agreed_order_with_null_first():
     answers = Answers({("Q1", "1952", 1): [BIRTH, SCHOOL_END], ("Q1", "1952", 2): [OF_SPOUSE]})
     found = find_dates(
         answers, [(1, PartialDate(1952)), (1, PartialDate(1953))], PathSearchOptions(always_two_hops=True)
@@ -187,7 +187,7 @@ def test_dates_come_in_the_agreed_order_with_null_first():
 
 
 @pytest.mark.parametrize("find", [find_items, find_dates])
-def test_an_empty_batch_asks_nothing_and_has_the_agreed_columns(find):
+def test_empty_batch_sends_no_request_and_has_agreed_columns(find):
     answers = Answers({})
     found = find(answers, [])
     assert answers.batches == []
@@ -195,12 +195,12 @@ def test_an_empty_batch_asks_nothing_and_has_the_agreed_columns(find):
     assert (found.pairs.schema, found.paths.num_rows, found.pairs.num_rows) == (PAIR_STATUS_SCHEMA, 0, 0)
 
 
-def test_a_batch_whose_sides_differ_in_length_is_refused():
+def test_batch_with_sides_of_different_lengths_is_rejected():
     with pytest.raises(ValueError, match=r"shorter|longer"):
         EndpointPathFinder(Answers({}), "here").find_item_paths(np.array([1, 2]), np.array([1]), EVERYTHING)
 
 
-def test_a_service_is_asked_without_a_recorder():
+def test_path_search_works_on_service_without_recorder():
     class Backwards:
         identity, is_outside = "here", True
 
@@ -233,12 +233,12 @@ literal_rows = st.sets(
 
 
 @given(item_rows, st.randoms(use_true_random=False))
-def test_item_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
+def test_item_rows_parsed_from_body_keep_arrow_sort_order(rows, random):
     check_order(rows, random, format_distinct_item_paths, parse_item_paths, ITEM_PATHS_SCHEMA)
 
 
 @given(literal_rows, st.randoms(use_true_random=False))
-def test_literal_rows_come_back_from_a_body_in_the_order_that_arrow_sorts_them(rows, random):
+def test_literal_rows_parsed_from_body_keep_arrow_sort_order(rows, random):
     check_order(rows, random, format_distinct_literal_paths, parse_literal_paths, LITERAL_PATHS_SCHEMA)
 
 

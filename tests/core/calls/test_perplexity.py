@@ -41,7 +41,7 @@ def test_perplexity_is_the_geometric_mean_of_inverse_probabilities(
     ("perplexity", "counted"),
     [(12.3449, 12.3), (12.3451, 12.3), (12.35001, 12.4), (0.99999, 1.0), (123456.7, 123000.0)],
 )
-def test_three_digits_of_a_perplexity_count(perplexity: float, counted: float) -> None:
+def test_perplexity_is_rounded_to_three_digits(perplexity: float, counted: float) -> None:
     """Beyond them CPUs disagree; the recorded logarithm keeps all it has."""
     weighed = sum_log_probabilities([-math.log(perplexity)] * 2)
     assert isinstance(weighed, TextLogProbability)
@@ -49,7 +49,7 @@ def test_three_digits_of_a_perplexity_count(perplexity: float, counted: float) -
     assert weighed.log_probability == pytest.approx(-2 * math.log(perplexity), rel=1e-12)
 
 
-def test_length_does_not_count() -> None:
+def test_perplexity_does_not_depend_on_text_length() -> None:
     assert TextLogProbability(-20.0, 10).perplexity == TextLogProbability(-2.0, 1).perplexity
 
 
@@ -64,7 +64,7 @@ def test_length_does_not_count() -> None:
         (TextLogProbability(-1e-300, 1), 1.0),
     ],
 )
-def test_the_ends_of_the_scale(weighed: TextLogProbability, perplexity: float) -> None:
+def test_perplexity_covers_both_ends_of_scale(weighed: TextLogProbability, perplexity: float) -> None:
     assert weighed.perplexity == perplexity
 
 
@@ -72,13 +72,13 @@ def test_the_ends_of_the_scale(weighed: TextLogProbability, perplexity: float) -
     ("logs", "reason"),
     [([], "nothing_to_weigh"), ([-1.0, math.nan], "no_number"), ([math.inf], "no_number")],
 )
-def test_what_has_no_perplexity_says_why(logs: list[float], reason: str) -> None:
+def test_text_without_perplexity_has_reason(logs: list[float], reason: str) -> None:
     outcome = sum_log_probabilities(logs)
     assert isinstance(outcome, NoPerplexity)
     assert outcome.reason == reason
 
 
-def test_the_order_of_tokens_does_not_matter_to_the_last_bit() -> None:
+def test_token_order_does_not_change_perplexity_in_last_bit() -> None:
     logs = [-1e-9, -12345.678, -3.3, -1e-3] * 7
     assert sum_log_probabilities(logs) == sum_log_probabilities(logs[::-1]) == sum_log_probabilities(sorted(logs))
 
@@ -86,23 +86,23 @@ def test_the_order_of_tokens_does_not_matter_to_the_last_bit() -> None:
 @pytest.mark.parametrize(
     "weighed", [TextLogProbability(-12.25, 7), TextLogProbability(-math.inf, 2), TextLogProbability(0.0, 1)]
 )
-def test_a_reply_carries_any_value_through_json(weighed: TextLogProbability) -> None:
+def test_perplexity_response_round_trips_any_value_through_json(weighed: TextLogProbability) -> None:
     reply = make_perplexity_response(weighed)
     assert reply.status == "ok"
     assert parse_log_probability(json.loads(canonical_json(reply.body))) == weighed
 
 
-def test_an_impossible_text_is_null_in_json() -> None:
+def test_impossible_text_has_null_log_probability_in_json() -> None:
     assert make_perplexity_response(TextLogProbability(-math.inf, 2)).body == {"log_probability": None, "tokens": 2}
 
 
-def test_a_text_without_perplexity_is_a_failed_reply_that_is_not_asked_again() -> None:
+def test_text_without_perplexity_is_permanent_failure() -> None:
     reply = make_perplexity_response(NO_TOKENS_TO_SCORE)
     assert (reply.body, reply.status, reply.transient) == (None, "failed", False)
     assert reply.error is not None and reply.error.startswith("unweighable: nothing_to_weigh: ")
 
 
-def test_a_call_is_known_by_text_and_service() -> None:
+def test_call_key_depends_on_text_and_service() -> None:
     call = make_perplexity_call("here", "a text")
     assert (call.operation, call.parts) == ("perplexity", {"text": "a text"})
     others = {make_perplexity_call("there", "a text").key, make_perplexity_call("here", "a text ").key}

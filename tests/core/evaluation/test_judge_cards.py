@@ -30,7 +30,7 @@ def make(verdicts: list[str], people: list[str]) -> JudgeCard:
     return make_judge_card(JUDGE, SCHEME, labels, items, found, "0" * 64, "e-1")
 
 
-def test_grades_that_count_as_right_are_one_in_the_rates_of_a_card() -> None:
+def test_grades_that_count_as_right_become_one_in_judge_card_rates() -> None:
     # of 50 called wrong people call 2/10 right; of 50 called right, all but 1/4 of 20: 45 of 55 are called right
     people = ["C", "B", *["F"] * 8, *["B"] * 6, "F", *["C"] * 3]
     card = make(GRADES, people)
@@ -40,12 +40,12 @@ def test_grades_that_count_as_right_are_one_in_the_rates_of_a_card() -> None:
     assert JudgeCard.model_validate_json(card.model_dump_json()) == card
 
 
-def test_labels_drawn_by_another_judge_s_grades_are_no_sample_of_this_one_s() -> None:
+def test_labels_sampled_by_other_judges_grades_are_not_reweighted() -> None:
     card = make(["F", "C"] * 10, GRADES)
     assert card.rates["short"].size == 20
 
 
-def test_a_card_of_an_earlier_factmill_or_of_other_prompts_is_read_and_corrects_nothing() -> None:
+def test_judge_card_of_older_version_or_other_prompts_corrects_nothing() -> None:
     card = make(GRADES, GRADES)
     earlier = card.model_dump()
     del earlier["rates"], earlier["drawn_of"]

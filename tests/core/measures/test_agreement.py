@@ -30,7 +30,7 @@ def draw_labels(seed: int, n: int = 200, right: float = 0.6) -> tuple[list[str],
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_figures_are_those_of_the_libraries(seed: int) -> None:
+def test_agreement_figures_match_sklearn_and_statsmodels(seed: int) -> None:
     from sklearn.metrics import cohen_kappa_score, confusion_matrix, precision_recall_fscore_support
     from statsmodels.stats.inter_rater import cohens_kappa
 
@@ -42,8 +42,8 @@ def test_figures_are_those_of_the_libraries(seed: int) -> None:
     assert found.kappa == pytest.approx(cohens_kappa(table).kappa, abs=1e-6)
     assert found.weighted_kappa == pytest.approx(cohen_kappa_score(people, judge, weights="quadratic"), abs=1e-6)
     shares = precision_recall_fscore_support(people, judge, labels=CLASSES, zero_division=np.nan)
-    told = measure_class_precision_and_recall(people, judge, CLASSES)
-    assert [(each.precision, each.recall, each.f1) for each in told] == [
+    result = measure_class_precision_and_recall(people, judge, CLASSES)
+    assert [(each.precision, each.recall, each.f1) for each in result] == [
         pytest.approx(each, abs=1e-6) for each in zip(*shares[:3], strict=True)
     ]
     weights = np.random.default_rng(seed).integers(1, 9, len(people)).astype(float)
@@ -51,7 +51,7 @@ def test_figures_are_those_of_the_libraries(seed: int) -> None:
     assert weighted.kappa == pytest.approx(cohen_kappa_score(people, judge, sample_weight=weights), abs=1e-6)
 
 
-def test_a_table_by_hand() -> None:
+def test_agreement_matches_hand_computed_table() -> None:
     from statsmodels.stats.inter_rater import cohens_kappa
 
     # 20 both yes, 5 and 10 apart, 15 both no: 0.7 observed, 0.5 by chance
@@ -67,7 +67,7 @@ def test_a_table_by_hand() -> None:
     assert (no.precision, no.recall, no.f1) == (0.75, 0.6, 0.666667)
 
 
-def test_a_judge_always_right_always_wrong_and_at_random() -> None:
+def test_kappa_separates_perfect_inverted_and_random_judges() -> None:
     people, _, clusters = draw_labels(0)
     assert measure_judge_agreement(people, people, clusters, CLASSES).kappa == 1
     binary = ["1" if each > "2" else "0" for each in people]
@@ -90,7 +90,7 @@ def test_a_judge_always_right_always_wrong_and_at_random() -> None:
         ([], [], None, "nothing to compare"),
     ],
 )
-def test_where_one_label_is_all_there_is_no_kappa_but_a_note(
+def test_single_label_yields_note_instead_of_kappa(
     people: list[str], judge: list[str], accuracy: float | None, note: str
 ) -> None:
     found = measure_judge_agreement(people, judge, ["a", "b"][: len(people)], ["0", "1"])
@@ -99,13 +99,13 @@ def test_where_one_label_is_all_there_is_no_kappa_but_a_note(
     assert [each.f1 for each in measure_class_precision_and_recall([], [], ["0", "1"])] == [None, None]
 
 
-def test_one_question_alone_has_kappa_and_no_interval() -> None:
+def test_single_question_yields_kappa_without_interval() -> None:
     found = measure_judge_agreement(["1", "0", "1"], ["1", "0", "0"], ["q"] * 3, ["0", "1"])
     assert (found.kappa, found.kappa_low, found.clusters) == (0.4, None, 1)
     assert found.note.startswith("one cluster")
 
 
-def test_intervals_depend_on_no_order_and_clusters_move_together() -> None:
+def test_intervals_ignore_order_and_resample_clusters_together() -> None:
     people, judge, clusters = draw_labels(3)
     order = np.random.default_rng(1).permutation(len(people)).tolist()
     mixed = [[column[at] for at in order] for column in (people, judge, clusters)]
@@ -118,7 +118,7 @@ def test_intervals_depend_on_no_order_and_clusters_move_together() -> None:
     assert (alike.kappa, alike.kappa_low, alike.kappa_high) == (once.kappa, once.kappa_low, once.kappa_high)
 
 
-def test_strata_are_weighted_back_to_what_was_drawn_from() -> None:
+def test_strata_are_reweighted_to_their_population() -> None:
     """Of 1,000 answers the judge calls 900 right, of which 855 are, and 100 wrong, of which 60 are: 91.5 % in all."""
     generator, hits = np.random.default_rng(0), 0
     population = [("1", "1")] * 855 + [("0", "1")] * 45 + [("0", "0")] * 60 + [("1", "0")] * 40
@@ -140,7 +140,7 @@ def test_strata_are_weighted_back_to_what_was_drawn_from() -> None:
     assert hits >= 186  # 93 %
 
 
-def test_people_among_themselves() -> None:
+def test_rater_agreement_between_people_matches_libraries() -> None:
     from sklearn.metrics import cohen_kappa_score
     from statsmodels.stats.inter_rater import fleiss_kappa
 
@@ -161,7 +161,7 @@ def test_people_among_themselves() -> None:
     assert measure_rater_agreement({"a": {"ada": "1"}, "b": {"bo": "1"}}, ["0", "1"]).note != ""
 
 
-def test_few_labels_are_said_to_say_little() -> None:
+def test_few_labels_produce_warning() -> None:
     def told(n: int) -> str:
         return format_few_labels_warning(
             measure_judge_agreement(["1", "0"] * n, ["1", "0"] * n, list(map(str, range(2 * n))), ["0", "1"])
@@ -175,14 +175,14 @@ def test_few_labels_are_said_to_say_little() -> None:
 NAN = math.nan
 
 
-def test_rho_by_hand() -> None:
+def test_rho_matches_hand_computed_value() -> None:
     # ranks 1 2 3 4 and 2 1 4 3: 1 - 6 × (1 + 1 + 1 + 1) / (4 × 15)
     found = compute_spearman(np.array([0.1, 0.2, 0.3, 0.4]), np.array([2.0, 1.0, 4.0, 3.0]), ["a", "b", "c", "d"])
     assert (found.rho, found.n, found.n_unscored, found.clusters) == (0.6, 4, 0, 4)
     assert found.note == "an interval from 4 clusters is too narrow"
 
 
-def test_rho_with_ties_is_that_of_scipy() -> None:
+def test_rho_with_ties_matches_scipy() -> None:
     import scipy.stats
 
     draw = np.random.default_rng(1)
@@ -194,7 +194,7 @@ def test_rho_with_ties_is_that_of_scipy() -> None:
 
 
 @pytest.mark.parametrize("clusters", [200, 40])
-def test_the_interval_is_that_of_scipy_s_rho_over_drawn_clusters(clusters: int) -> None:
+def test_rho_interval_matches_scipy_over_resampled_clusters(clusters: int) -> None:
     import scipy.stats
 
     draw = np.random.default_rng(2)
@@ -220,18 +220,18 @@ def test_the_interval_is_that_of_scipy_s_rho_over_drawn_clusters(clusters: int) 
         ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], "all 3 items have the same second score"),
     ],
 )
-def test_there_is_no_rho_where_nothing_can_go_together(x: list[float], y: list[float], note: str) -> None:
+def test_too_few_items_or_constant_scores_yield_no_rho(x: list[float], y: list[float], note: str) -> None:
     found = compute_spearman(np.array(x), np.array(y), [str(place) for place in range(len(x))])
     assert (found.rho, found.ci_low, found.ci_high, found.note) == (None, None, None, note)
     assert found.n + found.n_unscored == len(x)
 
 
-def test_one_cluster_has_a_rho_and_no_interval() -> None:
+def test_single_cluster_yields_rho_without_interval() -> None:
     found = compute_spearman(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.0, 1.0]), ["a", "a", "a"])
     assert (found.rho, found.ci_low, found.note) == (-1.0, None, "one cluster: nothing to draw an interval from")
 
 
-def test_draws_without_rho_are_left_out_of_the_interval() -> None:
+def test_resamples_without_rho_are_left_out_of_interval() -> None:
     # every fourth draw of the two clusters holds one alone, in which x is constant
     found = compute_spearman(np.array([1.0, 1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0]), ["a", "a", "b", "b"])
     assert found.ci_low is not None
@@ -239,7 +239,7 @@ def test_draws_without_rho_are_left_out_of_the_interval() -> None:
     assert 0.8 < found.ci_low <= found.ci_high <= 1.0
 
 
-def test_neither_the_order_of_items_nor_the_unit_of_a_score_matters() -> None:
+def test_rho_ignores_item_order_and_score_unit() -> None:
     draw = np.random.default_rng(4)
     x, y, of = draw.random(90), draw.random(90), [f"c{n % 30}" for n in range(90)]
     order = draw.permutation(90)
@@ -247,6 +247,6 @@ def test_neither_the_order_of_items_nor_the_unit_of_a_score_matters() -> None:
     assert compute_spearman(x, y, of, seed=1) != compute_spearman(x, y, of, seed=2)
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
+def test_columns_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ValueError, match="3 and 2 scores of items in 3 clusters"):
         compute_spearman(np.zeros(3), np.zeros(2), ["a", "b", "c"])

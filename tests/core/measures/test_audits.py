@@ -47,14 +47,14 @@ def parse_csv(text: str) -> list[AuditVerdict]:
     return parse_audit_rows(AUDIT, "b-1", parse_sheet_csv(make_audit_layout(AUDIT), text, "s.csv"), "s.csv")
 
 
-def test_a_larger_sample_contains_the_smaller_and_the_order_of_ids_does_not_matter() -> None:
+def test_larger_audit_sample_contains_smaller_regardless_of_id_order() -> None:
     ids = [f"r{number}" for number in range(300)]
     assert draw_audit_sample_ids(ids, 100, 1)[:60] == draw_audit_sample_ids(reversed(ids), 60, 1)
     assert draw_audit_sample_ids(ids, 60, 1) != draw_audit_sample_ids(ids, 60, 2)
     assert draw_audit_sample_ids(ids[:5], 60, 1) == draw_audit_sample_ids(ids[:5], 5, 1)
 
 
-def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count() -> None:
+def test_filled_in_audit_sheet_is_parsed_without_unreviewed_rows() -> None:
     sheet = format_csv({"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
     filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
     assert parse_csv(filled) == [
@@ -67,7 +67,7 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "text"),
     [
         ({"wrong": "maybe"}, "line 2: wrong is 'maybe'; expected x for a fault, "),
         ({"pairs": "7", "natural": "3"}, "line 2: pairs is '7'; expected the number of faults, 0 to 6"),
@@ -75,11 +75,11 @@ def test_a_filled_in_sheet_comes_back_and_what_was_not_looked_at_does_not_count(
         ({"build": "b-2"}, "build 'b-2'; expected 'b-1'"),
     ],
 )
-def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: str) -> None:
+def test_invalid_audit_mark_is_reported_with_line(cells: dict[str, str], text: str) -> None:
     sheet = format_csv({"a": "row a"}, {})
     with pytest.raises(SourceError, match=r"s\.csv, ") as error:
         parse_csv(fill(sheet, a=cells))
-    assert told in str(error.value)
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_mark_that_is_none_is_told_with_its_line(cells: dict[str, str], told: 
         ),
     ],
 )
-def test_marks_as_they_are_typed(kind: AuditCriterion, given: str, mark: int | None) -> None:
+def test_typed_audit_marks_are_parsed(kind: AuditCriterion, given: str, mark: int | None) -> None:
     assert read_audit_mark(kind, given) == mark
 
 
-def test_figures_stand_with_interval_rows_and_the_paper_s() -> None:
+def test_audit_figures_have_interval_row_count_and_paper_figure() -> None:
     verdicts = [AuditVerdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
     wrong, pairs, natural = compute_audit_criterion_results(AUDIT, verdicts)
     assert (wrong.here, wrong.low, wrong.high, wrong.rows) == (0.5, 0.15, 0.85, 4)

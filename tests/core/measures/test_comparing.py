@@ -33,7 +33,7 @@ def make(values: Sequence[float], items: Sequence[str] = (), clusters: Sequence[
     return MetricScores(**names, items=items, clusters=clusters or items, values=np.array(values, np.float64), **more)
 
 
-def test_models_are_compared_on_the_items_that_both_have_a_score_for() -> None:
+def test_models_are_compared_on_items_both_have_scores_for() -> None:
     # shared: b, c, d; 1 + 0 + 1 against 0 + 0 + 1. Only the first has a; only the second e; f is unscored in one
     one = make([1, 1, 0, 1, NAN], ["a", "b", "c", "d", "f"], is_share=True)
     two = make([1, 0, 0, 1, 1], ["f", "c", "b", "d", "e"], is_share=True)
@@ -49,7 +49,7 @@ def test_models_are_compared_on_the_items_that_both_have_a_score_for() -> None:
     assert found.smallest_difference == pytest.approx(2.801585 / 3, abs=1e-6)
 
 
-def test_what_all_models_have_is_kept_in_the_order_of_ids() -> None:
+def test_shared_items_are_kept_in_id_order() -> None:
     one, two = keep_shared_items(
         [make([1, NAN, 3], ["c", "b", "a"], groups={"by": ["x", "y", "z"]}), make([4, 5], ["a", "c"])]
     )
@@ -58,7 +58,7 @@ def test_what_all_models_have_is_kept_in_the_order_of_ids() -> None:
     assert measure_mean_metrics([one])[0].value == 2.0
 
 
-def test_nothing_in_common_is_no_figure() -> None:
+def test_models_without_shared_items_have_no_figures() -> None:
     for other in (make([1, 0], ["x", "y"]), make([NAN, NAN], ["i0", "i1"])):
         found = compare_models("one", make([1, 0]), "two", other)
         assert (found.n, found.only_first, found.note) == (0, 2, "no item has a score of both")
@@ -66,20 +66,20 @@ def test_nothing_in_common_is_no_figure() -> None:
         assert (figures, found.better, found.test) == ((None,) * 5, "", "")
 
 
-def test_one_cluster_has_a_difference_and_no_interval() -> None:
+def test_single_cluster_yields_difference_without_interval() -> None:
     found = compare_models("one", make([1, 1], clusters=["q", "q"]), "two", make([0, 1], clusters=["q", "q"]))
     assert (found.difference, found.ci_low, found.better, found.smallest_difference) == (0.5, None, "", None)
     assert (found.p, found.note) == (1.0, "one cluster: nothing to draw an interval from")
 
 
-def test_models_that_answer_the_same_tie_and_show_nothing_of_what_would_be_missed() -> None:
+def test_identical_models_tie_without_smallest_detectable_difference() -> None:
     found = compare_models("one", make([1, 0] * 20, is_share=True), "two", make([1, 0] * 20, is_share=True))
     assert (found.difference, found.ci_low, found.ci_high, found.better, found.p) == (0.0, 0.0, 0.0, "", 1.0)
     assert found.smallest_difference is None
     assert "no spread" in found.note
 
 
-def test_the_better_model_is_the_one_below_where_lower_is_better() -> None:
+def test_lower_model_is_better_if_lower_metric_is_better() -> None:
     draw = np.random.default_rng(0)
     low, high = draw.normal(10, 1, 200), draw.normal(12, 1, 200)
     assert compare_models("low", make(low.tolist()), "high", make(high.tolist())).better == "high"
@@ -88,7 +88,7 @@ def test_the_better_model_is_the_one_below_where_lower_is_better() -> None:
     assert compare_models("high", errors[1], "low", errors[0]).better == "low"
 
 
-def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
+def test_paired_comparison_finds_difference_separate_intervals_miss() -> None:
     import scipy.stats
 
     draw = np.random.default_rng(5)
@@ -106,38 +106,38 @@ def test_pairing_finds_what_two_intervals_of_their_own_would_not() -> None:
     assert (found.ci_low, found.ci_high) == pytest.approx((theirs.low, theirs.high), abs=0.0005)
 
 
-def test_scores_that_are_not_of_one_metric_are_not_compared() -> None:
+def test_comparing_scores_of_different_metrics_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"one .*two: .*recall.*precision"):
         compare_models("one", make([1], metric="recall"), "two", make([1], metric="precision"))
     with pytest.raises(ValueError, match="score, greedy: a has two scores; "):
         compare_models("one", make([1, 0], ["a", "a"]), "two", make([1], ["a"]))
 
 
-def test_settings_of_one_model_are_compared_too() -> None:
+def test_settings_of_one_model_can_be_compared() -> None:
     assert compare_models("qa", make([1, 0], setting="qa"), "kg", make([1, 1], setting="kg")).setting == ""
 
 
 @pytest.mark.parametrize(("one", "two"), [(0, 0), (1, 0), (0, 8), (5, 5), (9, 2), (30, 52), (400, 480), (3000, 2000)])
-def test_mcnemar_s_test_is_that_of_statsmodels(one: int, two: int) -> None:
+def test_mcnemar_p_matches_statsmodels(one: int, two: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmodels
 
     theirs = mcnemar_of_statsmodels([[10, one], [two, 10]], exact=True).pvalue
     assert compute_mcnemar_p(one, two) == pytest.approx(theirs if one + two else 1.0, rel=5.1e-4)
 
 
-def test_mcnemar_s_p_by_hand() -> None:
+def test_mcnemar_p_matches_hand_computed_values() -> None:
     assert compute_mcnemar_p(0, 8) == 0.007812  # 2 / 2^8
     assert compute_mcnemar_p(9, 2) == 0.06543  # 2 × (1 + 11 + 55) / 2^11
     assert compute_mcnemar_p(100_000, 0) == 0.0
     assert compute_mcnemar_p(50_000, 50_000) == 1.0
 
 
-def test_turning_signs_of_right_and_wrong_is_mcnemar_s_test() -> None:
+def test_sign_flip_p_of_binary_scores_matches_mcnemar() -> None:
     assert compute_sign_flip_p(np.array([1.0] * 9 + [-1.0] * 2 + [0.0] * 30)) == compute_mcnemar_p(9, 2)
     assert compute_sign_flip_p(np.array([1.0] * 40 + [-1.0] * 24)) == pytest.approx(compute_mcnemar_p(40, 24), abs=0.01)
 
 
-def test_signs_are_turned_in_all_ways_where_few_clusters_differ() -> None:
+def test_sign_flips_are_enumerated_if_few_clusters_differ() -> None:
     # of the 8 ways of 1, 2, 4 only ±(1 + 2 + 4) are as far off: 2/8; of 4, -1, 2 (sum 5): ±7, ±5
     assert compute_sign_flip_p(np.array([1.0, 2.0, 4.0])) == 0.25
     assert compute_sign_flip_p(np.array([4.0, -1.0, 2.0])) == 0.5
@@ -145,7 +145,7 @@ def test_signs_are_turned_in_all_ways_where_few_clusters_differ() -> None:
     assert compute_sign_flip_p(np.array([])) == 1.0
 
 
-def test_p_of_turned_signs_is_that_of_scipy() -> None:
+def test_sign_flip_p_matches_scipy() -> None:
     import scipy.stats
 
     draw = np.random.default_rng(9)
@@ -161,13 +161,13 @@ def test_p_of_turned_signs_is_that_of_scipy() -> None:
         )
 
 
-def test_p_of_models_that_are_equally_good_is_below_a_twentieth_in_a_twentieth_of_samples() -> None:
+def test_sign_flip_test_has_five_percent_false_positives() -> None:
     draw = np.random.default_rng(3)
     found = sum(compute_sign_flip_p(np.rint(draw.standard_t(3, 12) * 2**20)) <= 0.05 for _ in range(1000))
     assert 35 <= found <= 65
 
 
-def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None:
+def test_smallest_detectable_difference_matches_statsmodels_power() -> None:
     from statsmodels.stats.power import NormalIndPower
 
     gains = np.random.default_rng(6).normal(0.1, 0.4, 150)
@@ -179,7 +179,7 @@ def test_the_smallest_difference_is_what_the_power_of_statsmodels_says() -> None
     assert compute_smallest_detectable_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
 
 
-def test_a_smallest_difference_is_found_in_four_of_five_samples() -> None:
+def test_smallest_detectable_difference_is_found_in_four_of_five_samples() -> None:
     draw = np.random.default_rng(8)
     smallest = compute_smallest_detectable_difference(np.rint(draw.normal(0, 1, 5000) * 2**20), np.ones(5000), 20)
     assert smallest is not None
@@ -188,7 +188,7 @@ def test_a_smallest_difference_is_found_in_four_of_five_samples() -> None:
     assert 105 <= found <= 134
 
 
-def test_adjusted_p_are_those_of_statsmodels() -> None:
+def test_adjusted_p_values_match_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests
 
     p_values = [0.01, 0.5, 0.04, 0.03, 0.04, 1.0, 0.0]
@@ -200,7 +200,7 @@ def test_adjusted_p_are_those_of_statsmodels() -> None:
     assert adjust_p_values_benjamini_hochberg([]) == []
 
 
-def test_all_models_are_compared_in_each_setting_that_both_have() -> None:
+def test_all_models_are_compared_in_each_shared_setting() -> None:
     # of 100 items a has 90 right, b 60, c another 60
     right = {"a": range(9), "b": range(6), "c": range(4, 10)}
     models = {
@@ -235,7 +235,7 @@ def difference(first: str, second: str, better: str, ci_low: float | None = 0.0)
     return found.model_copy(update={**values, "better": better, "ci_low": ci_low})
 
 
-def test_models_that_are_not_shown_to_differ_share_a_rank() -> None:
+def test_models_without_shown_difference_share_rank() -> None:
     # b ties with both, a is better than c; nobody has items in common with d
     comparisons = [
         difference("a", "b", ""),
@@ -248,7 +248,7 @@ def test_models_that_are_not_shown_to_differ_share_a_rank() -> None:
     assert compute_model_rank_ranges(lower, lower_is_better=True) == {"c": (1, 2), "b": (1, 3), "a": (2, 3)}
 
 
-def test_a_tie_of_models_far_apart_is_a_shared_rank_too() -> None:
+def test_tied_models_far_apart_share_rank() -> None:
     # b, which is measured loosely, ties with a alone, though c and d lie between
     shown = [("a", "c"), ("a", "d"), ("c", "d")]
     comparisons = [difference(*pair, pair[0] if pair in shown else "") for pair in itertools.combinations("abcd", 2)]

@@ -23,7 +23,7 @@ def answer(right: int, judged: int = 100) -> np.ndarray:
     return np.column_stack((np.ones(100), said, np.arange(100) < judged, said)).astype(float)
 
 
-def test_a_rate_is_corrected_by_hand() -> None:
+def test_corrected_rate_matches_hand_computed_value() -> None:
     # sensitivity 40/50, specificity 45/50: (0.555 + 0.9 − 1) / (0.8 + 0.9 − 1)
     rates = measure_judge_rates(*label(40, 10, 5, 45), QUESTIONS, None, 100)
     assert (rates.sensitivity, rates.specificity) == (0.8, 0.9)
@@ -36,7 +36,7 @@ def test_a_rate_is_corrected_by_hand() -> None:
     assert part and part[0] == pytest.approx(0.65 / 0.7 * 0.8, abs=1e-6)
 
 
-def test_labels_that_are_drawn_by_verdict_are_weighted_back() -> None:
+def test_labels_sampled_by_verdict_are_reweighted() -> None:
     # of 900 called right 9 of 10 are right, of 100 called wrong 2 of 10: 810 + 20 of 1,000 are right
     people, judge = label(9, 2, 1, 8)
     rates = measure_judge_rates(people, judge, QUESTIONS[:20], [90.0 if each else 10.0 for each in judge], 1000)
@@ -46,7 +46,7 @@ def test_labels_that_are_drawn_by_verdict_are_weighted_back() -> None:
     assert found and found[0] == pytest.approx(0.83, abs=1e-6)
 
 
-def test_labels_of_the_very_answers_say_more() -> None:
+def test_labels_of_same_answers_narrow_interval() -> None:
     people, judge = label(40, 10, 5, 45)
     rates = measure_judge_rates(people, judge, QUESTIONS, None, 100)
     sums = np.column_stack((np.ones(100), judge, np.ones(100), judge)).astype(float)
@@ -66,7 +66,7 @@ def test_labels_of_the_very_answers_say_more() -> None:
         ((5, 45, 45, 5), (0.1, 0.1)),
     ],
 )
-def test_a_judge_that_does_not_tell_right_from_wrong_corrects_nothing(
+def test_judge_that_cannot_separate_right_from_wrong_corrects_nothing(
     counts: tuple[int, int, int, int], known: tuple[float | None, float | None]
 ) -> None:
     rates = measure_judge_rates(*label(*counts), QUESTIONS, None, 100)
@@ -74,7 +74,7 @@ def test_a_judge_that_does_not_tell_right_from_wrong_corrects_nothing(
     assert correct_judged_share(QUESTIONS, answer(55), rates, are_labels_of_these_answers=False) is None
 
 
-def test_few_labels_without_an_error_are_not_taken_for_a_judge_that_never_errs() -> None:
+def test_few_labels_without_errors_do_not_imply_perfect_judge() -> None:
     rates = measure_judge_rates(*label(10, 0, 0, 10), QUESTIONS[:20], None, 20)
     assert (rates.sensitivity, rates.specificity) == (1.0, 1.0)
     assert rates.sensitivity_low is not None and rates.sensitivity_low < 0.8
@@ -91,7 +91,7 @@ def test_few_labels_without_an_error_are_not_taken_for_a_judge_that_never_errs()
     assert vague and vague[1] == (0.0, 1.0)
 
 
-def test_an_interval_depends_on_no_order() -> None:
+def test_correction_interval_does_not_depend_on_order() -> None:
     people, judge = label(40, 10, 5, 45)
     order = np.random.default_rng(3).permutation(100)
     rates = measure_judge_rates(people, judge, QUESTIONS, None, 100)
@@ -105,7 +105,7 @@ def test_an_interval_depends_on_no_order() -> None:
 
 
 @pytest.mark.parametrize("transfers", [False, True])
-def test_the_interval_holds_the_true_rate_where_the_raw_one_does_not(transfers: bool) -> None:
+def test_corrected_interval_covers_true_rate_where_raw_one_does_not(transfers: bool) -> None:
     # bench/trials/corrected.py measures more rates, on more samples
     samples = [hold(0.69, (0.8, 0.97), 120, transfers, seed) for seed in range(80)]
     assert sum(sample[0] for sample in samples) >= 0.88 * 80

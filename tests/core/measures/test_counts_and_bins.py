@@ -12,20 +12,20 @@ from factmill.tasks.core.measures.counts_and_bins import (
 )
 
 
-def test_values_are_counted_in_their_own_order() -> None:
+def test_values_are_counted_in_their_natural_order() -> None:
     assert list(count_values_sorted_by_value([10, 2, 10, 9]).items()) == [("2", 1), ("9", 1), ("10", 2)]
     assert list(count_values_sorted_by_value(["b", "a", "b"]).items()) == [("a", 1), ("b", 2)]
     assert count_values_sorted_by_value([]) == {}
 
 
-def test_nothing_has_no_share() -> None:
+def test_division_by_zero_yields_no_share() -> None:
     assert divide_rounded(2, 3) == 0.667
     assert divide_rounded(2, 3, digits=2) == 0.67
     assert divide_rounded(0, 4) == 0
     assert divide_rounded(0, 0) is None
 
 
-def test_each_figure_stands_beside_the_papers() -> None:
+def test_figures_are_paired_with_paper_figures() -> None:
     assert pair_with_paper_figures({"rows": (4, 4), "share": (None, 0)}, {"rows": 310, "share": 0.2}) == {
         "rows": {"here": 4, "n": 4, "paper": 310},
         "share": {"here": None, "n": 0, "paper": 0.2},
@@ -41,7 +41,7 @@ def test_equal_numbers_share_a_bin() -> None:
     assert bin_by_quantile({"a": 0, "b": 0, "c": 0}, 3) == dict.fromkeys("abc", "2 of 3 (0 to 0)")
 
 
-def test_there_may_be_fewer_items_than_bins() -> None:
+def test_fewer_items_than_bins_are_accepted() -> None:
     assert set(bin_by_quantile({"a": 3, "b": 9}, 10).values()) == {"05 of 10 (3 to 3)", "10 of 10 (9 to 9)"}
     assert bin_by_quantile({}, 5) == {}
 

@@ -21,11 +21,11 @@ from factmill.tasks.core.measures.intervals import (
     ("successes", "n", "interval"),
     [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (1, 124, (0.0014, 0.0443)), (10, 10, (0.7225, 1.0))],
 )
-def test_wilson_s_interval(successes: int, n: int, interval: tuple[float, float]) -> None:
+def test_wilson_interval_matches_known_values(successes: int, n: int, interval: tuple[float, float]) -> None:
     assert compute_wilson_interval(successes, n) == interval
 
 
-def test_wilson_s_interval_is_that_of_statsmodels() -> None:
+def test_wilson_interval_matches_statsmodels() -> None:
     from statsmodels.stats.proportion import proportion_confint
 
     for n in (1, 2, 7, 60, 1000, 99_991):
@@ -35,14 +35,14 @@ def test_wilson_s_interval_is_that_of_statsmodels() -> None:
             )
 
 
-def test_nothing_observed_has_no_interval() -> None:
+def test_no_observations_yield_no_interval() -> None:
     with pytest.raises(ValueError, match="no observation"):
         compute_wilson_interval(0, 0)
     with pytest.raises(ValueError, match="no observation"):
         bootstrap_cluster_mean_interval([], [])
 
 
-def test_wilson_s_interval_holds_the_share_of_sixty_in_nineteen_of_twenty_samples() -> None:
+def test_wilson_interval_covers_sixty_percent_share_in_95_percent_of_samples() -> None:
     # one share alone has the jumps of a count; 1,000 samples of shares all over have not
     draw = np.random.default_rng(2)
     shares = draw.uniform(0.1, 0.9, 1000)
@@ -55,7 +55,7 @@ def test_wilson_s_interval_holds_the_share_of_sixty_in_nineteen_of_twenty_sample
 
 
 @pytest.mark.parametrize(("clusters", "least", "most"), [(80, 930, 970), (5, 790, 880)])
-def test_a_bootstrap_covers_a_clustered_mean_and_too_rarely_with_few_clusters(
+def test_bootstrap_covers_clustered_mean_but_undercovers_with_few_clusters(
     clusters: int, least: int, most: int
 ) -> None:
     draw = np.random.default_rng(7)
@@ -70,7 +70,7 @@ def test_a_bootstrap_covers_a_clustered_mean_and_too_rarely_with_few_clusters(
     assert least <= inside <= most
 
 
-def test_clusters_are_drawn_whole() -> None:
+def test_bootstrap_resamples_entire_clusters() -> None:
     # the same thirty observations of thirty are surer than three rows of ten that are each all or nothing
     alone = bootstrap_cluster_mean_interval([1] * 15 + [0] * 15, [1] * 30)
     clustered = bootstrap_cluster_mean_interval([10, 5, 0], [10, 10, 10])
@@ -88,7 +88,7 @@ def ratio(sums: Float64Values, sizes: Float64Values, axis: int) -> Float64Values
     ("scores", "clusters"),
     [("shares", 12), ("shares", 300), ("rare", 2000), ("real", 25), ("real", 400), ("skewed", 60), ("outlier", 500)],
 )
-def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
+def test_bootstrap_matches_scipy(scores: str, clusters: int) -> None:
     import scipy.stats
 
     # both ends are only sure to some 1.4 % of their distance from the mean, in scipy's draws as in ours
@@ -113,7 +113,7 @@ def test_a_bootstrap_is_that_of_scipy(scores: str, clusters: int) -> None:
     assert high == pytest.approx(theirs.high, abs=margin)
 
 
-def test_an_interval_depends_neither_on_the_order_of_clusters_nor_on_what_a_mean_is_counted_in() -> None:
+def test_interval_ignores_cluster_order_and_unit_of_mean() -> None:
     draw = np.random.default_rng(1)
     sums, sizes = draw.integers(0, 1000, 500), draw.integers(1, 9, 500)
     order = draw.permutation(500)
@@ -125,7 +125,7 @@ def test_an_interval_depends_neither_on_the_order_of_clusters_nor_on_what_a_mean
 
 
 @pytest.mark.parametrize("factor", [1e-308, 1.0, 3.3e7, 1e300])
-def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
+def test_scaled_integers_sum_exactly_in_any_order(factor: float) -> None:
     draw = np.random.default_rng(4)
     of: Int64Values = draw.integers(0, 50, 3000)
     values = draw.normal(0, factor, 3000)
@@ -138,7 +138,7 @@ def test_whole_numbers_add_up_exactly_in_any_order(factor: float) -> None:
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(10, 0.26), (30, 0.58), (100, 0.9)])
-def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_truth(clusters: int, least: float) -> None:
+def test_rare_event_interval_has_warning_where_it_undercovers(clusters: int, least: float) -> None:
     # an event in 3 % of clusters: whatever number of them has it, the intervals that hold 0.03 are counted by their chance
     held = unnoted = 0.0
     for events in range(clusters + 1):
@@ -153,7 +153,7 @@ def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_trut
 
 
 @pytest.mark.parametrize(
-    ("clusters", "unlike", "told"),
+    ("clusters", "unlike", "text"),
     [
         (1, 0, "one cluster"),
         (2, 0, "no spread"),
@@ -166,7 +166,7 @@ def test_the_interval_of_a_rare_event_is_noted_wherever_it_seldom_holds_the_trut
         (1000, 10, ""),
     ],
 )
-def test_an_interval_that_is_not_to_be_relied_on_says_so(clusters: int, unlike: int | None, told: str) -> None:
+def test_unreliable_interval_has_warning(clusters: int, unlike: int | None, text: str) -> None:
     note = format_interval_warning(clusters, unlike)
-    assert told in note
-    assert bool(told) == bool(note)
+    assert text in note
+    assert bool(text) == bool(note)

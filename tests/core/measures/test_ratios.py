@@ -22,25 +22,25 @@ def of_all(*parts: RatioTerms, clusters: Sequence[str] = ()) -> MeasuredMetric:
     return measure_ratio_metrics([RatioMetricScores("s", "m", names, parts)])[0]
 
 
-def test_a_ratio_of_sums_weighs_items_by_what_is_in_them() -> None:
+def test_ratio_of_sums_weights_items_by_denominator() -> None:
     # 1 of 1 and 1 of 9: 2/10, not the mean of 1 and 1/9
     metric = of_all(part([1, 1], [1, 9]))
     assert (metric.value, metric.n, metric.coverage, metric.bound_low, metric.bound_high) == (0.2, 2, 1.0, 0.2, 0.2)
 
 
-def test_an_item_with_nothing_below_the_line_is_none_of_it() -> None:
+def test_item_with_zero_denominator_is_not_counted() -> None:
     metric = of_all(part([1, 0, 1], [2, 0, 2]))
     assert (metric.value, metric.n, metric.clusters, metric.n_unscored) == (0.5, 2, 2, 0)
 
 
-def test_bounds_give_the_unscored_as_much_as_the_others_have() -> None:
+def test_bounds_assume_average_denominator_for_unscored_items() -> None:
     # 3 of 8 in two items; a third with 4 more: 3/12 and 7/12
     metric = of_all(part([1, 2, NAN], [4, 4, 0]))
     assert (metric.value, metric.n, metric.n_unscored, metric.coverage) == (0.375, 2, 1, 0.666667)
     assert (metric.bound_low, metric.bound_high) == (0.25, 0.583333)
 
 
-def test_f1_is_made_of_its_two_ratios() -> None:
+def test_f1_combines_its_two_ratios() -> None:
     # precision 2/4, recall 2/8: 2 * 1/2 * 1/4 / (3/4)
     assert of_all(part([2, 0], [3, 1]), part([1, 1], [4, 4])).value == 0.333333
 
@@ -54,13 +54,13 @@ def test_f1_is_made_of_its_two_ratios() -> None:
         (part([NAN], [0]), part([NAN], [4]), None, "none of 1 is scored"),
     ],
 )
-def test_f1_where_there_is_nothing(first: RatioTerms, second: RatioTerms, value: float | None, note: str) -> None:
+def test_f1_without_data_has_note(first: RatioTerms, second: RatioTerms, value: float | None, note: str) -> None:
     metric = of_all(first, second)
     assert metric.value == value
     assert metric.note.startswith(note)
 
 
-def test_groups_are_measured_alone() -> None:
+def test_groups_are_measured_separately() -> None:
     ratios = RatioMetricScores("s", "m", ["a", "b", "c"], [part([1, 0, 1], [1, 1, 2])], {"form": ["x", "y", "x"]})
     found = [(each.group_by, each.group, each.value, each.n) for each in measure_ratio_metrics([ratios])]
     assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
@@ -82,7 +82,7 @@ def find_true_f1() -> float:
     return float(2 * p * r / (p + r))
 
 
-def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
+def test_ratio_interval_matches_bootstrap_over_clusters() -> None:
     names, precision, _ = make(1, 20)
     metric = of_all(precision, clusters=names)
     order = sorted(set(names))
@@ -93,7 +93,7 @@ def test_the_interval_of_a_ratio_is_the_bootstrap_over_clusters() -> None:
     assert (metric.ci_low, metric.ci_high) == bootstrap_cluster_mean_interval(sums, sizes)
 
 
-def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
+def test_f1_lies_in_its_interval_which_covers_planted_rates() -> None:
     inside, true = 0, find_true_f1()
     for seed in range(40):
         names, precision, recall = make(seed)
@@ -106,7 +106,7 @@ def test_an_f1_lies_in_its_interval_which_planted_rates_are_in() -> None:
     assert 34 <= inside <= 40
 
 
-def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured() -> None:
+def test_metric_rows_ignore_item_order_and_other_metrics() -> None:
     names, precision, recall = make(7)
     order = np.random.default_rng(0).permutation(len(names))
     mixed = [part(each.numerators[order], each.denominators[order]) for each in (precision, recall)]
@@ -115,6 +115,6 @@ def test_rows_depend_neither_on_the_order_of_items_nor_on_what_else_is_measured(
     assert measure_ratio_metrics([plain]) == measure_ratio_metrics([plain, other])[1:] == measure_ratio_metrics([other])
 
 
-def test_columns_of_other_lengths_are_refused() -> None:
+def test_ratio_columns_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"m, s: .* 2 items"):
         RatioMetricScores("s", "m", ["a", "b"], [part([1], [1])])

@@ -91,7 +91,7 @@ def read(layout: SheetLayout, form: SheetForm, tasks: list[dict[str, Any]], who:
 
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
-def test_labels_of_two_people_come_back_by_person(form: SheetForm) -> None:
+def test_labels_of_two_people_are_parsed_by_person(form: SheetForm) -> None:
     given: Given = {
         "q1": [("ada", {"label": "1", "note": "é\nü"}), ("bob", {"label": "0"})],
         "q2": [("bob", {"label": "1"})],
@@ -107,7 +107,7 @@ def test_labels_of_two_people_come_back_by_person(form: SheetForm) -> None:
 
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
-def test_what_is_wrong_is_told_by_task_with_what_to_do(form: SheetForm) -> None:
+def test_task_problems_are_reported_with_task_and_advice(form: SheetForm) -> None:
     given: Given = {"q1": [("ada", {"label": "2"}), (None, {"label": "1"})]}
     tasks = export(Sheet(LABELS, ROWS), form, given)
     place = "task 41" if form == "label-studio" else "record q1"
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_told_by_task_with_what_to_do(form: SheetForm) -> None:
     assert "what was shown is not what factmill wrote; import factmill's file again" in changed.problems[0].message
 
 
-def test_skipped_tasks_and_drafts_are_told_and_are_no_answers() -> None:
+def test_skipped_tasks_and_drafts_are_reported_and_not_counted_as_answers() -> None:
     tasks = export(
         Sheet(LABELS, ROWS), "label-studio", {"q1": [(7, {})], "q2": [({"email": "b@x.org"}, {"label": "1"})]}
     )
@@ -142,7 +142,7 @@ def test_skipped_tasks_and_drafts_are_told_and_are_no_answers() -> None:
 
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
-def test_audits_come_back_as_the_verdicts_that_people_gave(form: SheetForm) -> None:
+def test_audits_are_parsed_as_verdicts_people_entered(form: SheetForm) -> None:
     earlier = {"r1": AuditVerdict(row_id="r1", marks={"wrong": 0, "nice": 5}, reviewer="old")}
     sheet = make_audit_sheet(AUDIT, "b-1", {"r1": "row one", "r2": "row two", "r3": "row three"}, earlier)
     ones, twos = {"wrong": "1", "nice": "4"}, {"wrong": "0", "nice": "2"}
@@ -163,7 +163,7 @@ def test_audits_come_back_as_the_verdicts_that_people_gave(form: SheetForm) -> N
 
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
-def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None:
+def test_reviews_are_parsed_with_edits_and_original_ids(form: SheetForm) -> None:
     edits = [TextEdit(field="ShortQ1", text="Who built\nit?")]
     item = make_review_item("slaq", "t-1", "wording", "unclear", "=context", edits)
     answers = {"decision": "edit", "edited": "ShortQ1: Who built it?", "note": "n"}
@@ -196,7 +196,7 @@ def test_reviews_come_back_with_edits_and_their_own_ids(form: SheetForm) -> None
         parse_review_row(answer(**answers | {"edited": "no name"}).rows[0], "f")
 
 
-def test_the_setup_files_hold_the_choices_and_no_markup_of_ours_breaks_them() -> None:
+def test_setup_files_list_choices_and_escape_markup() -> None:
     files = format_sheet_files(Sheet(LABELS, ROWS), PurePath("t.json"), "label-studio")
     view = ElementTree.fromstring(files["t.label-studio.xml"])
     assert view[0].attrib["value"] == LABELS.instruction
@@ -233,21 +233,21 @@ def test_the_setup_files_hold_the_choices_and_no_markup_of_ours_breaks_them() ->
         ('[{"id": "q", "fields": {}, "responses": {"label": "1"}}]', "record q: expected a list of responses to label"),
     ],
 )
-def test_a_file_that_is_no_export_is_refused_with_what_was_expected(text: str, said: str) -> None:
+def test_non_export_file_is_rejected_with_expected_format(text: str, said: str) -> None:
     with pytest.raises(SourceError, match=f"x.json.*({said})"):
         form = find_form_of_text(text, PurePath("x.json"))
         assert form != "csv"
         parse_form_tasks(LABELS, text, "x.json", form)
 
 
-def test_a_file_of_other_tasks_is_told_to_be_one() -> None:
+def test_file_of_unrelated_tasks_is_reported_as_unknown() -> None:
     found = read(LABELS, "label-studio", [{"id": 3, "data": {"text": "x"}, "annotations": []}])
     assert [(each.kind, each.message.partition(";")[0]) for each in found.problems] == [
         ("unknown", "task 3: it has no item")
     ]
 
 
-def test_the_form_is_the_one_asked_for_or_that_of_the_ending() -> None:
+def test_sheet_form_follows_option_or_file_extension() -> None:
     endings = {name: resolve_sheet_form(PurePath(name)) for name in ("a.csv", "a.JSON", "a.jsonl", "a")}
     assert list(endings.values()) == ["csv", "label-studio", "argilla", "csv"]
     assert resolve_sheet_form(PurePath("a.json"), "argilla") == "argilla"
@@ -255,7 +255,7 @@ def test_the_form_is_the_one_asked_for_or_that_of_the_ending() -> None:
         resolve_sheet_form(PurePath("a.xls"), "excel")
 
 
-def test_a_row_is_decided_with_all_choices_and_the_texts_that_they_need() -> None:
+def test_row_is_decided_once_all_choices_and_required_texts_are_filled() -> None:
     layout = make_review_sheet([]).layout
     assert [is_decided(layout, each) for each in ({}, {"decision": "keep"}, {"decision": "edit"})] == [
         False,

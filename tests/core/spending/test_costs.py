@@ -33,7 +33,7 @@ def reasoning(count: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("expected", "usage"),
     [
         (OPENAI, TokenUsage(100, 20)),
         (OPENAI | {"total_tokens": 120}, TokenUsage(100, 20)),
@@ -78,23 +78,23 @@ def reasoning(count: object) -> dict[str, object]:
         (OPENAI | {"input_tokens": 0, "output_tokens": 0}, TokenUsage(100, 20)),
     ],
 )
-def test_usage_is_read_by_the_names_and_sums_of_every_provider(told, usage):
-    assert read_token_usage(told) == usage
-    assert read_token_usage({"choices": [], "usage": told}) == usage
-    assert read_token_usage({"candidates": [], "usageMetadata": told}) == usage
+def test_usage_is_read_from_every_providers_names_and_totals(expected, usage):
+    assert read_token_usage(expected) == usage
+    assert read_token_usage({"choices": [], "usage": expected}) == usage
+    assert read_token_usage({"candidates": [], "usageMetadata": expected}) == usage
 
 
 @pytest.mark.parametrize(
     "bad", [None, -1, "", "12.5", "-3", "n/a", "²", True, [], {}, math.nan, math.inf, 2**53, "9" * 19]
 )
-def test_what_is_no_count_leaves_the_usage_unknown(bad):
+def test_invalid_token_count_makes_usage_unknown(bad):
     assert read_token_usage(OPENAI | {"completion_tokens": bad}) is None
     assert read_token_usage(OPENAI | {"prompt_tokens": bad}) is None
     assert read_token_usage({"input_tokens": bad, "output_tokens": 3}) is None
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         None,
         "usage",
@@ -108,8 +108,8 @@ def test_what_is_no_count_leaves_the_usage_unknown(bad):
         {"prompt_tokens": 100},
     ],
 )
-def test_usage_that_is_missing_is_unknown(told):
-    assert read_token_usage(told) is None
+def test_missing_usage_is_unknown(expected):
+    assert read_token_usage(expected) is None
 
 
 def prices(**changed: float) -> ModelSettings:
@@ -132,11 +132,11 @@ def prices(**changed: float) -> ModelSettings:
         (TokenUsage(1_000_000, 0, cost_usd=1.0), {}, 2.0),
     ],
 )
-def test_each_kind_of_tokens_has_its_price_and_a_request_its_fee(usage, changed, usd):
+def test_each_token_kind_has_its_price_and_each_request_its_fee(usage, changed, usd):
     assert compute_request_cost(usage, prices(**changed)) == pytest.approx(usd)
 
 
-def test_no_split_of_the_tokens_costs_less_than_the_least_or_more_than_the_most():
+def test_cost_range_bounds_every_split_of_tokens():
     dear = prices(
         usd_per_million_cached=0.5, usd_per_million_cache_write=2.5, usd_per_million_reasoning=9.0, usd_per_request=0.1
     )
@@ -148,7 +148,7 @@ def test_no_split_of_the_tokens_costs_less_than_the_least_or_more_than_the_most(
         assert least - 1e-9 <= usd <= most + 1e-9
 
 
-def test_any_object_with_the_prices_will_do():
+def test_any_object_with_prices_is_accepted():
     free = SimpleNamespace(**{name: 0.0 for name in ModelSettings.model_fields if name.startswith("usd_")})
     assert compute_request_cost(TokenUsage(10, 10), free) == 0.0
 
@@ -173,12 +173,12 @@ def test_any_object_with_the_prices_will_do():
         (None, False),
     ],
 )
-def test_an_error_in_place_of_a_reply_is_not_answered(body, is_one):
+def test_error_body_is_recognised_as_error_response(body, is_one):
     assert is_error_response(body) is is_one
 
 
 @pytest.mark.parametrize(
-    ("spent", "told"),
+    ("spent", "text"),
     [
         (RunSpending(0.5, 0.0, 1, 0.25), "US$ 0.5000, 1 request, 0.25 hours"),
         (
@@ -187,15 +187,15 @@ def test_an_error_in_place_of_a_reply_is_not_answered(body, is_one):
         ),
     ],
 )
-def test_what_was_spent_is_told(spent: RunSpending, told: str) -> None:
-    assert format_spending(spent) == told
+def test_spending_is_formatted(spent: RunSpending, text: str) -> None:
+    assert format_spending(spent) == text
 
 
-def test_hours_are_told_with_as_many_digits_as_tell_them_from_none() -> None:
+def test_hours_have_enough_digits_to_differ_from_zero() -> None:
     assert [format_hours(hours) for hours in (1, 0.0001, 12.345678)] == ["1 hour", "0.0001 hours", "12.35 hours"]
 
 
-def test_money_is_told_apart_from_none() -> None:
+def test_tiny_cost_is_not_formatted_as_zero() -> None:
     assert [format_usd(usd) for usd in (0, 1e-6, 1e-4, 12.345678)] == [
         "US$ 0.0000",
         "US$ 1e-06",
@@ -205,7 +205,7 @@ def test_money_is_told_apart_from_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usd", "unknown", "unpriced", "told"),
+    ("usd", "unknown", "unpriced", "text"),
     [
         (0.0, 0, [], "US$ 0.0000"),
         (1.25, 0, [], "US$ 1.2500"),
@@ -215,5 +215,5 @@ def test_money_is_told_apart_from_none() -> None:
         (1.25, 3, ["m"], "US$ 1.2500, cost unknown for 3 calls, no price set for m"),
     ],
 )
-def test_a_cost_tells_what_it_leaves_out(usd: float, unknown: int, unpriced: list[str], told: str) -> None:
-    assert format_cost(usd, unknown, unpriced) == told
+def test_cost_reports_unknown_and_unpriced_requests(usd: float, unknown: int, unpriced: list[str], text: str) -> None:
+    assert format_cost(usd, unknown, unpriced) == text

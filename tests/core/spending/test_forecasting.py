@@ -28,7 +28,7 @@ def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8,
     )
 
 
-def test_calls_of_each_row_grow_with_the_rows():
+def test_calls_per_row_scale_with_rows():
     found = forecast([use("ask", row, f"{row} {at}") for row in ROWS for at in (1, 2)])
     assert found.total["calls"] == found.total["model_requests"] == 160
     assert found.total["usd"] == pytest.approx(1.6)
@@ -36,13 +36,13 @@ def test_calls_of_each_row_grow_with_the_rows():
     assert (found.low["usd"], found.high["usd"]) == (pytest.approx(1.6), pytest.approx(1.6))
 
 
-def test_what_is_asked_once_for_all_rows_does_not_grow():
+def test_calls_shared_by_all_rows_do_not_grow():
     found = forecast([use("ask", row, "the corpus") for row in ROWS])
     assert found.total["calls"] == 1
     assert found.stages[0].asked[0].growth == 0
 
 
-def test_what_rows_of_one_question_share_grows_with_the_questions():
+def test_calls_shared_by_rows_of_one_question_scale_with_questions():
     rows = {f"{setting}/q{at}": 1.0 for at in range(10) for setting in ("drawn", "put together")}
     shared = [use("ask", row, f"answers to {row[-2:]}") for row in rows]
     stages = [ObservedStage("ask", len(rows), 4.0, 10.0)]
@@ -50,7 +50,7 @@ def test_what_rows_of_one_question_share_grows_with_the_questions():
     assert make_build_forecast(stages, shared, rows, {}, {}, lambda row: row[-2:]).total["calls"] == 40
 
 
-def test_what_rows_share_grows_the_slower_the_more_they_share():
+def test_calls_shared_by_more_rows_grow_more_slowly():
     shared = [use("ask", row, f"{int(row[1:]) % 8}") for row in ROWS]
     found = forecast(shared)
     assert 8 <= found.total["calls"] < 32
@@ -65,7 +65,7 @@ def test_what_rows_share_grows_the_slower_the_more_they_share():
         ([1] * 10 + [2] * 10, 20, 1e6, 24.75),  # as many more as 19/20 of 10² / (2 · 10)
     ],
 )
-def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows, scale, met):
+def test_distinct_resource_estimate_grows_if_most_are_used_by_single_rows(wanted_by, rows, scale, met):
     assert estimate_distinct_things(wanted_by, rows, scale) == pytest.approx(met)
 
 
@@ -78,19 +78,19 @@ def test_what_few_rows_want_tells_how_much_nobody_has_wanted_yet(wanted_by, rows
         (40, 1.0, 1, float("inf")),
     ],
 )
-def test_calls_fill_requests_before_there_are_more(calls, batches, most, requests):
+def test_calls_fill_bundled_requests_before_more_requests_are_forecast(calls, batches, most, requests):
     seen = [use("ask", row, row, requests=0.2) for row in [*ROWS][:10]]
     assert estimate_bundled_requests(seen, calls, batches, most) == pytest.approx(requests)
 
 
-def test_bundled_requests_grow_slower_than_their_calls():
+def test_bundled_requests_grow_more_slowly_than_calls():
     uses = [use("ask", row, row, requests=0.1, model="") for row in ROWS]
     found = make_build_forecast([ObservedStage("ask", 20, 10.0, 1.0)], uses, ROWS, {}, {"http://model": 50})
     assert (found.total["calls"], found.total["requests"]) == (200, 4)
     assert found.low["requests"] == pytest.approx(4)
 
 
-def test_what_an_earlier_stage_asked_is_not_asked_again():
+def test_calls_made_by_earlier_stage_are_not_forecast_again():
     stages = [ObservedStage("read", 80, 1.0, 1.0), ObservedStage("ask", 20, 4.0, 1.0)]
     uses = [use("read", row, row) for row in ROWS] + [use("ask", row, row) for row in ROWS]
     found = make_build_forecast(stages, uses, ROWS, {}, {})
@@ -99,7 +99,7 @@ def test_what_an_earlier_stage_asked_is_not_asked_again():
     assert (found.low["calls"], found.high["calls"]) == (20, 20)
 
 
-def test_the_interval_is_wide_where_rows_differ_and_of_the_asked_part_alone():
+def test_interval_widens_with_row_variation_and_covers_only_sampled_part():
     uneven = [use("ask", row, f"{row} {at}") for row in ROWS for at in range(10 if row < "r05" else 1)]
     found = forecast(uneven)
     assert found.low["usd"] < 0.8 * found.total["usd"] < 1.2 * found.total["usd"] < found.high["usd"]
@@ -119,11 +119,11 @@ def test_the_interval_is_wide_where_rows_differ_and_of_the_asked_part_alone():
         ([], 4.0, []),
     ],
 )
-def test_rows_stand_for_as_many_as_make_their_size_that_of_all(sizes, scale, weights):
+def test_row_weights_match_average_row_size_of_full_build(sizes, scale, weights):
     assert calibrate_row_weights(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
 
 
-def test_what_goes_by_the_size_of_rows_is_known_without_asking():
+def test_calls_proportional_to_row_size_are_forecast_without_uncertainty():
     sizes = {row: 0.5 + at % 3 / 2 for at, row in enumerate(ROWS)}  # 0.975 on average, that of all being 1
     found = forecast(
         [use("ask", row, f"{row} {at}") for row, size in sizes.items() for at in range(int(4 * size) - 1)], rows=sizes
@@ -132,26 +132,26 @@ def test_what_goes_by_the_size_of_rows_is_known_without_asking():
     assert (found.low["calls"], found.high["calls"]) == (pytest.approx(240), pytest.approx(240))
 
 
-def test_rows_without_a_call_count_among_those_that_were_asked():
+def test_rows_without_calls_count_as_sampled_rows():
     few = [use("ask", row, row) for row in [*ROWS][:2]]
     assert forecast(few).total["calls"] == 8
     assert forecast(few).high["calls"] > 12
 
 
-def test_hours_are_those_of_the_slowest_service_and_what_the_stage_does_beside():
+def test_hours_are_those_of_slowest_service_plus_other_stage_work():
     found = forecast([use("ask", row, row) for row in ROWS], seconds=10.0, parallel=8)
     # 20 replies of 2 s, 8 at once: 5 s of the 10 are waiting
     assert found.total["hours"] * 3600 == pytest.approx(80 * 2 / 8 + 4 * 5)
 
 
-def test_a_service_with_a_rate_takes_as_long_as_its_rate_asks_for():
+def test_rate_limited_service_takes_as_long_as_its_rate_requires():
     uses = [use("ask", row, row) for row in ROWS]
     stages = [ObservedStage("ask", len(ROWS), 4.0, 10.0)]
     paced = make_build_forecast(stages, uses, ROWS, {"http://model": 8}, {}, gaps_s={"http://model": 0.3})
     assert paced.total["hours"] * 3600 == pytest.approx(80 * 0.3 + 4 * (10 - 20 * 0.3))
 
 
-def test_rows_of_a_pilot_stand_for_each_part_and_size():
+def test_pilot_rows_represent_each_part_and_size():
     ids = [f"{at:03}" for at in range(100)]
     parts = [("a",) if at < 80 else ("b",) for at in range(100)]
     sizes = [at * 37 % 100 for at in range(100)]
@@ -162,7 +162,7 @@ def test_rows_of_a_pilot_stand_for_each_part_and_size():
     assert draw_pilot_rows(parts[:5], [""] * 5, sizes[:5], ids[:5], 20) == [0, 1, 2, 3, 4]
 
 
-def test_halves_that_are_balanced_later_are_drawn_together():
+def test_halves_balanced_later_are_sampled_together():
     ids = [f"{at:03}" for at in range(60)]
     parts = [(f"category {at % 15}",) for at in range(60)]
     halves = ["most" if at < 30 else "least" for at in range(60)]
@@ -195,9 +195,7 @@ def normal(random: np.random.Generator, rows: int) -> np.ndarray:
         (normal, 60, 2000, 0.14),
     ],
 )
-def test_intervals_hold_what_the_whole_costs_in_nine_of_ten_pilots_however_skewed_its_rows_are(
-    draw, pilot, rows, most_wide
-):
+def test_forecast_interval_covers_full_cost_in_90_percent_of_skewed_pilots(draw, pilot, rows, most_wide):
     random, held, widths = np.random.default_rng(11), 0, []
     for _ in range(200):
         usd = draw(random, rows)

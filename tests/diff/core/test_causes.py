@@ -14,9 +14,9 @@ CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
 
 
 def chat(reply: str, position: int = 2, service: str = "https://m", **parts: Any) -> RecordedRowCall:
-    told = {"prompt": "x/write", "prompt_digest": "p1", "model": "mine", "variables": {"about": "a city"}} | parts
+    result = {"prompt": "x/write", "prompt_digest": "p1", "model": "mine", "variables": {"about": "a city"}} | parts
     return RecordedRowCall(
-        position, f"stage {position}", "chat", service, told, "k", "ok", {"texts": [reply]}, "2026-01-01"
+        position, f"stage {position}", "chat", service, result, "k", "ok", {"texts": [reply]}, "2026-01-01"
     )
 
 
@@ -147,19 +147,19 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("found", "told"), CASES.values(), ids=CASES)
-def test_the_cause_is_what_differs_first_and_shows(found: list[str], told: list[str]) -> None:
-    assert found == told
+@pytest.mark.parametrize(("found", "messages"), CASES.values(), ids=CASES)
+def test_first_visible_difference_is_cause(found: list[str], messages: list[str]) -> None:
+    assert found == messages
 
 
-def test_calls_that_ask_and_are_answered_alike_are_no_difference() -> None:
+def test_calls_with_equal_request_and_response_are_not_differences() -> None:
     """Whatever the services are called: those of the embedded world have another name after any change of it."""
     before = [item("same", service="embedded-1/wikidata"), chat("same", script="1")]
     after = [item("same", service="embedded-2/wikidata"), chat("same", script="1")]
     assert find_call_differences(before, after) == []
 
 
-def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
+def test_calls_of_one_stage_are_paired_by_similarity() -> None:
     found = find_call_differences(
         [item("a", qid="Q1"), item("b", qid="Q2")], [item("b", qid="Q2"), item("c", qid="Q3")]
     )
@@ -169,7 +169,7 @@ def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "taken", "told"),
+    ("given", "taken", "expected"),
     [
         (("a town", "a city in Italy"), (["x"], ["x", "Italy"]), True),
         (({"views": 10}, {"views": 12}), (10, 12), True),
@@ -184,5 +184,5 @@ def test_calls_of_one_stage_are_paired_with_their_likes() -> None:
         (("same", "same"), ("old", "new"), False),
     ],
 )
-def test_a_change_is_shown_by_what_holds_its_new_part(given: Any, taken: Any, told: bool) -> None:
-    assert is_change_carried_over(given, taken) is told
+def test_change_is_carried_over_by_values_with_its_new_part(given: Any, taken: Any, expected: bool) -> None:
+    assert is_change_carried_over(given, taken) is expected

@@ -15,12 +15,12 @@ from factmill.tasks.diff.core.changes import (
 )
 
 
-def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:
-    told = render_changelog(make_diff(), "1.0")
-    assert told.startswith(
+def test_changelog_groups_added_removed_and_changed_rows_by_cause() -> None:
+    text = render_changelog(make_diff(), "1.0")
+    assert text.startswith(
         "# Changes since 1.0\n\nX: a benchmark. From `x-aaa` (2026-01-01, 10 rows) to `x-bbb` (2026-02-01, 11 rows): "
     )
-    assert re.search(r"8 the same \(2 [^)]*\), 1 added, 1 removed, 1 changed\.", told)
+    assert re.search(r"8 the same \(2 [^)]*\), 1 added, 1 removed, 1 changed\.", text)
     for line in (
         "- prompt: x/write: edited (p1 → p2)",
         "## Added: 1 row",
@@ -30,45 +30,45 @@ def test_it_tells_what_is_new_gone_and_otherwise_by_cause() -> None:
         f"- **prompt: x/write**: 1 row, since {CAUSE_KIND_MEANINGS['prompt']}",
         "- table `x_side`: 1 added, 3 changed",
     ):
-        assert line in told.splitlines(), told
-    assert re.search(r"^- columns .*: `fresh`$", told, re.MULTILINE)
-    (removed,) = (line for line in told.splitlines() if line.startswith("  - `x-2<script>"))
+        assert line in text.splitlines(), text
+    assert re.search(r"^- columns .*: `fresh`$", text, re.MULTILINE)
+    (removed,) = (line for line in text.splitlines() if line.startswith("  - `x-2<script>"))
     assert removed.endswith("` Why?: now rejected (too_short) at check")
-    assert "`x-4` (was `x-3`) How?: `answers`" in told
-    assert re.search(r"`x_test_answers\.answer` [^`→]*held out", told)
+    assert "`x-4` (was `x-3`) How?: `answers`" in text
+    assert re.search(r"`x_test_answers\.answer` [^`→]*held out", text)
 
 
-def test_what_rows_say_is_told_as_text_and_short() -> None:
-    told = render_changelog(make_diff(), "1.0")
-    assert len(told) < 5_000
-    outside = re.sub(r"`[^`\n]*`", "", told)  # in code, as ids stand, nothing is read as more than text
+def test_changelog_escapes_and_shortens_row_text() -> None:
+    message = render_changelog(make_diff(), "1.0")
+    assert len(message) < 5_000
+    outside = re.sub(r"`[^`\n]*`", "", message)  # in code, as ids stand, nothing is read as more than text
     assert not any(each in outside for each in ("<script", "</textarea", "[x]("))
-    assert not any(each in told for each in ("\u202e", "\x1b", "\0"))
-    assert "…aaaaaaaaaaaaaaaaaaaaoldbbb" in told
-    assert "…aaaaaaaaaaaaaaaaaaaanewbbb" in told
+    assert not any(each in message for each in ("\u202e", "\x1b", "\0"))
+    assert "…aaaaaaaaaaaaaaaaaaaaoldbbb" in message
+    assert "…aaaaaaaaaaaaaaaaaaaanewbbb" in message
 
 
-def test_an_id_ends_no_code() -> None:
-    told = render_changelog(
+def test_row_id_cannot_close_code_span() -> None:
+    result = render_changelog(
         make_diff(rows=[RowChange("added", "a`<b>\n# x", "", (ChangeCause("unexplained", ""),))]), "1.0"
     )
-    assert "  - `a'<b> # x`" in told.splitlines()
+    assert "  - `a'<b> # x`" in result.splitlines()
 
 
-def test_of_many_rows_a_few_are_told() -> None:
+def test_changelog_lists_few_of_many_rows() -> None:
     rows = [RowChange("added", f"x-{n}", "", (ChangeCause("unexplained", ""),)) for n in range(5000)]
-    told = render_changelog(make_diff(rows=rows), "1.0")
-    assert "## Added: 5,000 rows" in told
-    assert "  - and 4,997 more" in told
-    assert re.search(r"explains .* 5,000 rows\.", told.splitlines()[2])
+    text = render_changelog(make_diff(rows=rows), "1.0")
+    assert "## Added: 5,000 rows" in text
+    assert "  - and 4,997 more" in text
+    assert re.search(r"explains .* 5,000 rows\.", text.splitlines()[2])
 
 
-def test_nothing_is_told_too() -> None:
-    told = render_changelog(make_diff(rows=[], inputs=[], tables={}, new_columns=[]), "1.0")
-    assert told.endswith("\n\nNo row was added, removed or changed.\n")
+def test_changelog_says_when_nothing_changed() -> None:
+    text = render_changelog(make_diff(rows=[], inputs=[], tables={}, new_columns=[]), "1.0")
+    assert text.endswith("\n\nNo row was added, removed or changed.\n")
 
 
-def test_long_values_are_cut_around_their_first_difference() -> None:
+def test_long_values_are_cut_around_first_difference() -> None:
     assert format_change_in_lines("short", None, 20) == ("short", "–")
     old, new = format_change_in_lines("x" * 100 + "1" + "y" * 100, "x" * 100 + "2" + "y" * 100, 40)
     assert (old, new) == ("…" + "x" * 20 + "1" + "y" * 19 + "…", "…" + "x" * 20 + "2" + "y" * 19 + "…")

@@ -12,7 +12,7 @@ EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "messages"),
     [
         ({}, {}, []),
         ({}, {"code": "c2"}, ["code: steps"]),
@@ -42,17 +42,19 @@ EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")}
         ({}, {"params": {"params": {"least": 2}, "reviewing": {"policy": "auto"}}}, ["decision: policy"]),
     ],
 )
-def test_inputs_are_told_by_kind_and_name(before: dict[str, Any], after: dict[str, Any], told: list[str]) -> None:
-    assert [each.cause.label for each in compare_manifests(LOCK | before, LOCK | after).changes] == told
+def test_changed_inputs_are_labelled_by_kind_and_name(
+    before: dict[str, Any], after: dict[str, Any], messages: list[str]
+) -> None:
+    assert [each.cause.label for each in compare_manifests(LOCK | before, LOCK | after).changes] == messages
 
 
-def test_limits_of_units_are_told_one_by_one() -> None:
+def test_changed_unit_limits_are_listed_individually() -> None:
     params = [{"params": {}, "limits": {"P19": n, "P20": 1}} for n in (None, 4)]
     (change,) = compare_manifests(LOCK | {"params": params[0]}, LOCK | {"params": params[1]}).changes
     assert (change.cause.label, change.cause.told) == ("parameter: limits", "P19 not set → 4")
 
 
-def test_decisions_are_those_about_the_row() -> None:
+def test_changed_decisions_are_only_those_about_row() -> None:
     made = [
         {"id": name, "row_id": row, "flag": "f", "decision": decision, "reviewer": "Ann"}
         for name, row, decision in (("i", "r1", "keep"), ("j", "r2", "drop"), ("i", "r1", "drop"))

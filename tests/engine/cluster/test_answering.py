@@ -35,7 +35,7 @@ def fail(_operation: str, _asked: object) -> object:
     raise UsageError("the folder is damaged")
 
 
-def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() -> None:
+def test_worker_answers_only_for_its_resources_and_matching_code_version() -> None:
     opened = []
 
     def open_model() -> object:
@@ -68,7 +68,7 @@ def test_a_worker_answers_for_what_it_holds_with_the_code_that_is_asked_for() ->
     set_served_resources(ServedResources([]))
 
 
-def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_prints_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_out(_operation: str, _asked: object) -> object:
         raise MemoryError("no room for 8 GB")
 
@@ -92,21 +92,21 @@ def test_what_goes_wrong_at_a_worker_stands_in_what_it_prints(monkeypatch: pytes
     set_served_resources(ServedResources([]))
 
 
-def test_nothing_of_dask_s_own_log_is_printed() -> None:
+def test_dask_log_messages_are_suppressed() -> None:
     import_distributed_without_logs()
     loggers = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     assert "distributed.client" in loggers
     assert not [name for name in loggers if logging.getLogger(name).isEnabledFor(logging.CRITICAL)]
 
 
-def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
+def test_dask_resource_name_round_trips_worker_capability() -> None:
     held = WorkerCapability(NLLB, "factmill 0")
     assert parse_dask_resource_name(format_dask_resource_name(held)) == held
     assert [parse_dask_resource_name(name) for name in ("GPU", '["other", 1, 2, 3]', "3", '{"a": 1}')] == [None] * 4
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("held", "text"),
     [
         ([], f"no worker has joined {ADDRESS}.*: factmill worker --address {ADDRESS}"),
         (
@@ -127,13 +127,13 @@ def test_what_a_worker_holds_is_told_by_the_name_of_a_resource() -> None:
         ),
     ],
 )
-def test_a_lack_is_told_with_what_to_do(held: list[WorkerCapability], told: str) -> None:
+def test_missing_capability_message_says_what_to_do(held: list[WorkerCapability], text: str) -> None:
     workers = [WorkerInfo("tcp://10.0.0.6:1", tuple(held))] if held else []
-    with pytest.raises(AssertionError, match=told):
+    with pytest.raises(AssertionError, match=text):
         raise AssertionError(format_missing_capability(NLLB, workers, ADDRESS))
 
 
-def test_a_library_that_is_not_installed_is_told_before_a_build_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dask_library_is_reported_before_build_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACTMILL_CLUSTER", ADDRESS)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(SettingsError, match=r"not installed: pip install 'factmill\[dask\]'"):

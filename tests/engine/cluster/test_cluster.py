@@ -103,7 +103,7 @@ def ask(service: CallService, calls: list[Call]) -> tuple[dict[str, CallResponse
     return replies, delivered
 
 
-def test_translations_and_perplexities_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
+def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     local: CallService = make_translator_service(
         identity, lambda: translator.Translator(translator.EMBEDDED_TRANSLATOR_FOLDER, threads=1)
@@ -125,7 +125,7 @@ def test_translations_and_perplexities_are_those_of_this_process(cluster: DaskCl
     assert ask(RemoteModelService(cluster, RequiredResource("perplexity", identity)), calls) == ask(local, calls)
 
 
-def test_vectors_and_scores_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
+def test_cluster_vectors_and_scores_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
     folder = resolve_or_convert_embedder_folder("tiny", home)
     here, there = SentenceEncoder(folder, threads=1), open_remote_embedder(folder, cluster)
     assert (there.name, there.digest, there.dimensions) == (here.name, here.digest, here.dimensions)
@@ -140,7 +140,7 @@ def test_vectors_and_scores_are_those_of_this_process(cluster: DaskClusterClient
         np.testing.assert_array_equal(remote_scorer.score(pairs, wanted), scorer.score(pairs, wanted))
 
 
-def test_paths_are_those_of_this_process(cluster: DaskClusterClient, home: Path) -> None:
+def test_cluster_paths_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
     subjects, objects = np.array([1, 1, 2, 3, 9, 1, 3]), np.array([2, 3, 1, 2, 1, 1, 1])
     dates = [PartialDate(1815, 12, 10), PartialDate(1815), PartialDate(1900)] + [PartialDate(1815)] * 4
     options = PathSearchOptions(always_two_hops=True, ignored_properties=frozenset({3}), max_paths=5)
@@ -160,7 +160,7 @@ def test_paths_are_those_of_this_process(cluster: DaskClusterClient, home: Path)
     assert len(here[0].paths) and len(here[1].paths)
 
 
-def test_an_answer_that_does_not_fit_names_its_worker(
+def test_malformed_answer_names_its_worker(
     cluster: DaskClusterClient, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(told: str) -> AbstractContextManager[object]:
@@ -196,7 +196,7 @@ def test_an_answer_that_does_not_fit_names_its_worker(
         there.encode(TEXTS)
 
 
-def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: DaskClusterClient) -> None:
+def test_missing_resource_error_says_to_start_worker(cluster: DaskClusterClient) -> None:
     cluster.compute = cluster.compute.model_copy(update={"wait_s": 0.1})
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 workers\) holds the graph f+; .*: \w+; start one"
@@ -204,7 +204,7 @@ def test_who_holds_nothing_of_the_kind_is_told_what_to_do(cluster: DaskClusterCl
         cluster.run_groups(RequiredResource("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
 
-def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_joins(
+def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
     cluster: DaskClusterClient, loopback: LoopbackCluster, home: Path
 ) -> None:
     identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
@@ -235,7 +235,7 @@ def test_nothing_is_lost_or_doubled_when_every_worker_is_killed_and_another_join
         assert len(loopback.find_left(worker)) == 1
 
 
-def test_what_a_stopped_worker_has_under_way_goes_to_another(
+def test_work_of_stopped_worker_moves_to_another(
     cluster: DaskClusterClient, loopback: LoopbackCluster, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -266,7 +266,7 @@ def test_what_a_stopped_worker_has_under_way_goes_to_another(
     assert "restart the worker" in stopped.stderr.read()
 
 
-def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_is_left(home: Path) -> None:
+def test_killed_scheduler_ends_work_and_next_run_does_only_the_rest(home: Path) -> None:
     port = find_free_port()
     address, identity = (
         f"tcp://127.0.0.1:{port}",
@@ -306,7 +306,7 @@ def test_a_scheduler_that_is_killed_ends_the_work_and_another_goes_on_with_what_
     assert set(seen.values()) == {1} and len(seen) == len(calls)
 
 
-def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.2)
     with (
         closing(DaskClusterClient(ComputeSettings(engine="dask", address="tcp://127.0.0.1:9"))) as lonely,
@@ -315,7 +315,7 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatc
         lonely.list_workers()
 
 
-def test_what_listens_and_is_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listener_that_is_not_dask_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"

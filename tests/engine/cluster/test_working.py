@@ -23,7 +23,7 @@ def tiny(tmp_path: Path) -> Path:
     return get_models_folder(tmp_path) / "tiny"
 
 
-def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp_path: Path) -> None:
+def test_models_are_served_by_name_and_path_under_their_digests(tiny: Path, tmp_path: Path) -> None:
     digest = SentenceEncoder(tiny, "cpu", 1).digest
     for name in ("tiny", str(tiny)):
         (offer,) = load_servable_resources(tmp_path, [name], [], "cpu", 1, print)
@@ -35,7 +35,7 @@ def test_models_are_held_by_name_and_by_path_under_their_digests(tiny: Path, tmp
     ] == [RequiredResource("translator", identity)]
 
 
-def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
+def test_damaged_folder_is_refused_when_named_and_skipped_otherwise(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the packaged encoder is converted on first use, which takes a while
@@ -50,7 +50,7 @@ def test_a_damaged_folder_is_refused_when_named_and_left_out_else(
     assert len(said) == 1 and said[0].startswith("note: skipped: ")
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_model_or_graph_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError,
         match=rf"no model nope in .*: {translator.EMBEDDED_TRANSLATOR}, {perplexity.EMBEDDED_LANGUAGE_MODEL}",
@@ -61,7 +61,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "files", "told"),
+    ("address", "files", "text"),
     [
         ("10.0.0.5", ("", "", ""), "--address: '10.0.0.5' .* tcp://10.0.0.5:8786"),
         (ADDRESS, ("ca.pem", "", ""), "--address: ca-file, cert-file and key-file .* tls://"),
@@ -69,13 +69,13 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         ("tls://10.0.0.5:8786", ("a", "b", "c"), "no file a;"),
     ],
 )
-def test_options_that_do_not_fit_are_told(address: str, files: tuple[str, str, str], told: str) -> None:
+def test_incompatible_worker_options_are_reported(address: str, files: tuple[str, str, str], text: str) -> None:
     check_worker_options(ADDRESS, ("", "", ""))
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=text):
         check_worker_options(address, files)
 
 
-def test_a_host_that_cannot_be_listened_on_is_told_apart_from_a_scheduler_that_is_away() -> None:
+def test_invalid_host_option_is_distinguished_from_other_start_failures() -> None:
     with pytest.raises(UsageError, match=r"^--host 192\.0\.2\.1: not an address of this machine"):
         run_worker(ADDRESS, [], print, "192.0.2.1")
     with pytest.raises(UsageError, match=r"cannot start a worker with these options: .*IPv6"):

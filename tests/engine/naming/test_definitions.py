@@ -77,7 +77,7 @@ def reach(changed: Mapping[str, tuple[str, str]] | None = None) -> CodeDependenc
     return collect_code_dependencies([("factmill.flows.cake", "cake")], code, find_room)
 
 
-def test_what_is_mentioned_is_reached_whole_and_nothing_else() -> None:
+def test_dependencies_cover_mentioned_definitions_and_nothing_else() -> None:
     found = reach()
     assert {module: set(names) for module, names in found.digests.items()} == {
         "factmill.flows.cake": {"cake"},
@@ -105,7 +105,7 @@ def test_what_is_mentioned_is_reached_whole_and_nothing_else() -> None:
         ("factmill.tasks.cake.steps", "import json", "import marshal as json"),
     ],
 )
-def test_a_change_of_what_is_computed_changes_a_digest(module: str, old: str, new: str) -> None:
+def test_changed_computation_changes_digest(module: str, old: str, new: str) -> None:
     assert reach({module: (old, new)}).digests != reach().digests
 
 
@@ -123,11 +123,11 @@ def test_a_change_of_what_is_computed_changes_a_digest(module: str, old: str, ne
         ("factmill.tasks.engine.building", "return 1", "return 2"),
     ],
 )
-def test_words_forms_and_what_is_not_reached_change_nothing(module: str, old: str, new: str) -> None:
+def test_comments_formatting_and_unreached_code_do_not_change_digests(module: str, old: str, new: str) -> None:
     assert reach({module: (old, new)}) == reach()
 
 
-def test_a_name_imported_from_elsewhere_changes_the_digest_of_what_mentions_it() -> None:
+def test_import_of_same_name_from_other_module_changes_dependencies() -> None:
     code = {
         "factmill.flows.cake": "from factmill.tasks.core.a import weigh\nfrom factmill.tasks.core.shared import taste\n"
         "def cake(): return weigh(), taste(), other()\n"
@@ -160,7 +160,7 @@ def test_a_name_imported_from_elsewhere_changes_the_digest_of_what_mentions_it()
     assert describe(reexported) == describe({})
 
 
-def test_a_room_that_is_crossed_counts_by_its_name_and_what_it_uses_by_definition() -> None:
+def test_versioned_package_counts_by_name_and_code_it_calls_by_definition() -> None:
     code = {
         "factmill.flows.cake": "from factmill.tasks.engine.work import ask\ndef cake(): return ask()\n",
         "factmill.tasks.engine.work": "import duckdb\nfrom factmill.tasks.core.completions import hear\ndef ask(): return hear(duckdb)\n",
@@ -179,6 +179,6 @@ def test_a_room_that_is_crossed_counts_by_its_name_and_what_it_uses_by_definitio
     )
 
 
-def test_a_recipe_that_is_not_there_is_named() -> None:
+def test_missing_recipe_is_named() -> None:
     with pytest.raises(BuildError, match=r"no .*factmill\.flows\.cake:tart"):
         collect_code_dependencies([("factmill.flows.cake", "tart")], {"factmill.flows.cake": "x = 1"}, find_room)

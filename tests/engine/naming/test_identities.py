@@ -62,7 +62,7 @@ def graph(own_home: Path, tmp_path: Path) -> str:
         return opened.identity
 
 
-def test_a_service_is_named_by_the_files_of_the_world_its_address_or_its_triples(own_home: Path, graph: str) -> None:
+def test_service_identity_comes_from_world_files_address_or_triples(own_home: Path, graph: str) -> None:
     assert embedded_world_identity() == f"embedded-{digest_world_files()[:16]}"
     assert wikidata_identity(EMBEDDED, own_home) == f"{embedded_world_identity()}/wikidata"
     assert wikidata_identity(WEB, own_home) == "https://wikidata.example/sparql"
@@ -71,7 +71,7 @@ def test_a_service_is_named_by_the_files_of_the_world_its_address_or_its_triples
     assert make_service_identity("falcon", "embedded") == f"{embedded_world_identity()}/falcon"
 
 
-def test_every_service_of_a_world_has_an_address_and_an_identity(own_home: Path, graph: str) -> None:
+def test_each_service_of_world_has_address_and_identity(own_home: Path, graph: str) -> None:
     assert service_urls(WEB) == {
         "wikidata": "https://wikidata.example/sparql",
         "wikipedia": "https://wikipedia.example/w",
@@ -84,14 +84,14 @@ def test_every_service_of_a_world_has_an_address_and_an_identity(own_home: Path,
     assert service_identities(GRAPH, own_home) == {**of_web, "wikidata": graph}
 
 
-def test_a_graph_without_labels_in_a_language_is_told_before_the_build(own_home: Path, graph: str) -> None:
+def test_graph_without_labels_in_language_is_reported_before_build(own_home: Path, graph: str) -> None:
     check_graph_languages(GRAPH, own_home, ["en"])
     check_graph_languages(WEB, own_home, ["en", "de"])
     with pytest.raises(UsageError, match="not in de: load it again with --language en --language de"):
         check_graph_languages(GRAPH, own_home, ["en", "de"])
 
 
-def test_a_world_without_a_translator_says_what_to_do() -> None:
+def test_missing_translator_or_perplexity_model_error_says_what_to_add() -> None:
     translator = ModelSettings(kind="local", name="small")
     world = WEB.model_copy(update={"models": {"author": SCRIPTED_MODEL, "translator": translator}})
     assert get_model_settings(world, "translator") is translator
@@ -103,7 +103,7 @@ def test_a_world_without_a_translator_says_what_to_do() -> None:
         get_model_settings(WEB, "perplexity")
 
 
-def test_a_wikipedia_in_a_file_has_the_file_s_identity_and_day(tmp_path: Path) -> None:
+def test_zim_wikipedia_has_identity_and_date_of_its_file(tmp_path: Path) -> None:
     path = ZimFile(metadata={"Date": "2025-06-07"}).write(tmp_path / "wiki.zim")
     plain = make_world(WikidataSettings(url="embedded"))
     world = plain.model_copy(update={"wikipedia": WikipediaSettings(engine="zim", path=str(path)), "epoch": None})

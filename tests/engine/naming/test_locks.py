@@ -90,7 +90,7 @@ def lock_of(
     return make_build_manifest(replace(benchmark, assets=used), inputs, RunOptions(world=str(root / "world.toml")))
 
 
-def test_a_lock_names_every_input_by_its_content(root: Path) -> None:
+def test_manifest_identifies_each_input_by_its_content(root: Path) -> None:
     lock = lock_of(root)
     assert {
         name: lock[name] for name in ("params", "sources", "prompts", "lists", "queries", "models", "scripted")
@@ -131,7 +131,7 @@ PLAIN = ToyInputs(params=ToyParams())
     ],
     ids=range(14),
 )
-def test_another_input_prompt_list_query_or_benchmark_makes_another_lock(root: Path, change: dict[str, Any]) -> None:
+def test_changed_input_prompt_list_query_or_benchmark_changes_manifest(root: Path, change: dict[str, Any]) -> None:
     assert lock_of(root, **change) != lock_of(root)
 
 
@@ -139,13 +139,13 @@ USED = ("prompts/toy/ask.md", "data/lists/words.txt", "sparql/toy/find.rq")
 
 
 @pytest.mark.parametrize("name", [*USED, "prompts/toy/tell.md", "data/lists/more.txt", "sparql/toy/list.rq"])
-def test_a_changed_file_makes_another_lock_where_the_build_uses_it(root: Path, name: str) -> None:
+def test_changed_file_changes_manifest_only_if_build_uses_it(root: Path, name: str) -> None:
     before = lock_of(root)
     (root / name).write_text((root / name).read_text() + "more\n")
     assert (lock_of(root) != before) == (name in USED)
 
 
-def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) -> None:
+def test_unit_order_and_file_location_do_not_change_manifest(root: Path) -> None:
     moved = {unit: [source(f"{unit}.json", letter, "/elsewhere")] for unit, letter in (("P20", "b"), ("P19", "a"))}
     turned: ResolvedInputs[BuildInputs] = ResolvedInputs(ToyInputs(params=ToyParams(path="/elsewhere")), moved)
     assert digest_json(lock_of(root, turned)) == digest_json(lock_of(root))
@@ -162,7 +162,7 @@ def test_neither_the_order_of_units_nor_the_place_of_files_counts(root: Path) ->
         ('"http://b"', '"http://b", limits = { parallel = 1 }', False),
     ],
 )
-def test_another_world_makes_another_lock_but_not_who_asks_and_how_fast(
+def test_changed_world_changes_manifest_except_user_agent_and_rate_limits(
     root: Path, old: str, new: str, counts: bool
 ) -> None:
     before = lock_of(root)
@@ -218,7 +218,7 @@ def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new
         ),
     ],
 )
-def test_changed_code_that_decides_rows_is_named_in_the_lock(
+def test_changed_code_that_determines_rows_is_named_in_manifest(
     monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str, named: str
 ) -> None:
     before, after = make_code_manifest(GRANOLA.recipe), describe_changed(monkeypatch, module, old, new)
@@ -241,7 +241,7 @@ def test_changed_code_that_decides_rows_is_named_in_the_lock(
         "factmill.tasks.granola.answer_levels",
     ],
 )
-def test_words_new_names_and_other_rooms_leave_the_lock_as_it_is(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_docstrings_and_comments_do_not_change_manifest(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     first = load_source_code()[module].partition("\n")[0]
     described = describe_changed(monkeypatch, module, first, f'"""Other words. {first.removeprefix(chr(34) * 3)}')
     assert described == make_code_manifest(GRANOLA.recipe)
@@ -249,7 +249,7 @@ def test_words_new_names_and_other_rooms_leave_the_lock_as_it_is(monkeypatch: py
     assert after == make_code_manifest(GRANOLA.recipe)
 
 
-def test_a_raised_version_is_named_in_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_raised_package_version_is_named_in_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     before = make_code_manifest(GRANOLA.recipe)
     monkeypatch.setitem(
         code_versions.PACKAGE_VERSIONS,
@@ -262,19 +262,19 @@ def test_a_raised_version_is_named_in_the_lock(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_no_recipe_rests_on_the_command_or_on_another_recipe(name: str) -> None:
+def test_recipe_depends_on_neither_command_line_nor_another_recipe(name: str) -> None:
     modules = collect_import_closure([f"factmill.flows.{name}"], load_source_code())
     assert [module for module in modules if module.startswith("factmill.flows.cli.main")] == []
     assert [recipe for recipe in RECIPES if f"factmill.flows.{recipe}" in modules] == [name]
 
 
-def test_the_code_of_an_evaluation_that_names_its_record_is_that_of_its_flow_and_its_own() -> None:
+def test_evaluation_code_manifest_covers_shared_flow_and_own_definitions() -> None:
     definitions = make_code_manifest(SLAQ_EVALUATION.recipe)["definitions"]
     assert {"make_evaluation_flow", "make_judging_step"} <= definitions["factmill.tasks.evaluation.steps"].keys()
     assert "ask_tested_model" in definitions["factmill.tasks.evaluation.answering_and_judging"]
     assert "make_scored_slaq_prediction" in definitions["factmill.tasks.slaq.evaluation.definition"]
 
 
-def test_a_benchmark_without_a_recipe_has_no_code() -> None:
+def test_benchmark_without_recipe_has_no_code_manifest() -> None:
     with pytest.raises(BuildError, match=r"no .*factmill\.flows\.cake:cake"):
         make_code_manifest("factmill.flows.cake:cake")

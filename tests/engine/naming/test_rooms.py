@@ -35,11 +35,11 @@ from factmill.tasks.errors import BuildError
         ("def f():\n    yield from g()\n", set()),
     ],
 )
-def test_every_way_to_import_is_found(text: str, found: set[str]) -> None:
+def test_all_import_forms_are_found(text: str, found: set[str]) -> None:
     assert find_imports("room.rooms.one", text) == found
 
 
-def test_a_package_names_what_is_beside_its_modules_from_within() -> None:
+def test_package_resolves_relative_imports_of_its_modules() -> None:
     assert find_imports("room.__init__", "from .b import c") == {"room.b", "room.b.c"}
 
 
@@ -66,11 +66,11 @@ RESTS_ON = {
 }
 
 
-def test_a_module_rests_on_what_it_imports_in_turn_and_on_the_packages_around() -> None:
+def test_import_closure_includes_transitive_imports_and_parent_packages() -> None:
     assert collect_import_closure(["factmill.flows.cake"], CODE) == RESTS_ON
 
 
-def test_a_package_can_be_where_one_starts() -> None:
+def test_import_closure_can_start_at_package() -> None:
     assert collect_import_closure(["factmill.tasks.core"], CODE) == {
         "factmill.tasks.__init__",
         "factmill.tasks.core.__init__",
@@ -79,7 +79,7 @@ def test_a_package_can_be_where_one_starts() -> None:
 
 
 @pytest.mark.parametrize("changed", sorted(CODE))
-def test_the_digest_changes_with_what_a_module_rests_on_and_with_nothing_else(changed: str) -> None:
+def test_digest_changes_only_with_modules_of_import_closure(changed: str) -> None:
     after = {**CODE, changed: CODE[changed] + "\nLATER = True\n"}
     differs = digest_import_closure(["factmill.flows.cake"], after) != digest_import_closure(
         ["factmill.flows.cake"], CODE
@@ -87,29 +87,29 @@ def test_the_digest_changes_with_what_a_module_rests_on_and_with_nothing_else(ch
     assert differs == (changed in RESTS_ON)
 
 
-def test_a_module_that_is_newly_imported_counts() -> None:
+def test_newly_imported_module_joins_import_closure() -> None:
     after = {**CODE, "factmill.tasks.core.words": "import factmill.tasks.ice\n"}
     assert collect_import_closure(["factmill.flows.cake"], after) == RESTS_ON | {"factmill.tasks.ice"}
 
 
-def test_the_order_in_which_code_was_read_does_not_count() -> None:
+def test_module_order_does_not_change_digest() -> None:
     assert digest_import_closure(["factmill.flows.cake"], dict(reversed(CODE.items()))) == digest_import_closure(
         ["factmill.flows.cake"], CODE
     )
 
 
-def test_a_module_that_is_not_there_is_an_error() -> None:
+def test_missing_module_raises_build_error() -> None:
     with pytest.raises(BuildError, match=r"no module factmill\.flows\.pie"):
         collect_import_closure(["factmill.flows.pie"], CODE)
 
 
-def test_the_import_statements_cut_out_are_those_of_the_whole_module() -> None:
+def test_extracted_import_statements_match_full_module_parse() -> None:
     for module, text in load_source_code().items():
         whole = {node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Import, ast.ImportFrom))}
         assert find_imports(module, text) == find_imports(module, "\n".join(map(ast.unparse, whole))), module
 
 
-def test_our_own_modules_are_all_read() -> None:
+def test_source_of_all_own_modules_is_loaded() -> None:
     folder = Path(__file__).resolve().parents[3]
     paths = [path for package in ("flows", "tasks") for path in (folder / package).rglob("*.py")]
     modules = {f"factmill.{'.'.join(path.relative_to(folder).with_suffix('').parts)}" for path in paths}
@@ -117,7 +117,7 @@ def test_our_own_modules_are_all_read() -> None:
     assert set(load_source_code()) == modules
 
 
-def test_code_is_read_where_python_finds_it_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_code_is_located_without_executing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = tmp_path / "some_bakery" / "room"
     room.mkdir(parents=True)
     (room.parent / "__init__.py").touch()
@@ -137,6 +137,6 @@ def test_code_is_read_where_python_finds_it_without_running_it(tmp_path: Path, m
     assert digest_import_closure(["some_bakery.cake"], after) != digest_import_closure(["some_bakery.cake"], code)
 
 
-def test_a_package_that_is_not_installed_is_an_error() -> None:
+def test_package_that_is_not_installed_raises_build_error() -> None:
     with pytest.raises(BuildError, match="package no_such_bakery is not installed"):
         load_source_code(("no_such_bakery",))

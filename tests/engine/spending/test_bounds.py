@@ -28,7 +28,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(("computes", "answered"), [(True, 2), (False, 5)])
-def test_an_answer_that_is_computed_here_is_the_last_one_when_time_is_over(computes: bool, answered: int) -> None:
+def test_local_computation_in_progress_is_last_one_when_time_limit_is_reached(computes: bool, answered: int) -> None:
     service = LazyBudgetedService(
         "here", True, lambda: Answering(lambda: service.budget.start_run(BudgetLimits(hours=0.0))), computes=computes
     )

@@ -31,7 +31,7 @@ def stage(name: str, rows_in: int, rows_out: int) -> dict[str, Any]:
 
 
 def call(row: str, at: str = "ask", **changed: Any) -> dict[str, Any]:
-    told = {
+    result = {
         "stage": at,
         "row": row,
         "key": f"{at} {row}",
@@ -41,7 +41,7 @@ def call(row: str, at: str = "ask", **changed: Any) -> dict[str, Any]:
         "samples": 4,
     }
     spent = {"tokens_in": 1000, "tokens_out": 100, "cost_usd": 0.5, "latency_s": 1.0, "said": 40, "parts": None}
-    return {**told, **spent, "is_new": True, "is_failed": False, **changed}
+    return {**result, **spent, "is_new": True, "is_failed": False, **changed}
 
 
 def world(**changed: Any) -> World:
@@ -49,7 +49,7 @@ def world(**changed: Any) -> World:
     return load_world("embedded").model_copy(update={"models": {"author": model}})
 
 
-def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
+def test_forecast_scales_stages_after_pilot_draw_and_reports_recorded_cost():
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}") for at in range(5)] + [
         call(f"r{at}", "read", operation="label", service="w", model="", tokens_in=0, tokens_out=0, cost_usd=0.0)
@@ -66,7 +66,7 @@ def test_a_pilot_is_scaled_behind_where_it_drew_and_costs_what_it_cost():
     assert recorded == {"calls": 45.0, "usd": 2.5}
 
 
-def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
+def test_batched_and_single_requests_of_service_are_scaled_separately():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     wiki, free = (
         make_service_identity("wikipedia", "embedded"),
@@ -83,7 +83,7 @@ def test_of_what_a_service_answers_together_and_singly_each_grows_as_it_does():
     assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
 
 
-def test_what_an_earlier_stage_asked_takes_no_share_of_the_requests_of_a_later_one():
+def test_calls_of_earlier_stage_do_not_count_as_requests_of_later_stage():
     stages = [stage("draw_pilot", 40, 10), stage("look", 10, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", "look", key=f"old {at}") for at in range(10)]
     calls += [call(f"r{at}", key=f"old {at}") for at in range(10)] + [call("r3", key="new", latency_s=2.0)]
@@ -93,7 +93,7 @@ def test_what_an_earlier_stage_asked_takes_no_share_of_the_requests_of_a_later_o
     assert [each.requests for stage in forecast.stages for each in stage.asked] == [pytest.approx(40), pytest.approx(4)]
 
 
-def test_settings_of_an_evaluation_that_share_draws_are_drawn_and_counted_together():
+def test_evaluation_settings_that_share_draws_are_drawn_and_counted_together():
     ids = [f"{setting}/{row}" for setting in ("self_consistency", "drag") for row in ("P19-1/2", "P20-3")]
     assert [GRANOLA_EVALUATION.pilot_unit(row) for row in ids] == ["P19-1/2", "P20-3"] * 2
     calls = [call(row, key=f"draws for {GRANOLA_EVALUATION.pilot_unit(row)}") for row in ids]
@@ -104,7 +104,7 @@ def test_settings_of_an_evaluation_that_share_draws_are_drawn_and_counted_togeth
     assert forecast_build(world(), basis, 500)[0].total["calls"] == pytest.approx(20)
 
 
-def test_rows_of_a_pilot_stand_for_others_by_their_size():
+def test_pilot_rows_are_weighted_by_size():
     sizes = {f"q{at}": size for at, size in enumerate((0.25, 0.5, 1.0, 1.25))}  # 0.75 on average, that of all being 1
     calls = [call(f"{row}_{path}") for row, size in sizes.items() for path in range(int(4 * size))]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 12, 12)]
@@ -113,7 +113,7 @@ def test_rows_of_a_pilot_stand_for_others_by_their_size():
     assert forecast.total["calls"] == forecast.stages[1].rows == pytest.approx(40 * 4)
 
 
-def test_calls_that_were_recorded_before_a_pilot_are_told():
+def test_calls_recorded_before_pilot_are_reported():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]
     _, _, notes = forecast_build(
@@ -122,7 +122,7 @@ def test_calls_that_were_recorded_before_a_pilot_are_told():
     assert notes[0].startswith("4 of the 10 calls ")
 
 
-def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
+def test_forecast_from_earlier_build_uses_token_prices_of_current_world():
     basis = ForecastBasis(
         BuildCallUsage([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
     )
@@ -133,7 +133,7 @@ def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
 
 
 @pytest.mark.parametrize(
-    ("prices", "recorded", "told"),
+    ("prices", "recorded", "expected"),
     [
         ({}, 0.0, 0.002),  # asked when the world's file told no price
         ({"mode": "batch"}, 0.002, 0.001),
@@ -148,22 +148,22 @@ def test_an_earlier_build_costs_what_this_world_asks_for_its_tokens():
     ],
 )
 @pytest.mark.parametrize("is_earlier_build", [True, False])
-def test_what_was_asked_before_costs_what_this_world_s_prices_can_come_to(
-    prices: dict[str, Any], recorded: float, told: float, is_earlier_build: bool
+def test_recorded_cost_is_used_only_if_prices_of_current_world_allow_it(
+    prices: dict[str, Any], recorded: float, expected: float, is_earlier_build: bool
 ) -> None:
     calls = [call(f"r{at}", cost_usd=recorded, is_new=False) for at in range(5)]
     stages = [stage("read", 5, 5), stage("draw_pilot", 5, 5), stage("ask", 5, 5)]
     basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
     forecast, _, _ = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=10.0, **prices), basis, 500)
-    assert forecast.total["usd"] == pytest.approx(5 * told)
+    assert forecast.total["usd"] == pytest.approx(5 * expected)
 
 
-def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
+def test_unknown_token_usage_is_estimated_from_characters_and_reported():
     ask = fill_prompt_template(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
     parts = {"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}}
     length = sum(len(each["content"]) for each in ask.build_messages())
     assert count_prompt_characters(parts) == length
-    told = call(
+    result = call(
         "r0",
         tokens_in=0,
         tokens_out=0,
@@ -173,7 +173,7 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
         parts=json.dumps(parts),
     )
     basis = ForecastBasis(
-        BuildCallUsage([stage("read", 1, 1), stage("ask", 1, 1)], [told]), {}, {"author": "scripted replies"}, 1
+        BuildCallUsage([stage("read", 1, 1), stage("ask", 1, 1)], [result]), {}, {"author": "scripted replies"}, 1
     )
     forecast, _, notes = forecast_build(world(), basis, 500)
     assert forecast.total["tokens_in"] == 4 * length / ENGLISH_CHARACTERS_PER_TOKEN
@@ -184,12 +184,12 @@ def test_where_no_usage_is_known_characters_are_counted_and_that_is_told():
     ]
     assert "(--pilot N)" in notes[0]
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
-    pilot = replace(basis, usage=BuildCallUsage(drawn, [told]), source_rows=None)
+    pilot = replace(basis, usage=BuildCallUsage(drawn, [result]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
     assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, "it is a pilot already"
 
 
-def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
+def test_failed_call_is_not_reported_as_unknown_token_usage():
     parts = json.dumps({"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}})
     lost = call("r0", tokens_in=0, tokens_out=0, cost_usd=0.0, parts=parts, said=0, is_failed=True)
     basis = ForecastBasis(BuildCallUsage([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
@@ -198,14 +198,14 @@ def test_a_call_that_got_no_answer_is_no_model_that_tells_no_usage():
     assert [note.partition(",")[0] for note in notes] == ["1 call of the basis failed"]
 
 
-def test_nothing_is_forecast_of_rows_that_never_came():
+def test_forecast_without_rows_raises_usage_error():
     with pytest.raises(UsageError, match="no row of the basis"):
         forecast_build(world(), ForecastBasis(BuildCallUsage([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
 
 
-def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
-    told = "import sys, factmill.flows.commands.build, factmill.flows.commands.housekeeping; assert 'prefect' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", told], cwd=ASSETS_ROOT, check=False).returncode == 0
+def test_forecast_modules_do_not_import_prefect():
+    text = "import sys, factmill.flows.commands.build, factmill.flows.commands.housekeeping; assert 'prefect' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", text], cwd=ASSETS_ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_what_forecasts_leaves_prefect_alone_until_its_settings_stand():
     ],
     ids=["by the rate", "by the time that the service works", "by what is under way at once"],
 )
-def test_hours_know_how_fast_wikimedia_may_be_asked(url: str, hours: float) -> None:
+def test_forecast_hours_respect_wikimedia_rate_limits(url: str, hours: float) -> None:
     calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]
     asked = BuildCallUsage([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
     here = world().model_copy(update={"pageviews": ServiceEndpoint(url=url, limits=ServiceLimits(parallel=4))})

@@ -50,7 +50,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "after", "kind"), CASES)
-def test_a_change_is_named(before: EvidenceReference, after: EvidenceReference, kind: str) -> None:
+def test_reference_change_gets_expected_drift_kind(
+    before: EvidenceReference, after: EvidenceReference, kind: str
+) -> None:
     [drift] = compare_references([before], [after])
     assert (drift.kind, drift.before, drift.after) == (kind, before, after)
 
@@ -67,12 +69,12 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
     assert sum(counts.values()) == 3 + 3 + 1 + 3
 
 
-def test_a_reference_of_one_side_alone_is_a_fault() -> None:
+def test_reference_missing_on_one_side_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"1 references .* the first is q strategy"):
         compare_references([refer()], [])
 
 
-def test_no_cell_of_the_table_is_taken_for_a_formula() -> None:
+def test_csv_cells_are_escaped_against_formulas() -> None:
     odd = refer(True, sub_question='=1+1, "quoted"', missing=["b\nc", "d"], title="Été")
     text = format_drift_csv(compare_references([odd], [odd.replace(found=False)]))
     [row] = csv.DictReader(io.StringIO(text, newline=""))
@@ -96,7 +98,7 @@ def test_no_cell_of_the_table_is_taken_for_a_formula() -> None:
         (0, 0, 10, 1.0, None, "within"),
     ],
 )
-def test_more_than_a_share_is_lost_or_not_or_cannot_be_told(
+def test_lost_share_check_passes_fails_or_is_unknown(
     lost: int, gained: int, unknown: int, most: float, share: float | None, verdict: str
 ) -> None:
     counts = {"references": 10, "not_looked_up": unknown, "now_found": gained, "no_longer_found": lost}

@@ -70,7 +70,7 @@ TOWNS = ("Norwick, Arland", "Sund", "Marby", "Elmstead", "Vik")
         make_question("Yes", *DEPTHS),
     ],
 )
-def test_an_answer_that_follows_from_sub_answers_has_no_flag(question: FanOutQuestion) -> None:
+def test_answer_composed_of_sub_answers_has_no_flag(question: FanOutQuestion) -> None:
     assert find_structure_flags(question) == []
 
 
@@ -88,13 +88,13 @@ def test_an_answer_that_follows_from_sub_answers_has_no_flag(question: FanOutQue
         (make_question(9, True, True, True, False, False), ["9"]),
     ],
 )
-def test_a_part_that_does_not_follow_is_named(question: FanOutQuestion, named: list[str]) -> None:
+def test_flag_names_answer_part_not_found_in_sub_answers(question: FanOutQuestion, named: list[str]) -> None:
     [flag] = find_structure_flags(question)
     assert (flag.code, flag.path) == ("answer_not_composed", "")
     assert all(repr(part) in flag.detail for part in named)
 
 
-def test_numbers_that_changed_places_are_seen() -> None:
+def test_swapped_numbers_are_flagged() -> None:
     swapped = make_question({"Alder Lake": 30, "Birch Lake": 12, "Cedar Lake": 45}, *DEPTHS)
     first, second = find_structure_flags(swapped)
     assert first.code == second.code == "answer_not_composed"
@@ -102,14 +102,14 @@ def test_numbers_that_changed_places_are_seen() -> None:
     assert "'12' for 'Birch Lake'" in second.detail and "expected '30'" in second.detail
 
 
-def test_a_number_about_a_name_may_follow_from_several_that_are_about_it() -> None:
+def test_number_for_name_may_combine_several_sub_answers_about_it() -> None:
     base = make_question({"Alder Lake": 18}, *DEPTHS)
     assert len(find_structure_flags(base)) == 1
     more = make_leaf(6, "How deep is Alder Lake in winter?", 30, "Winters of Arland")
     assert find_structure_flags(replace(base, decomposition=(*base.decomposition, more))) == []
 
 
-def test_two_sub_questions_with_one_article_are_flagged_at_the_later() -> None:
+def test_article_shared_by_two_sub_questions_is_flagged_at_later_one() -> None:
     nested = SubQuestion(
         "7",
         "Who owns the lakes?",
@@ -125,7 +125,7 @@ def test_two_sub_questions_with_one_article_are_flagged_at_the_later() -> None:
     assert "then[4]" in flag.detail and "'Elm Lake'" in flag.detail
 
 
-def test_few_articles_are_counted() -> None:
+def test_too_few_different_articles_are_flagged() -> None:
     question = make_question("Cedar Lake", *DEPTHS)
     [flag] = find_structure_flags(replace(question, decomposition=question.decomposition[:4]))
     assert (flag.code, flag.path) == ("too_few_articles", "")
@@ -133,7 +133,7 @@ def test_few_articles_are_counted() -> None:
     assert find_structure_flags(replace(question, decomposition=question.decomposition[:5])) == []
 
 
-def test_of_a_question_without_decomposition_only_the_articles_are_counted() -> None:
+def test_question_without_decomposition_is_checked_only_for_article_count() -> None:
     evidence = tuple(map(make_evidence, LAKES))
     assert find_structure_flags(FanOutQuestion("q", "How deep are they?", necessary_evidence=evidence)) == []
     [flag] = find_structure_flags(
@@ -142,7 +142,7 @@ def test_of_a_question_without_decomposition_only_the_articles_are_counted() -> 
     assert flag.code == "too_few_articles"
 
 
-def test_every_flag_has_one_line() -> None:
+def test_every_flag_has_one_line_description() -> None:
     assert all(code.isidentifier() and meaning.endswith(".") and "\n" not in meaning for code, meaning in FLAGS.items())
 
 
@@ -154,7 +154,7 @@ def test_every_flag_has_one_line() -> None:
         ("fanout-final-dev.json", {"answer_not_composed": 6, "same_article": 7, "too_few_articles": 2}),
     ],
 )
-def test_few_of_the_released_questions_are_flagged(shared_data: Path, name: str, counts: dict[str, int]) -> None:
+def test_released_questions_have_expected_flag_counts(shared_data: Path, name: str, counts: dict[str, int]) -> None:
     released = json.loads((shared_data / "fanoutqa" / name).read_text(encoding="utf-8"))
     flagged: Counter[str] = Counter()
     for found in released:
@@ -164,7 +164,7 @@ def test_few_of_the_released_questions_are_flagged(shared_data: Path, name: str,
     assert flagged == counts
 
 
-def test_questions_that_rest_on_the_same_facts_are_pairs_of_a_share_of_the_smaller_one() -> None:
+def test_questions_sharing_facts_are_paired_by_share_of_smaller_question() -> None:
     asked = make_question(dict(zip(LAKES, TOWNS, strict=True)), *TOWNS)
     # of fewer lakes, one of them written otherwise, and one that the other does not ask about
     fewer = replace(

@@ -17,7 +17,7 @@ from factmill.tasks.text.text_normalization import fold_case_and_accents
         (["14 September 1901", "September", "fifteen percent", "161,000 employees", 12, True, "Rome"], set()),
     ],
 )
-def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnings: set[str]) -> None:
+def test_required_prefixes_come_only_from_long_words(answers: list[object], beginnings: set[str]) -> None:
     assert list_required_word_prefixes(answers) == beginnings
 
 
@@ -31,5 +31,5 @@ def test_only_long_words_of_names_are_looked_for(answers: list[object], beginnin
         ("Rome", "Nothing is said of it.", True),
     ],
 )
-def test_a_text_without_the_beginning_of_a_name_cannot_hold_it(answer: str, text: str, could: bool) -> None:
+def test_text_without_required_prefixes_is_ruled_out(answer: str, text: str, could: bool) -> None:
     assert contains_all_prefixes(list_required_word_prefixes([answer]), fold_case_and_accents(text)) is could

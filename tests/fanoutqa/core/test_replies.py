@@ -53,7 +53,7 @@ MENDED = "What are the heights in metres of the five tallest towers in the US bu
         ("Conclusion:\nN", False),
     ],
 )
-def test_the_last_letter_by_itself_is_the_verdict(reply: str, verdict: bool) -> None:
+def test_last_standalone_letter_is_verdict(reply: str, verdict: bool) -> None:
     assert hear_verdict(reply) is verdict
 
 
@@ -70,7 +70,7 @@ def test_the_last_letter_by_itself_is_the_verdict(reply: str, verdict: bool) -> 
         "1. N",
     ],
 )
-def test_a_reply_without_a_letter_by_itself_is_no_verdict(reply: str) -> None:
+def test_completion_without_standalone_letter_is_unreadable(reply: str) -> None:
     found = hear_verdict(reply)
     assert isinstance(found, UnreadableCompletion)
     assert "expected the letter Y or N on a line of its own" in found.reason
@@ -86,7 +86,7 @@ def test_a_reply_without_a_letter_by_itself_is_no_verdict(reply: str) -> None:
         ("Nothing says which", "Nothing says which"),
     ],
 )  # fmt: skip
-def test_the_reason_is_the_last_sentence_before_the_verdict(reply: str, reason: str) -> None:
+def test_reason_is_last_sentence_before_verdict(reply: str, reason: str) -> None:
     assert read_objectivity_reason(reply) == reason
 
 
@@ -106,7 +106,7 @@ def test_the_reason_is_the_last_sentence_before_the_verdict(reply: str, reason: 
         f'"{QUESTION}"',
     ],
 )
-def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
+def test_unchanged_wording_reads_as_fine_in_any_formatting(reply: str) -> None:
     assert hear_wording(reply, QUESTION) == WordingVerdict("fine", "")
 
 
@@ -121,7 +121,7 @@ def test_a_question_is_fine_in_any_dress_of_no_change(reply: str) -> None:
         ("Nobody could tell the unit.\nFLAG", "Nobody could tell the unit."),
     ],
 )
-def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
+def test_flag_verdict_keeps_its_reason(reply: str, reason: str) -> None:
     assert hear_wording(reply, QUESTION) == WordingVerdict("flag", reason)
 
 
@@ -138,7 +138,7 @@ def test_a_flag_comes_with_its_reason(reply: str, reason: str) -> None:
         f"Here is the rewritten question:\n\n{MENDED}",
     ],
 )
-def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
+def test_rewrite_is_read_in_any_formatting(reply: str) -> None:
     assert hear_wording(reply, QUESTION) == WordingVerdict("rewrite", MENDED)
 
 
@@ -154,13 +154,13 @@ def test_a_rewrite_is_read_in_any_dress(reply: str) -> None:
         ("What is Ada's and Bob's town's name, and that's mayor?", "What are Ada's and Bob's towns, and who is mayor?"),
     ],
 )
-def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, rewrite: str) -> None:
+def test_rewrite_may_reformat_numbers_and_names(question: str, rewrite: str) -> None:
     assert hear_wording(rewrite, question) == WordingVerdict("rewrite", rewrite)
     assert hear_wording(f"'{rewrite}'", question) == WordingVerdict("rewrite", rewrite)
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "text"),
     [
         ("Question:", "the reply is empty"),
         ("```\n```", "the reply says nothing"),
@@ -176,18 +176,18 @@ def test_a_rewrite_may_write_numbers_and_names_in_another_form(question: str, re
         (f"{MENDED}\nI have added the unit.", "2 lines"),
     ],
 )  # fmt: skip
-def test_what_is_none_of_the_three_is_unreadable(reply: str, told: str) -> None:
+def test_reply_neither_fine_nor_flag_nor_rewrite_is_unreadable(reply: str, text: str) -> None:
     found = hear_wording(reply, QUESTION)
     assert isinstance(found, UnreadableCompletion)
-    assert told in found.reason
+    assert text in found.reason
 
 
-def test_a_rewrite_may_not_drop_the_name_that_a_question_begins_with() -> None:
+def test_rewrite_may_not_drop_leading_name_of_question() -> None:
     assert isinstance(hear_wording("Which lakes?", "Elton John's lakes"), UnreadableCompletion)
     assert isinstance(hear_wording("Which founders?", "Google's founders?"), UnreadableCompletion)
 
 
-def test_changes_are_told_in_words() -> None:
+def test_wording_changes_are_described_in_words() -> None:
     assert format_wording_change("How high is a oak?", "How high is an oak, in metres?") == (
         'changes "a oak?" to "an oak, in metres?"'
     )

@@ -30,23 +30,23 @@ def are_twins(one: Asked, other: Asked) -> bool:
     return 2 * len({*one[1]} & {*other[1]}) >= min(len(one[1]), len(other[1]))
 
 
-def test_three_in_ten_are_dev() -> None:
+def test_thirty_percent_of_questions_are_dev() -> None:
     assert list(assign_splits_by_shared_articles(APART, 7).values()).count("dev") / len(APART) == pytest.approx(
         0.3, abs=0.01
     )
 
 
-def test_a_seed_draws_other_sides() -> None:
+def test_different_seeds_give_different_splits() -> None:
     assert assign_splits_by_shared_articles(APART[:100], 7) != assign_splits_by_shared_articles(APART[:100], 8)
 
 
-def test_shares_of_none_and_all_are_kept() -> None:
+def test_dev_shares_of_0_and_1_are_respected() -> None:
     assert {*assign_splits_by_shared_articles(APART[:100], 7, 0.0).values()} == {"test"}
     assert {*assign_splits_by_shared_articles(APART[:100], 7, 1.0).values()} == {"dev"}
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_added_moves_nothing(seed: int) -> None:
+def test_appended_questions_move_no_existing_question(seed: int) -> None:
     before = draw(seed, 60)
     sides = assign_splits_by_shared_articles(before, 7)
     added = assign_splits_by_shared_articles([*before, *draw(1_000 + seed, 60)], 7)
@@ -54,7 +54,7 @@ def test_what_is_added_moves_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_added_between_moves_only_its_twins(seed: int) -> None:
+def test_inserted_questions_move_no_existing_question(seed: int) -> None:
     before, more = draw(seed, 20), APART[:20]
     mixed: list[Asked] = [each for pair in zip(more, before, strict=True) for each in pair]
     sides = assign_splits_by_shared_articles(before, 7)
@@ -63,7 +63,7 @@ def test_what_is_added_between_moves_only_its_twins(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_question_lies_beside_its_twins_unless_these_lie_apart(seed: int) -> None:
+def test_question_shares_split_with_its_twins_unless_they_differ(seed: int) -> None:
     questions = draw(seed, 60)
     sides = assign_splits_by_shared_articles(questions, 7)
     for at, each in enumerate(questions):
@@ -75,7 +75,7 @@ def lie(questions: Sequence[Asked], name: str) -> Split:
     return assign_splits_by_shared_articles(questions, 7)[name]
 
 
-def test_a_question_between_two_groups_joins_the_nearer_one_and_of_equals_the_first() -> None:
+def test_question_between_two_groups_joins_nearer_one_or_first_on_tie() -> None:
     dev: Asked = ("dev", ("a", "b", "c", "d"), "dev")
     test: Asked = ("test", ("c", "d", "e", "f"), "test")
     assert lie([dev, test, ("q", ("b", "c", "d"), None)], "q") == "dev"
@@ -84,13 +84,13 @@ def test_a_question_between_two_groups_joins_the_nearer_one_and_of_equals_the_fi
     assert lie([test, dev, ("q", ("b", "c", "d", "e"), None)], "q") == "test"
 
 
-def test_what_is_released_keeps_its_part_and_its_twins_follow() -> None:
+def test_released_question_keeps_split_and_its_twins_follow() -> None:
     titles = ("a", "b", "c", "d", "e")
     for side in ("dev", "test"):
         assert lie([("old", titles, side), ("new", (*titles[1:], "f"), None)], "new") == side
 
 
-def test_a_question_about_a_part_of_what_another_asks_about_lies_on_its_side() -> None:
+def test_question_about_subset_of_articles_shares_split_with_superset() -> None:
     ten = tuple("abcdefghij")
     for side in ("dev", "test"):
         assert lie([("all", ten, side), ("some", (*ten[:3], "x", "y"), None)], "some") == side

@@ -37,7 +37,7 @@ PROSE, TABLE = "It is 252 m (827 ft) high and was opened in 1964.", "Height\n\n2
 
 
 @pytest.mark.parametrize(
-    ("unit", "answer", "text", "told"),
+    ("unit", "answer", "text", "messages"),
     [
         ("metres", 252, PROSE, None),
         ("metres", "252 m", PROSE, None),
@@ -52,16 +52,18 @@ PROSE, TABLE = "It is 252 m (827 ft) high and was opened in 1964.", "Height\n\n2
         ("metres", "16 April 1964", PROSE, 'no sub-answer is a number, which "metres" could stand beside'),
     ],
 )
-def test_a_unit_has_to_stand_beside_every_number(unit: str, answer: AnswerValue, text: str, told: str | None) -> None:
+def test_unit_must_accompany_number_of_every_sub_answer_in_article(
+    unit: str, answer: AnswerValue, text: str, messages: str | None
+) -> None:
     assert (
         find_unit_support_problem(
             unit, [("Vienna", "a city", "Vienna lies on the Danube."), ("Donauturm", answer, text)]
         )
-        == told
+        == messages
     )
 
 
-def test_the_passage_is_the_sentence_that_says_the_number() -> None:
+def test_passage_is_sentence_that_contains_number() -> None:
     text = f"Donauturm\n\nThe tower stands in Vienna. {PROSE} Many visit it.\n\n252"
     assert find_numeric_answer_passage(252, text) == PROSE
     assert find_numeric_answer_passage("Vienna", text) == find_numeric_answer_passage(253, text) == ""

@@ -19,12 +19,12 @@ from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
         ("Which of the towers Who?, Red Tower and St. Ann's Tower are higher?", replace(NAMED, names=("Who?", "Red Tower", "St. Ann's Tower"))),
     ],
 )  # fmt: skip
-def test_other_words_for_the_same_are_no_additions(question: str, wording: QuestionPieces) -> None:
+def test_paraphrases_are_not_additions(question: str, wording: QuestionPieces) -> None:
     assert find_wording_addition(question, wording) is None
 
 
 @pytest.mark.parametrize(
-    ("question", "told"),
+    ("question", "text"),
     [
         (ISLANDS_QUESTION.replace("?", ", with a lighthouse that was first lit in 1731?"), "says"),
         (ISLANDS_QUESTION.replace("five", "five or six"), "says six"),
@@ -40,5 +40,5 @@ def test_other_words_for_the_same_are_no_additions(question: str, wording: Quest
         ),
     ],
 )
-def test_what_no_piece_says_is_told(question: str, told: str) -> None:
-    assert told in (find_wording_addition(question, LISTED) or "")
+def test_wording_addition_without_source_is_reported(question: str, text: str) -> None:
+    assert text in (find_wording_addition(question, LISTED) or "")

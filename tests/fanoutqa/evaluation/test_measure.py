@@ -31,7 +31,7 @@ RULES = load_lemmatizer("rules")
 
 
 def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> FanOutJudgedPrediction:
-    told = {
+    result = {
         "id": f"closed_book/q{at:04}", "question_id": f"q{at:04}", "item": f"q{at:04}", "cluster": f"q{at:04}",
         "setting": "closed_book", "question": "Which?", "gold": json.dumps(gold), "kind": "dict", "split": "dev",
         "categories": ["Geography", "History"], "articles": [str(n) for n in range(5)], "evidence": [],
@@ -40,7 +40,7 @@ def row(at: int, answer: str = "", gold: Any = GOLD, **changed: Any) -> FanOutJu
         "context": [], "rounds": 0, "stopped": "", "grade": "D", "judge": "tester", "judge_call": "",
         "judge_unscored": "", "judge_detail": "",
     }  # fmt: skip
-    return FanOutJudgedPrediction.model_validate(told | changed)
+    return FanOutJudgedPrediction.model_validate(result | changed)
 
 
 def score(rows: list[FanOutJudgedPrediction], bleurt: list[float | None] | None = None) -> pa.Table:
@@ -59,7 +59,7 @@ def read(found: dict[tuple[str, str, str], MeasuredMetric]) -> dict[str, tuple[f
     return {name: (each.value, each.n, each.n_unscored) for (name, group, _), each in found.items() if not group}
 
 
-def test_metrics_of_six_answers_counted_by_eye() -> None:
+def test_metrics_of_six_answers_match_hand_computed_values() -> None:
     table = score(
         [
             row(0, format_gold_answer(GOLD), grade="C"),
@@ -92,7 +92,7 @@ def test_metrics_of_six_answers_counted_by_eye() -> None:
     assert reasons["judged:closed_book/q0005"] == "cut_off"
 
 
-def test_the_other_scorer_stands_beside_only_where_it_differs() -> None:
+def test_other_scorer_appears_only_where_its_scores_differ() -> None:
     same = score([row(0, "Oslo - 5", gold={"Oslo": 5})])
     assert {"loose", "strict"} <= {name for name, _, _ in measure(same)}
     assert not any(name.startswith("upstream") for name, _, _ in measure(same))
@@ -103,9 +103,9 @@ def test_the_other_scorer_stands_beside_only_where_it_differs() -> None:
     assert differing[:4] == ["upstream_loose", "upstream_strict", "loose", "strict"]
 
 
-def test_a_judge_that_could_not_be_read_leaves_the_answer_unscored_with_its_reason() -> None:
-    told = {"judge_unscored": "judge_unreadable", "judge_detail": "no verdict", "grade": ""}
-    table = score([row(0, "Oslo", **told), row(1, "Oslo", grade="E"), row(2, "Oslo", grade="B"), row(3, "Rome")])
+def test_unreadable_judge_completion_leaves_answer_unscored_with_reason() -> None:
+    result = {"judge_unscored": "judge_unreadable", "judge_detail": "no verdict", "grade": ""}
+    table = score([row(0, "Oslo", **result), row(1, "Oslo", grade="E"), row(2, "Oslo", grade="B"), row(3, "Rome")])
     judged = measure(table)["judged", "", ""]
     assert (judged.value, judged.n, judged.n_unscored) == (0.666667, 3, 1)
     (reason,) = [each for each in measure_fanoutqa(table, 0)[0].to_pylist() if each["unscored"]]
@@ -119,7 +119,7 @@ def test_a_judge_that_could_not_be_read_leaves_the_answer_unscored_with_its_reas
     assert not any(name == "judged" for name, _, _ in measure(score([row(0, "Oslo", judge="")])))
 
 
-def test_oracle_and_silent_are_at_the_ends_of_every_metric() -> None:
+def test_oracle_and_silent_models_score_metric_extremes() -> None:
     golds = [GOLD, ["ann lee", "bob"], "two words", {"a b": {"c": [1.5, None, "35%"]}}]
     oracle = measure(score([row(at, format_gold_answer(gold), gold=gold, grade="C") for at, gold in enumerate(golds)]))
     assert {
@@ -131,7 +131,7 @@ def test_oracle_and_silent_are_at_the_ends_of_every_metric() -> None:
         assert value == 0 or name == "upstream_loose"
 
 
-def test_planted_error_rates_are_found_within_their_intervals() -> None:
+def test_planted_error_rates_lie_within_confidence_intervals() -> None:
     draw = np.random.default_rng(3)
     names = [f"name{number}" for number in range(10)]
     rows = []
@@ -146,7 +146,7 @@ def test_planted_error_rates_are_found_within_their_intervals() -> None:
         assert metric.ci_low <= planted <= metric.ci_high, metric
 
 
-def test_a_cross_encoder_scores_what_was_answered() -> None:
+def test_cross_encoder_scores_only_existing_answers() -> None:
     pairs = pair_gold_with_answers(["a", " ", "b"], [GOLD, GOLD, None])
     assert pairs == [(format_gold_answer(GOLD), "a"), None, None]
     np.testing.assert_equal(align_pair_scores(pairs, np.array([0.126])), [0.13, np.nan, np.nan])
@@ -154,7 +154,7 @@ def test_a_cross_encoder_scores_what_was_answered() -> None:
     assert (metric.value, metric.n, metric.n_unscored) == (0.5, 1, 1)
 
 
-def test_items_tell_the_answer_in_a_few_words() -> None:
+def test_report_items_summarise_each_answer() -> None:
     first, second = list_fanoutqa_report_items(
         score([row(0, format_gold_answer(GOLD), grade="C"), row(1, unscored="missing", grade="")])
     )
@@ -163,10 +163,10 @@ def test_items_tell_the_answer_in_a_few_words() -> None:
     assert (second.verdict, second.score) == ("unscored: missing", None)
 
 
-def test_figures_set_ours_beside_the_papers_models_and_people() -> None:
+def test_figures_show_our_results_next_to_paper_models_and_people() -> None:
     _, metrics = measure_fanoutqa(score([row(0, format_gold_answer(GOLD), setting="open_book")]), 0)
-    told = {"benchmark": "fanoutqa", "model": "m", "judge": "exact"}
-    rows = [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+    result = {"benchmark": "fanoutqa", "model": "m", "judge": "exact"}
+    rows = [EvaluationMetric(id=str(at), **result, **each.model_dump()) for at, each in enumerate(metrics)]
     figures = {each.name: each for each in draw_fanoutqa_figures(rows)}
     assert list(figures) == ["loose", "upstream_loose", "judged", "articles"]
     (bars,) = figures["loose"].series
@@ -182,7 +182,7 @@ def test_figures_set_ours_beside_the_papers_models_and_people() -> None:
     assert draw_fanoutqa_figures([]) == []
 
 
-def test_the_papers_figures_are_those_of_its_table() -> None:
+def test_paper_figures_match_paper_table() -> None:
     found = {(each.metric, each.setting, each.model): each.value for each in FANOUTQA_PAPER_FIGURES}
     assert found["judged", "open_book", "people"] == 0.452
     assert found["strict", "evidence_provided", "Claude 2.1"] == 0.215

@@ -31,17 +31,17 @@ def search(folder: Path, title: str, indexed: bool = True) -> ArticleLookupResul
 
 
 @pytest.mark.parametrize("title", ["Lighthouse of tests", "Old light"])
-def test_a_model_reads_passages_of_the_file_s_article(tmp_path: Path, title: str) -> None:
+def test_search_returns_passages_of_article_in_file(tmp_path: Path, title: str) -> None:
     found = search(tmp_path, title)
     assert [(chunk.revid, "82 metres" in chunk.text) for chunk in found.chunks] == [(11, True)]
 
 
-def test_a_title_without_an_article_is_answered_with_articles_that_hold_its_words(tmp_path: Path) -> None:
+def test_unknown_title_returns_similar_titles(tmp_path: Path) -> None:
     found = search(tmp_path, "Lighthouse")
     assert found.reason == "evidence_missing"
     assert sorted(found.similar) == ["Lighthouse keeper", "Lighthouse of tests"]
 
 
-def test_without_a_full_text_index_no_titles_are_offered(tmp_path: Path) -> None:
+def test_no_similar_titles_are_offered_without_full_text_index(tmp_path: Path) -> None:
     found = search(tmp_path, "Lighthouse", indexed=False)
     assert (found.reason, found.similar, found.is_transient_failure) == ("evidence_missing", (), False)

@@ -27,7 +27,7 @@ def keep(read_rows: list[ParsedSourceRow]) -> list[SourcedFanOutQuestion]:
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
-def test_forms_are_told_apart_by_content_whatever_the_file_is_called(tmp_path: Path, is_list: bool) -> None:
+def test_question_form_is_detected_from_content_not_file_name(tmp_path: Path, is_list: bool) -> None:
     rows = [author_question(), release_dev(), release_test()]
     text = json.dumps(rows, indent=1) if is_list else "\n".join(map(json.dumps, rows))
     found = read(tmp_path / "questions.txt", text)
@@ -49,14 +49,14 @@ def test_forms_are_told_apart_by_content_whatever_the_file_is_called(tmp_path: P
         assert row.tree() == check_and_parse_question(form).question
 
 
-def test_questions_have_the_licence_of_their_file(tmp_path: Path) -> None:
+def test_questions_carry_licence_of_their_file(tmp_path: Path) -> None:
     file = tmp_path / "q.json"
     file.write_text(json.dumps([author_question(), release_dev()]))
     found = keep(list(read_question_file(SourceFile(file, "q", licence="CC0-1.0"))))
     assert [row.licence for row in found] == ["CC0-1.0", "CC0-1.0"]
 
 
-def test_rows_that_break_rules_are_rejected_with_all_of_them_by_path_and_the_others_stay(tmp_path: Path) -> None:
+def test_invalid_rows_are_rejected_with_all_broken_rules_and_others_are_kept(tmp_path: Path) -> None:
     broken = author_question()
     broken["strategy"][1]["then"][0] |= {"answer": None, "evidence": "https://de.wikipedia.org/wiki/Donau"}
     wrong = release_dev()
@@ -64,8 +64,8 @@ def test_rows_that_break_rules_are_rejected_with_all_of_them_by_path_and_the_oth
     no_strategy = leaf("Who?", "Ada", 1)
     rows: list[Any] = [broken, 5, {"a": 1}, wrong, author_question(), no_strategy, None]
     found = [each.outcome for each in read(tmp_path / "q.json", json.dumps(rows))]
-    told = [(each.row_id, each.reason) if isinstance(each, Reject) else each.id for each in found]
-    assert told == [
+    lines = [(each.row_id, each.reason) if isinstance(each, Reject) else each.id for each in found]
+    assert lines == [
         ("q_0", "invalid_question"),
         ("q_1", "malformed_row"),
         ("q_2", "malformed_row"),
@@ -84,7 +84,7 @@ def test_rows_that_break_rules_are_rejected_with_all_of_them_by_path_and_the_oth
     assert "has no strategy" in details[4]
 
 
-def test_the_least_number_of_articles_holds_for_authored_questions_alone(tmp_path: Path) -> None:
+def test_minimum_article_count_applies_only_to_authored_questions(tmp_path: Path) -> None:
     file = tmp_path / "q.json"
     file.write_text(json.dumps([author_question(), release_dev()]))
     assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 8)] == [
@@ -105,12 +105,12 @@ def test_the_least_number_of_articles_holds_for_authored_questions_alone(tmp_pat
         ("[1, {}]", "row 1: top-level question: expected an object, found 1, and no other row is better"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_file_of_wrong_type_raises_source_error(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         read(tmp_path / "q.json", text)
 
 
-def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
+def test_row_with_non_json_number_is_rejected(tmp_path: Path) -> None:
     good = json.dumps(author_question())
     for number in ("NaN", "-Infinity", "1e999"):
         text = f"{good}\n{good.replace('2850.0', number)}"
@@ -118,7 +118,7 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("levels", [30, 200, *range(470, 500, 3), 600, 5000])
-def test_deep_nesting_ends_in_a_reject_or_a_source_error(tmp_path: Path, levels: int) -> None:
+def test_deep_nesting_is_rejected_or_raises_source_error(tmp_path: Path, levels: int) -> None:
     deep = '{"question": "Who?", "answer": 1, "strategy": [' * levels + "1" + "]}" * levels
     try:
         found = read(tmp_path / "q.json", deep)
@@ -132,7 +132,7 @@ def test_deep_nesting_ends_in_a_reject_or_a_source_error(tmp_path: Path, levels:
 @pytest.mark.parametrize(
     ("name", "sub_questions"), [("fanout-final-dev.json", 2225), ("fanout-final-dev-nov23.json", 2193)]
 )
-def test_published_files_load_whole(shared_data: Path, name: str, sub_questions: int) -> None:
+def test_published_files_load_completely(shared_data: Path, name: str, sub_questions: int) -> None:
     file = shared_data / "fanoutqa" / name
     rows = keep(list(read_question_file(pin_source_file(file))))
     released = json.loads(file.read_text("utf-8"))

@@ -33,7 +33,7 @@ async def say_paris(_: list[dict[str, str]]) -> str:
     return "Paris"
 
 
-def test_answers_keep_the_order_and_are_scored(warehouse: Path, asked: list[dict[str, Any]]) -> None:
+def test_answers_keep_input_order_and_are_scored(warehouse: Path, asked: list[dict[str, Any]]) -> None:
     running: list[int] = []
     most: list[int] = []
 
@@ -55,7 +55,7 @@ def test_answers_keep_the_order_and_are_scored(warehouse: Path, asked: list[dict
     assert answer(model, []) == []
 
 
-def test_what_is_not_delivered_is_unscored_with_the_reason(warehouse: Path, asked: list[dict[str, Any]]) -> None:
+def test_undelivered_answers_are_unscored_with_reason(warehouse: Path, asked: list[dict[str, Any]]) -> None:
     count = iter(range(100))
 
     async def model(_: list[dict[str, str]]) -> Any:
@@ -88,7 +88,7 @@ def test_what_is_not_delivered_is_unscored_with_the_reason(warehouse: Path, aske
     assert (metric["n"], metric["n_unscored"]) == (len(asked) - 4, 4)
 
 
-def test_cancelling_it_cancels_the_calls(asked: list[dict[str, Any]]) -> None:
+def test_cancelling_answer_cancels_model_calls(asked: list[dict[str, Any]]) -> None:
     cancelled: list[str] = []
 
     async def model(_: list[dict[str, str]]) -> str:
@@ -104,7 +104,7 @@ def test_cancelling_it_cancels_the_calls(asked: list[dict[str, Any]]) -> None:
     assert cancelled == ["cancelled"] * 2
 
 
-def test_wrong_arguments_are_named_errors(warehouse: Path, asked: list[dict[str, Any]]) -> None:
+def test_invalid_arguments_raise_named_errors(warehouse: Path, asked: list[dict[str, Any]]) -> None:
     for model, rows, named, said in (
         (lambda _: "Paris", asked, {}, "expected an async function"),
         (5, asked, {}, "model is 5"),
@@ -129,7 +129,7 @@ def chat() -> Iterator[ScriptedChat]:
     model.close()
 
 
-def test_a_model_of_the_world_is_asked_as_by_evaluate(
+def test_world_model_receives_same_requests_as_from_evaluate(
     warehouse: Path,
     asked: list[dict[str, Any]],
     chat: ScriptedChat,

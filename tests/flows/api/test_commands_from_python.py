@@ -24,7 +24,7 @@ def list_options(*path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", list(BENCHMARKS))
-def test_each_python_name_is_an_option_of_the_command(name: str) -> None:
+def test_every_python_parameter_is_command_option(name: str) -> None:
     evaluation = EVALUATIONS[name]
     for path, params, left_out in (
         (("build", name), BENCHMARKS[name].params, (*INTERNAL_OPTIONS, *MODEL_ONLY_OPTIONS)),
@@ -54,7 +54,7 @@ def test_each_python_name_is_an_option_of_the_command(name: str) -> None:
         ({"stale_if_error": False}, []),
     ],
 )
-def test_values_become_words(options: dict[str, Any], words: list[str]) -> None:
+def test_python_values_become_command_line_words(options: dict[str, Any], words: list[str]) -> None:
     assert make_option_words("granola", [BENCHMARKS["granola"].params, RunOptions], options) == words
 
 
@@ -70,18 +70,18 @@ def test_values_become_words(options: dict[str, Any], words: list[str]) -> None:
         ({"max_age": "soon"}, "granola: max_age is 'soon'"),
     ],
 )
-def test_a_wrong_option_is_an_error_before_anything_starts(options: dict[str, Any], said: str) -> None:
+def test_invalid_option_raises_usage_error_before_start(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         api.build("granola", **options)
 
 
-def test_a_benchmark_that_is_unknown_is_an_error() -> None:
+def test_unknown_benchmark_raises_error() -> None:
     for call in (api.build, api.evaluate):
         with pytest.raises(UsageError, match="did you mean granola"):
             call("granolla")
 
 
-def test_errors_of_the_command_keep_their_class_and_text(
+def test_command_errors_keep_class_and_message(
     session_home: Path, prefect_api: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FACTMILL_HOME", str(session_home))
@@ -105,7 +105,7 @@ def test_errors_of_the_command_keep_their_class_and_text(
     assert lost.value.report.nothing_published == str(lost.value)
 
 
-def test_what_a_command_prints_is_shown_unless_quiet(capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
+def test_command_output_is_printed_unless_quiet(capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
     assert own_home
     with pytest.raises(UsageError, match=r"No such option: --nothing"):
         run_json_command(["build", "granola", "--nothing"], quiet=False)

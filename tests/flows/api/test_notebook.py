@@ -27,7 +27,7 @@ def home(session_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return made
 
 
-def test_the_notebook_runs_in_a_kernel(home: Path, tmp_path: Path) -> None:
+def test_notebook_runs_in_kernel(home: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     (tmp_path / "queue.py").write_text("raise RuntimeError('a module of the folder was imported')")
     NotebookClient(
@@ -55,7 +55,7 @@ def test_the_notebook_runs_in_a_kernel(home: Path, tmp_path: Path) -> None:
     assert "unknown option relation; did you mean relations?; there are: " in outputs[-1]
 
 
-def test_the_notebook_lies_there_without_outputs() -> None:
+def test_notebook_is_stored_without_outputs() -> None:
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")]
 
@@ -72,7 +72,7 @@ print(built.rows + built.rejects, built.report.calls_replayed > 0)
 
 
 @pytest.mark.usefixtures("home")
-def test_an_interrupt_stops_the_build_and_the_same_call_goes_on() -> None:
+def test_interrupt_stops_build_and_same_call_resumes_it() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _BUILD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )

@@ -31,7 +31,7 @@ def warehouse(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactor
     return Warehouse(small_builds, tmp_path_factory.mktemp("python") / "w.duckdb")
 
 
-def test_a_table_is_found_by_its_benchmark_and_by_its_own_name(warehouse: Warehouse) -> None:
+def test_load_finds_table_by_benchmark_name_or_table_name(warehouse: Warehouse) -> None:
     path, build = warehouse.path, warehouse.build
     table = api.load("granola", source=path)
     assert (table.name, table.origin, table.num_rows) == ("granola_eq", build, 12)
@@ -43,7 +43,7 @@ def test_a_table_is_found_by_its_benchmark_and_by_its_own_name(warehouse: Wareho
     assert api.load("granola", source=api.open(path)).arrow == table.arrow
 
 
-def test_what_is_not_there_is_a_named_error(warehouse: Warehouse) -> None:
+def test_missing_table_or_build_raises_named_error(warehouse: Warehouse) -> None:
     path = warehouse.path
     with pytest.raises(UnknownBuild, match=r"no build of slaq in .*factmill\.build\('slaq'\)"):
         api.load("slaq", source=path)
@@ -57,7 +57,9 @@ def test_what_is_not_there_is_a_named_error(warehouse: Warehouse) -> None:
         api.builds()
 
 
-def test_a_folder_holds_one_build(warehouse: Warehouse, small_builds: SmallBuilds, tmp_path: Path) -> None:
+def test_exported_folder_is_read_as_single_build(
+    warehouse: Warehouse, small_builds: SmallBuilds, tmp_path: Path
+) -> None:
     ran = small_builds.factmill("export", warehouse.build, "--to", tmp_path, "--warehouse", warehouse.path)
     assert ran.code == 0, ran.err
     assert api.load("granola", source=tmp_path).arrow == api.load("granola", source=warehouse.path).arrow
@@ -69,7 +71,7 @@ def test_a_folder_holds_one_build(warehouse: Warehouse, small_builds: SmallBuild
         api.load("slaq", source=tmp_path)
 
 
-def test_builds_are_listed(warehouse: Warehouse) -> None:
+def test_lists_builds(warehouse: Warehouse) -> None:
     assert api.builds(source=warehouse.path)["build_id"].to_pylist() == [
         warehouse.build,
         *warehouse.evaluations.values(),
@@ -80,13 +82,13 @@ def test_builds_are_listed(warehouse: Warehouse) -> None:
         api.builds("granolla", source=warehouse.path)
 
 
-def test_a_row_is_explained_by_its_id_alone(warehouse: Warehouse) -> None:
+def test_explain_finds_row_by_id_alone(warehouse: Warehouse) -> None:
     row = api.load("granola", source=warehouse.path)["id"][0].as_py()
-    told = api.explain(row[:9], source=warehouse.path)
-    assert (told.id, told.build) == (row, warehouse.build)
-    assert str(told).startswith(f"{row} in {warehouse.build}\n  source ")
-    assert told.trace["calls"]
-    assert ReadPage(told._repr_html_()).tags == ["pre"]
+    result = api.explain(row[:9], source=warehouse.path)
+    assert (result.id, result.build) == (row, warehouse.build)
+    assert str(result).startswith(f"{row} in {warehouse.build}\n  source ")
+    assert result.trace["calls"]
+    assert ReadPage(result._repr_html_()).tags == ["pre"]
     answer = api.explain(f"greedy/{row}", source=warehouse.path)
     assert answer.build == warehouse.evaluations["guesser"]
     assert api.explain(f"greedy/{row}", build=warehouse.evaluations["oracle"], source=warehouse.path).build.startswith(
@@ -102,7 +104,7 @@ def test_a_row_is_explained_by_its_id_alone(warehouse: Warehouse) -> None:
             api.explain(wrong, source=warehouse.path)
 
 
-def test_a_comparison_is_that_of_the_report(warehouse: Warehouse) -> None:
+def test_compare_returns_comparison_of_report(warehouse: Warehouse) -> None:
     path, ids = warehouse.path, warehouse.evaluations
     report = load_evaluation_report(path, [resolve_build(path, ids[name]) for name in ("oracle", "guesser")])
     expected = [one for ranking in report.rankings for one in ranking.comparisons]
@@ -115,7 +117,7 @@ def test_a_comparison_is_that_of_the_report(warehouse: Warehouse) -> None:
     assert "oracle (first) less guesser (second)" in found._repr_html_()
 
 
-def test_scored_answers_are_compared_with_an_evaluation(warehouse: Warehouse) -> None:
+def test_scored_answers_are_compared_with_evaluation(warehouse: Warehouse) -> None:
     path = warehouse.path
     scored = api.score("granola", "guesser", source=path, setting="greedy")
     found = api.compare("oracle", scored, benchmark="granola", source=path)
@@ -131,7 +133,7 @@ def test_scored_answers_are_compared_with_an_evaluation(warehouse: Warehouse) ->
     assert "guesser on granola" in page and "accuracy" in page
 
 
-def test_what_cannot_be_compared_is_a_named_error(warehouse: Warehouse) -> None:
+def test_incomparable_inputs_raise_named_error(warehouse: Warehouse) -> None:
     path = warehouse.path
     scored = api.score("granola", "silent", source=path, setting="greedy")
     other = api.score("granola", "silent", source=path, setting="idk")

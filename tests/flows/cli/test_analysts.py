@@ -34,7 +34,7 @@ def ask(warehouse: Path, query: str) -> list[dict[str, Any]]:
         return list(db.sql(query).to_arrow_table().to_pylist())
 
 
-def test_the_four_queries_of_the_docs_tell_builds_apart(warehouse: Path) -> None:
+def test_documented_queries_distinguish_builds(warehouse: Path) -> None:
     by_relation, by_reason, costs, statements = (ask(warehouse, query) for query in QUERIES)
     builds = {build.build_id: build.report for build in list_builds(warehouse)}
     latest = resolve_build(warehouse, "latest:granola").report
@@ -63,7 +63,7 @@ def test_the_four_queries_of_the_docs_tell_builds_apart(warehouse: Path) -> None
     ],
     ids=["whole", "limited", "of another source", "an evaluation", "nothing chosen"],
 )
-def test_sql_and_commands_agree_on_which_builds_are_whole(
+def test_sql_and_commands_agree_on_complete_builds(
     warehouse: Path, tmp_path: Path, flow: dict[str, Any], is_whole: bool
 ) -> None:
     copy = tmp_path / "w.duckdb"
@@ -75,7 +75,7 @@ def test_sql_and_commands_agree_on_which_builds_are_whole(
     assert [not build.narrowing_options for build in list_builds(copy)] == [is_whole]
 
 
-def test_every_table_and_column_says_what_it_means(warehouse: Path) -> None:
+def test_every_table_and_column_has_description(warehouse: Path) -> None:
     models = {
         name: model
         for each in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())
@@ -89,7 +89,7 @@ def test_every_table_and_column_says_what_it_means(warehouse: Path) -> None:
         == []
     )
     assert ask(warehouse, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
-    told = ask(warehouse, "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal")
-    assert all(each["comment"] for each in told)
-    comments = {each["table_name"]: each["comment"] for each in told}
+    result = ask(warehouse, "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal")
+    assert all(each["comment"] for each in result)
+    comments = {each["table_name"]: each["comment"] for each in result}
     assert all(f"latest_{name}" in comments[name] for name in BENCHMARKS["granola"].tables)

@@ -88,9 +88,7 @@ SOURCES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("case", SOURCES)
-def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
-    alone: Factmill, tmp_path: Path, case: str
-) -> None:
+def test_unusable_source_is_named_before_prefect_starts(alone: Factmill, tmp_path: Path, case: str) -> None:
     benchmark, make, named = SOURCES[case]
     check(alone("build", benchmark, "--source", make(tmp_path)), 2, "source", named)
 
@@ -108,7 +106,7 @@ def test_a_source_that_cannot_be_used_is_named_before_prefect_starts(
     ],
     ids=["no key", "long number", "deep", "no graph", "long name", "control", "file address"],
 )  # fmt: skip
-def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
+def test_unusable_world_is_named_before_prefect_starts(
     alone: Factmill, tmp_path: Path, world: str | None, options: list[str], code: int, named: str
 ) -> None:
     given = [] if world is None else ["--world", write(tmp_path, "world.toml", world)]
@@ -127,7 +125,7 @@ def test_a_world_that_cannot_be_used_is_named_before_prefect_starts(
     ],
     ids=["placeholder", "no address", "no token", "a token itself"],
 )  # fmt: skip
-def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
+def test_invalid_service_access_is_named_before_prefect_starts(
     alone: Factmill, tmp_path: Path, agent: str, more: str, message: str
 ) -> None:
     text = OUTSIDE.replace('user_agent = "x"', f'user_agent = "{agent}"') + SERVED
@@ -141,7 +139,7 @@ def test_services_that_may_not_be_asked_are_named_before_prefect_starts(
         check_rebuild_access(RebuildParams(benchmarks=("granola",)), serving)
 
 
-def test_a_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> None:
+def test_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> None:
     world = write(tmp_path, "world.toml", OUTSIDE + SERVED)
     check_rebuild_access(RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay"))
 
@@ -157,19 +155,17 @@ def test_a_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> N
         ("p.jsonl", f'{{"subject": {LONG}}}', "4,300 digits"),
     ],
 )
-def test_pairs_that_cannot_be_read_are_named(
-    alone: Factmill, tmp_path: Path, name: str, content: str, message: str
-) -> None:
+def test_unreadable_pairs_are_named(alone: Factmill, tmp_path: Path, name: str, content: str, message: str) -> None:
     check(alone("paths", "--pairs", write(tmp_path, name, content)), 2, "source", message)
 
 
-def test_ids_that_no_item_has_are_unknown(factmill: Factmill) -> None:
+def test_ids_of_no_item_are_reported_as_unknown(factmill: Factmill) -> None:
     for subject, target in (("Q99999999999999999999", "Q1"), ("Q937", "Q" + LONG[:4000]), ("Q937", LONG[:4000])):
         ran = factmill("paths", subject, target, "--json")
         assert (ran.code, ran.json["status"] in ("unknown_subject", "unknown_object", "none")) == (0, True), ran.err
 
 
-def test_files_that_no_relation_uses_are_told(factmill: Factmill, tmp_path: Path) -> None:
+def test_source_files_used_by_no_relation_are_reported(factmill: Factmill, tmp_path: Path) -> None:
     source = write(tmp_path, "s/P19.json", json.dumps([GOOD])).parent
     write(source, "P999.json", "[]"), write(source, "people.json", "[]"), write(source, "notes.txt", "")
     ran = factmill("build", "granola", "--source", source, "--warehouse", tmp_path / "w.duckdb")
@@ -195,7 +191,7 @@ def list_reading(factmill: Factmill, warehouse: Path, to: Path) -> Iterator[tupl
     yield ("export", "latest:granola", "--to", to)
 
 
-def test_a_damaged_warehouse_is_told_by_every_command(factmill: Factmill, built: Path, tmp_path: Path) -> None:
+def test_every_command_reports_damaged_warehouse(factmill: Factmill, built: Path, tmp_path: Path) -> None:
     reading = [*list_reading(factmill, built, tmp_path / "out"), ("verify", "latest:granola"), ("build", "granola")]
     content = bytearray(built.read_bytes())
     for at in range(12288 + 3000, len(content), 262144):
@@ -207,7 +203,7 @@ def test_a_damaged_warehouse_is_told_by_every_command(factmill: Factmill, built:
         assert str(built) in ran.err and ran.err.endswith(" [warehouse]\n"), (command, ran.err)
 
 
-def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built: Path, tmp_path: Path) -> None:
+def test_read_only_warehouse_is_read_but_not_written(factmill: Factmill, built: Path, tmp_path: Path) -> None:
     if why := find_hindrance():
         pytest.skip(why)
     held = Factmill(factmill.home, factmill.prefect_api, PROGRAM)
@@ -228,7 +224,7 @@ def test_a_read_only_warehouse_is_read_and_not_written(factmill: Factmill, built
     assert built.read_bytes() == before
 
 
-def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: Path) -> None:
+def test_unreadable_and_unwritable_paths_are_named(factmill: Factmill, tmp_path: Path) -> None:
     if why := find_hindrance():
         pytest.skip(why)
     home, source = tmp_path / "closed", write(tmp_path, "P19.json", json.dumps([GOOD]))
@@ -252,7 +248,7 @@ def test_what_may_not_be_read_or_written_is_named(factmill: Factmill, tmp_path: 
         ("size=200m,ro", "Read-only file system"),
     ],
 )
-def test_a_home_without_room_is_named_before_prefect_starts_and_by_doctor(
+def test_full_disk_is_named_before_prefect_starts_and_by_doctor(
     alone: Factmill, tmp_path: Path, options: str, lack: str
 ) -> None:
     disk = tmp_path / "disk"
@@ -272,28 +268,28 @@ def test_a_home_without_room_is_named_before_prefect_starts_and_by_doctor(
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_damaged_journal_is_kept_aside_and_told_and_what_is_whole_in_it_used(factmill: Factmill, built: Path) -> None:
+def test_damaged_journal_is_renamed_reported_and_its_intact_replies_are_used(factmill: Factmill, built: Path) -> None:
     record = make_record(Call("s", "o", {"n": "whole"}), CallResponse(body=1))
     journal = built.with_name(f"{built.name}.runs") / "journal" / "1-x.journal"
     journal.write_bytes(b"no line of a journal\n" + encode_line(record))
     ran = factmill("build", "granola", "--relations", "P40", "--limit", "1", "--warehouse", built)
     assert ran.code == 0, ran.err
     aside = journal.with_suffix(".damaged")
-    told = f"1 line of a journal is damaged, the first is line 1; its 1 complete reply is kept, lost ones are requested again, and the journal is renamed to {aside}"
-    assert told in ran.err
+    text = f"1 line of a journal is damaged, the first is line 1; its 1 complete reply is kept, lost ones are requested again, and the journal is renamed to {aside}"
+    assert text in ran.err
     assert not journal.exists() and aside.read_bytes().startswith(b"no line")
     with duckdb.connect(str(built), read_only=True) as db:
         assert db.execute("SELECT count(*) FROM calls WHERE record_id = ?", [record.record_id]).fetchone() == (1,)
 
 
-def test_a_loop_of_links_as_warehouse_is_told(alone: Factmill, tmp_path: Path) -> None:
+def test_symlink_loop_as_warehouse_is_reported(alone: Factmill, tmp_path: Path) -> None:
     check(alone("builds", "--warehouse", make_loop(tmp_path, "w.duckdb")), 1, "warehouse", "w.duckdb: ")
 
 
 @pytest.mark.parametrize(
     "arguments", [["build", "granola"], ["worker", "--address", "tcp://127.0.0.1:9"]], ids=["build", "worker"]
 )
-def test_without_a_folder_for_passing_files_nothing_begins(
+def test_missing_temporary_directory_stops_command_at_start(
     alone: Factmill, arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)

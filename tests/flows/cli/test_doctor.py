@@ -34,14 +34,14 @@ def look(tmp_path: Path, server: Loopback, path: str = "", ask: bool = False, ur
     return {finding["what"]: finding for finding in run_diagnostics(str(world), tmp_path / "w.duckdb", ask)}
 
 
-def test_a_server_that_answers_is_fine(tmp_path: Path, server: Loopback) -> None:
+def test_responding_server_passes(tmp_path: Path, server: Loopback) -> None:
     server.handle = lambda _: {"json": {}}
     found = look(tmp_path, server)
     assert found["pageviews"]["ok"] and found["dbpedia"]["ok"] and found["model author"]["ok"]
     assert found["compute"]["found"] == "this machine"
 
 
-def test_doctor_reports_a_damaged_history_of_prefect(tmp_path: Path, server: Loopback, own_home: Path) -> None:
+def test_reports_damaged_prefect_history(tmp_path: Path, server: Loopback, own_home: Path) -> None:
     assert look(tmp_path, server)["prefect history"]["found"] == f"{prefect_database_path(own_home)} (none yet)"
     prefect_database_path(own_home).parent.mkdir(parents=True)
     prefect_database_path(own_home).write_text("no database\n" * 100)
@@ -52,9 +52,7 @@ def test_doctor_reports_a_damaged_history_of_prefect(tmp_path: Path, server: Loo
     )
 
 
-def test_a_cluster_that_does_not_answer_is_told(
-    tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unresponsive_cluster_is_reported(tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.engine.cluster.driver._CONNECT_S", 0.1)
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://127.0.0.1:9")
     server.handle = lambda _: {"json": {}}
@@ -63,39 +61,39 @@ def test_a_cluster_that_does_not_answer_is_told(
 
 
 @pytest.mark.parametrize("status", [404, 401, 500])
-def test_a_wrong_path_and_a_refusal_are_not_fine(tmp_path: Path, server: Loopback, status: int) -> None:
+def test_wrong_path_and_refusal_fail_check(tmp_path: Path, server: Loopback, status: int) -> None:
     server.handle = lambda _: {"status": status, "text": "no"}
     found = look(tmp_path, server, "/wrong")
     for what in ("pageviews", "dbpedia", "model author"):
         assert not found[what]["ok"] and f"HTTP {status}" in found[what]["found"]
 
 
-def test_a_server_that_lists_no_models_is_fine_where_it_chats(tmp_path: Path, server: Loopback) -> None:
+def test_server_without_model_list_passes_when_chat_works(tmp_path: Path, server: Loopback) -> None:
     server.handle = lambda seen: {"status": 400 if seen.path == "/v1/chat/completions" else 404, "text": "no"}
     assert look(tmp_path, server)["model author"]["ok"]
     assert "HTTP 404" in look(tmp_path, server, "/wrong/v2")["model author"]["found"]
 
 
-def test_what_a_world_is_for_is_told_and_no_fault(tmp_path: Path, server: Loopback) -> None:
+def test_benchmarks_unsupported_by_world_are_listed_without_failure(tmp_path: Path, server: Loopback) -> None:
     found = look(tmp_path, server)["build slaq"]
     assert found["ok"]
     assert found["found"] == "not possible in this world, which lacks [wikipedia], [models.judge]"
     assert "[models.perplexity]" in look(tmp_path, server)["build biokalma"]["found"]
 
 
-def test_services_of_the_embedded_world_answer_what_they_are_asked(tmp_path: Path) -> None:
+def test_embedded_world_services_answer_probes(tmp_path: Path) -> None:
     found = {each["what"]: each["ok"] for each in run_diagnostics("embedded", tmp_path / "w.duckdb", ask=True)}
     assert {what: ok for what, ok in found.items() if what.startswith("ask ")} == dict.fromkeys(
         [f"ask {name}" for name in ("wikidata", "wikipedia", "pageviews", "falcon", "dbpedia")], True
     )
 
 
-def test_a_dead_port_is_not_fine(tmp_path: Path, server: Loopback) -> None:
+def test_closed_port_fails_check(tmp_path: Path, server: Loopback) -> None:
     found = look(tmp_path, server, url="http://127.0.0.1:9")
     assert not found["pageviews"]["ok"] and not found["model author"]["ok"]
 
 
-def test_asking_says_what_a_model_takes_and_what_to_put_into_the_file(tmp_path: Path, server: Loopback) -> None:
+def test_ask_option_reports_supported_parameters_and_setting_to_add(tmp_path: Path, server: Loopback) -> None:
     def answer(seen: Seen) -> dict[str, Any]:
         if not seen.path.endswith("/chat/completions"):
             return {"status": 404, "text": "no"}
@@ -107,12 +105,12 @@ def test_asking_says_what_a_model_takes_and_what_to_put_into_the_file(tmp_path: 
     server.handle = answer
     found = look(tmp_path, server, ask=True)
     assert found["ask author"]["ok"]
-    told = found["ask author"]["found"]
-    assert "schema no; n no; temperature yes; system role yes; token limit max_completion_tokens" in told
-    assert "30 + 15 tokens" in told and 'under [models.author]: token_limit = "max_completion_tokens"' in told
+    result = found["ask author"]["found"]
+    assert "schema no; n no; temperature yes; system role yes; token limit max_completion_tokens" in result
+    assert "30 + 15 tokens" in result and 'under [models.author]: token_limit = "max_completion_tokens"' in result
 
 
-def test_a_model_is_reached_as_builds_reach_it_and_its_proxy_is_named(
+def test_model_is_probed_like_in_builds_and_its_proxy_is_named(
     tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CF_TOKEN", "cf-secret-0123456789")
@@ -140,7 +138,7 @@ def test_a_model_is_reached_as_builds_reach_it_and_its_proxy_is_named(
 @pytest.mark.parametrize(
     "accepts", [frozenset[str](), frozenset({"temperature"})], ids=["no temperature", "temperature"]
 )
-def test_what_a_model_behind_anthropics_api_takes_is_found_by_asking_it(
+def test_ask_option_finds_supported_parameters_of_anthropic_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepts: frozenset[str]
 ) -> None:
     reply = {"message": {"content": '{"colour": "blue"}'}, "finish_reason": "stop"}
@@ -160,9 +158,7 @@ def test_what_a_model_behind_anthropics_api_takes_is_found_by_asking_it(
     assert ('temperature = "none"' in asked["found"]) == (not accepts)
 
 
-def test_a_user_agent_without_a_contact_address_is_a_fault_where_a_service_is_not_on_this_machine(
-    tmp_path: Path, server: Loopback
-) -> None:
+def test_remote_service_requires_contact_address_in_user_agent(tmp_path: Path, server: Loopback) -> None:
     server.handle = lambda _: {"json": {}}
     assert look(tmp_path, server)["user agent"]["ok"]
     found = look(tmp_path, server, url="http://wiki.invalid")["user agent"]
@@ -170,7 +166,7 @@ def test_a_user_agent_without_a_contact_address_is_a_fault_where_a_service_is_no
     assert 'user_agent = "factmill/0.1 (you@example.org)"' in found["advice"]
 
 
-def test_a_service_is_reached_with_its_token_and_one_that_is_not_set_is_named(
+def test_service_is_probed_with_token_and_unset_token_is_named(
     tmp_path: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.handle = lambda seen: {"json": {}, "status": 200 if "authorization" in seen.headers else 401}

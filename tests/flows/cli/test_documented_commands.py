@@ -48,8 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
         write_world_ntriples(load_world_data(WORLD_FOLDER), file)
     author, model = HabitsServer(), ScriptedChat(lambda messages: (200, "Paris"))
     world = write_habit_world(made, author, "well-formed", ("author",)).rename(made / "my-world.toml")
-    told = world.read_text("utf-8")
-    world.write_text(told.replace('name = "habits"', f'name = "habits"\n{PRICES}'), "utf-8")
+    result = world.read_text("utf-8")
+    world.write_text(result.replace('name = "habits"', f'name = "habits"\n{PRICES}'), "utf-8")
     with world.open("a", encoding="utf-8") as file:
         file.write(f'\n[models.mine]\nkind = "openai"\nname = "mine"\nurl = "{model.url}"\n')
     yield made
@@ -68,7 +68,7 @@ def reader(session_home: Path, embedded_builds: object, prefect_api: str, tmp_pa
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_commands_do_what_the_documents_say(
+def test_documented_commands_behave_as_documented(
     document: str, reader: Factmill, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -101,7 +101,7 @@ def answer_questions(folder: Path) -> None:
         write_csv(labels, (row | {"label": str(number % 2)} for number, row in enumerate(rows)))
 
 
-def test_every_reason_of_the_embedded_builds_stands_in_the_reference(reader: Factmill) -> None:
+def test_reference_documents_every_reason_of_embedded_builds(reader: Factmill) -> None:
     described = tomllib.loads((ASSETS_ROOT / "docs" / "reasons.toml").read_text("utf-8"))
     with duckdb.connect(str(reader.home / "factmill.duckdb"), read_only=True) as db:
         found = {reason for (reason,) in db.execute("SELECT DISTINCT reason FROM rejects").fetchall()}
@@ -109,7 +109,7 @@ def test_every_reason_of_the_embedded_builds_stands_in_the_reference(reader: Fac
     assert found - {reason for reasons in described.values() for reason in reasons} == set()
 
 
-def test_queries_of_the_warehouse_find_rows(reader: Factmill) -> None:
+def test_documented_warehouse_queries_return_rows(reader: Factmill) -> None:
     assert reader("evaluate", "granola", "--model", "silent", "--limit", "5", "--setting", "greedy").code == 0
     queries = list_blocks("docs/rebuild/warehouse.md", "sql")
     assert len(queries) > 5

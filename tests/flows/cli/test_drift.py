@@ -125,7 +125,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return warehouse
 
 
-def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
+def test_drift_lists_exact_changes_and_second_run_sends_no_request(
     factmill: Factmill, setup: Setup, tmp_path: Path
 ) -> None:
     ran = factmill("fanoutqa", "validate", "--drift", "--epoch", LATER[:10], "--warehouse", setup.warehouse, "--json")
@@ -157,11 +157,11 @@ def test_exactly_what_changed_is_listed_and_a_second_run_asks_nothing(
     assert f"n = {len(REFERENCES)} references of 3 questions" in again.out
     rows = list(csv.DictReader(io.StringIO(file.read_bytes().decode("utf-8"), newline="")))
     assert tuple(rows[0]) == DRIFT_COLUMNS
-    told = {f"{row['question_id']} {row['path']}": row["kind"] for row in rows}
-    assert told == {each.id: EXPECTED.get(each.id, "unchanged") for each in REFERENCES}
+    result = {f"{row['question_id']} {row['path']}": row["kind"] for row in rows}
+    assert result == {each.id: EXPECTED.get(each.id, "unchanged") for each in REFERENCES}
 
 
-def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
+def test_drift_list_is_printed_as_text(factmill: Factmill, setup: Setup) -> None:
     ran = factmill(
         "fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", setup.build_id, "--warehouse", setup.warehouse
     )
@@ -180,12 +180,12 @@ def test_the_list_is_told_in_words(factmill: Factmill, setup: Setup) -> None:
     assert "4 no longer found, 1 now found, 1 other parts missing, 1 no longer pinned, 1 now pinned" in ran.out
 
 
-def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
+def test_service_outage_is_not_reported_as_change(factmill: Factmill, setup: Setup) -> None:
     fault = {"path": "/w/api.php", "kind": "status", "status": 503, "times": 1000}
     requests.post(f"{setup.wikipedia}/faults", json=fault, timeout=60).raise_for_status()
     command = ("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse)
-    told = factmill.get_json(*command)
-    counts = told["counts"]
+    result = factmill.get_json(*command)
+    counts = result["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
     # what failed for a passing reason is asked again
     requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
@@ -193,9 +193,7 @@ def test_an_outage_is_no_change(factmill: Factmill, setup: Setup) -> None:
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED
 
 
-def test_what_was_looked_up_too_long_ago_is_asked_again_and_texts_of_revisions_are_not(
-    factmill: Factmill, setup: Setup
-) -> None:
+def test_stale_lookups_are_repeated_but_revision_texts_stay_cached(factmill: Factmill, setup: Setup) -> None:
     command = ("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse, "--json")
     first = factmill(*command).json
     with open_warehouse(setup.warehouse) as db:
@@ -212,7 +210,7 @@ def test_what_was_looked_up_too_long_ago_is_asked_again_and_texts_of_revisions_a
     assert f" {asked} calls sent" in factmill(*command).err
 
 
-def test_the_exit_code_says_whether_more_is_lost_than_may_be(factmill: Factmill, setup: Setup) -> None:
+def test_exit_code_says_whether_lost_share_exceeds_limit(factmill: Factmill, setup: Setup) -> None:
     # the world's epoch is the one that is looked at
     command = ("fanoutqa", "validate", "--drift", "--warehouse", setup.warehouse, "--json")
     within = factmill(*command, "--fail-over", "0.5")
@@ -229,7 +227,7 @@ def test_the_exit_code_says_whether_more_is_lost_than_may_be(factmill: Factmill,
     assert "lost:" not in untold.out
 
 
-def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup) -> None:
+def test_unreachable_wikipedia_is_reported(factmill: Factmill, setup: Setup) -> None:
     setup.stop()
     ran = factmill("fanoutqa", "validate", "--drift", "--epoch", LATER, "--warehouse", setup.warehouse)
     assert (ran.code, ran.out) == (1, "")
@@ -237,7 +235,7 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "text"),
     [
         (["--epoch", "next week"], 2, "expected a day like"),
         (["--epoch", "2099-01-01"], 2, "epoch '2099-01-01' is in the future"),
@@ -248,8 +246,10 @@ def test_a_wikipedia_that_is_not_there_is_told(factmill: Factmill, setup: Setup)
         (["--fail-over", "5"], 2, "'--fail-over'"),
     ],
 )
-def test_what_is_wrong_is_told(factmill: Factmill, published: Path, arguments: list[str], code: int, told: str) -> None:
+def test_invalid_usage_of_drift_is_reported(
+    factmill: Factmill, published: Path, arguments: list[str], code: int, text: str
+) -> None:
     ran = factmill("fanoutqa", "validate", "--drift", "--warehouse", published, *arguments)
     assert ran.code == code
-    assert told in ran.err
+    assert text in ran.err
     assert "Traceback" not in ran.err

@@ -38,14 +38,14 @@ REPORT_KEYS = {
 }
 
 
-def test_the_embedded_build_says_who_wrote_it(embedded_build: Any) -> None:
+def test_embedded_build_names_its_author(embedded_build: Any) -> None:
     assert embedded_build.keys() >= REPORT_KEYS
     assert embedded_build["rows"] >= 60
     assert embedded_build["author"] == "scripted replies"
     assert embedded_build["calls_sent"] > 0
 
 
-def test_a_second_build_finds_the_first_and_asks_nothing(factmill: Factmill, embedded_build: Any) -> None:
+def test_second_build_reuses_first_and_sends_no_request(factmill: Factmill, embedded_build: Any) -> None:
     again = factmill("build", "granola", "--json").json
     assert (again["build_id"], again["calls_sent"], again["up_to_date"]) == (embedded_build["build_id"], 0, True)
     assert again["tables"] == embedded_build["tables"]
@@ -58,14 +58,14 @@ def forced(factmill_on_prefect: Factmill, embedded_build: Any) -> Any:
     return factmill_on_prefect("build", "granola", *options).json
 
 
-def test_a_forced_build_with_other_batches_and_concurrency_has_the_same_bytes(forced: Any, embedded_build: Any) -> None:
+def test_forced_build_with_other_batching_has_same_bytes(forced: Any, embedded_build: Any) -> None:
     again = forced
     assert again["calls_sent"] == 0
     assert (again["build_id"], again["tables"]) == (embedded_build["build_id"], embedded_build["tables"])
 
 
 @pytest.mark.usefixtures("forced")
-def test_a_run_leaves_funnel_sample_and_cost_in_prefect(embedded_build: Any, prefect_api: str) -> None:
+def test_run_stores_funnel_sample_and_cost_in_prefect(embedded_build: Any, prefect_api: str) -> None:
     found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]
@@ -95,7 +95,7 @@ def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
     return copy
 
 
-def test_verify_fails_when_the_recorded_calls_give_other_rows(
+def test_verify_fails_when_recorded_calls_yield_other_rows(
     factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     forged = "UPDATE calls SET body = replace(body, 'United States', 'Atlantis') WHERE body LIKE '%:: %United States%'"
@@ -105,7 +105,7 @@ def test_verify_fails_when_the_recorded_calls_give_other_rows(
     assert "does NOT rebuild to the same bytes" in ran.out
 
 
-def test_a_published_table_that_was_changed_is_not_exported(
+def test_export_rejects_modified_published_table(
     factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     copy = change_copy(session_home, tmp_path, "UPDATE granola_eq SET answer = 'Atlantis' WHERE relation = 'P19'")
@@ -113,7 +113,7 @@ def test_a_published_table_that_was_changed_is_not_exported(
     assert (ran.code, ran.err.endswith(" [warehouse]\n")) == (1, True), ran.err
 
 
-def test_verify_without_a_recorded_call_names_the_miss(
+def test_verify_names_missing_recorded_call(
     factmill: Factmill, embedded_build: Any, session_home: Path, tmp_path: Path
 ) -> None:
     copy = change_copy(session_home, tmp_path, "DELETE FROM calls WHERE operation = 'pageviews'")
@@ -122,7 +122,7 @@ def test_verify_without_a_recorded_call_names_the_miss(
     assert "pageviews" in ran.err
 
 
-def test_export_writes_all_forms_with_the_published_bytes(
+def test_export_writes_every_format_with_published_bytes(
     factmill: Factmill, embedded_build: Any, tmp_path: Path
 ) -> None:
     ran = factmill("export", "latest:granola", "--to", tmp_path)
@@ -145,7 +145,7 @@ def test_export_writes_all_forms_with_the_published_bytes(
     assert rejects["reason"].str.len().min() > 0
 
 
-def test_every_row_can_be_followed_back(factmill: Factmill, embedded_build: Any) -> None:
+def test_explain_traces_every_row_to_its_calls(factmill: Factmill, embedded_build: Any) -> None:
     rows = factmill("show", "granola", "--limit", "3", "--json").json["rows"]
     for row in rows:
         trace = factmill("explain", "granola", row["id"], "--json").json
@@ -157,14 +157,14 @@ def test_every_row_can_be_followed_back(factmill: Factmill, embedded_build: Any)
         assert row["author_call"] in {call["key"] for call in trace["calls"]}
 
 
-def test_a_rejected_row_can_be_explained_too(factmill: Factmill, embedded_build: Any) -> None:
+def test_explain_covers_rejected_rows(factmill: Factmill, embedded_build: Any) -> None:
     reject = factmill("show", "granola", "--rejects", "--limit", "1", "--json").json["rejects"][0]
     ran = factmill("explain", "granola", reject["id"])
     assert ran.code == 0, ran.err
     assert reject["reason"] in ran.out
 
 
-def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -> None:
+def test_prints_lists_and_tables(factmill: Factmill, embedded_build: Any) -> None:
     assert embedded_build["build_id"] in factmill("builds").out
     assert embedded_build["build_id"] in [build["build_id"] for build in factmill("builds", "--json").json]
     assert "granola_answers" in factmill("show", "granola", "--columns").out
@@ -194,7 +194,7 @@ def test_lists_and_tables_are_printed(factmill: Factmill, embedded_build: Any) -
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_has_a_code_and_names_what_is_wrong(
+def test_invalid_usage_has_exit_code_and_names_mistake(
     factmill: Factmill, embedded_build: Any, arguments: list[str], code: int, error: str, named: str
 ) -> None:
     ran = factmill(*arguments)
@@ -205,7 +205,7 @@ def test_wrong_usage_has_a_code_and_names_what_is_wrong(
     assert json.loads(as_json.err)["error"] == error
 
 
-def test_every_error_has_a_code_of_its_own() -> None:
+def test_every_error_class_has_unique_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FactmillError)]
     assert len({kind.code for kind in kinds}) == len(kinds) > 20
     assert (errors.UnknownBuild.code, errors.UsageError.code, errors.FactmillError.code) == (
@@ -216,9 +216,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", kind.code) for kind in kinds)
 
 
-def test_an_internal_error_has_a_traceback_and_with_json_an_object(
-    factmill: Factmill, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_internal_error_prints_traceback_or_json_object(factmill: Factmill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.flows.cli.main.app", lambda **_: 1 / 0)
     ran = factmill("doctor", "--json")
     assert (ran.code, "Traceback" in ran.err) == (1, True)
@@ -228,12 +226,12 @@ def test_an_internal_error_has_a_traceback_and_with_json_an_object(
     }
 
 
-def test_a_command_without_arguments_shows_its_help(factmill: Factmill) -> None:
+def test_command_without_arguments_shows_help(factmill: Factmill) -> None:
     ran = factmill("build")
     assert (ran.code, "COMMAND [ARGS]" in ran.err, "[usage]" in ran.err) == (2, True, False)
 
 
-def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedded_builds: Any) -> None:
+def test_explain_links_merged_row_to_its_target_row(factmill: Factmill, embedded_builds: Any) -> None:
     build = embedded_builds["slaq"]["build_id"]
     with open_warehouse(factmill.home / "factmill.duckdb") as db:
         query = "SELECT id, into_id FROM merged_rows WHERE build_id = ? ORDER BY id LIMIT 1"
@@ -244,12 +242,12 @@ def test_a_merged_row_leads_to_the_row_that_it_is_in(factmill: Factmill, embedde
     )
 
 
-def test_a_benchmark_that_was_not_built_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
+def test_unbuilt_benchmark_has_no_latest_build(factmill: Factmill, tmp_path: Path) -> None:
     ran = factmill("verify", "latest:fanoutqa", "--warehouse", empty_warehouse(tmp_path / "empty.duckdb"))
     assert (ran.code, ran.err.endswith(" [unknown-build]\n")) == (2, True), ran.err
 
 
-def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None:
+def test_process_exits_with_code_of_command(factmill: Factmill) -> None:
     wrong = factmill.run_process("show", "quizbowl")
     assert (wrong.code, wrong.out) == (2, "")
     assert wrong.err.endswith(" [usage]\n")
@@ -260,20 +258,20 @@ def test_a_process_ends_with_the_code_of_its_command(factmill: Factmill) -> None
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_process_without_its_usual_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
-    told = tmp_path / "told"
+def test_process_without_standard_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
+    result = tmp_path / "told"
     program = (
         "import os, sys; from factmill.flows.cli import entry, main; main._run_and_get_exit_code = lambda: ["
-        f"open({str(told)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "
+        f"open({str(result)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "
         "entry.main()"
     )
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", program]
     ran = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
-    assert int(told.read_text("utf-8")) > 2
+    assert int(result.read_text("utf-8")) > 2
 
 
-def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmill: Factmill, tmp_path: Path) -> None:
+def test_malformed_rows_and_odd_names_become_rejects_with_reasons(factmill: Factmill, tmp_path: Path) -> None:
     odd = 'Ada "the {first}"\n\\ SELECT * } #'
     rows = [
         {"question": "Where was Albert Einstein born?", "answers": ["Ulm"]},
@@ -301,7 +299,7 @@ def test_bad_rows_and_names_are_rejects_with_reasons_and_nothing_is_lost(factmil
     }
 
 
-def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
+def test_command_waits_for_warehouse_locked_by_other_process_and_names_it(
     factmill: Factmill, embedded_build: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "held.duckdb"
@@ -318,7 +316,7 @@ def test_a_warehouse_held_by_another_process_is_waited_for_and_named(
 
 
 @pytest.mark.parametrize(("arguments", "is_on"), [([], True), (["--no-catch-up"], False), (["--catch-up"], True)])
-def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is_on: bool) -> None:
+def test_flag_enabled_by_default_can_be_disabled(arguments: list[str], is_on: bool) -> None:
     app = typer.Typer()
     app.command()(
         make_dataclass(
@@ -354,7 +352,7 @@ def test_a_flag_that_is_on_by_default_can_be_turned_off(arguments: list[str], is
         ("review import y", "review --from FILE"),
     ],
 )
-def test_an_old_spelling_names_the_new_one(factmill: Factmill, old: str, new: str) -> None:
+def test_old_command_spelling_suggests_new_one(factmill: Factmill, old: str, new: str) -> None:
     ran = factmill(*old.split())
     assert (ran.code, f"Did you mean 'factmill {new}'?" in ran.err) == (2, True), ran.err
 
@@ -386,12 +384,12 @@ def test_an_old_spelling_names_the_new_one(factmill: Factmill, old: str, new: st
         ("fanoutqa validate --drift --duplicates", "--duplicates has no effect with --drift"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(factmill: Factmill, given: str, named: str) -> None:
+def test_conflicting_options_are_rejected(factmill: Factmill, given: str, named: str) -> None:
     ran = factmill(*given.split())
     assert (ran.code, ran.err.endswith(" [usage]\n"), named in ran.err) == (2, True, True), ran.err
 
 
-def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_build: Any) -> None:
+def test_show_without_benchmark_lists_builds(factmill: Factmill, embedded_build: Any) -> None:
     assert factmill("show").out == factmill("builds").out
     assert factmill("show", "--json").json == factmill("builds", "--json").json
 
@@ -407,6 +405,6 @@ def test_show_without_a_benchmark_lists_the_builds(factmill: Factmill, embedded_
         ("build granola --max-cost x", "Invalid value for '--max-cost': 'x': expected a number"),
     ],
 )
-def test_wrong_usage_says_what_was_expected(factmill: Factmill, given: str, expected: str) -> None:
+def test_invalid_usage_names_expected_value(factmill: Factmill, given: str, expected: str) -> None:
     ran = factmill(*given.split())
     assert (ran.code, expected in ran.err) == (2, True), ran.err

@@ -29,7 +29,7 @@ def builds(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) 
     return warehouse, plain, ran.json["build_id"], prompt
 
 
-def test_a_latest_build_is_named_alike_everywhere(factmill: Factmill, builds: tuple[Path, str, str, Path]) -> None:
+def test_latest_build_has_same_name_in_every_command(factmill: Factmill, builds: tuple[Path, str, str, Path]) -> None:
     warehouse, plain, newest, _ = builds
     place = ("--warehouse", warehouse, "--json")
     for named in (
@@ -47,19 +47,19 @@ def test_a_latest_build_is_named_alike_everywhere(factmill: Factmill, builds: tu
     assert refused.code == 2 and "both name a build" in refused.err
 
 
-def test_a_row_of_several_builds_says_so_in_the_command_and_in_python(
+def test_row_of_several_builds_lists_them_in_command_and_python(
     factmill: Factmill, builds: tuple[Path, str, str, Path]
 ) -> None:
     warehouse, plain, newest, _ = builds
     row = factmill("show", "granola", "--warehouse", warehouse, "--json").json["rows"][0]["id"]
-    told = api.explain(row, source=warehouse)
-    assert (told.build, told.trace["other_builds"]) == (newest, [plain])
-    assert f"  also in     {plain}: name a build to see its row" in told.lines
+    result = api.explain(row, source=warehouse)
+    assert (result.build, result.trace["other_builds"]) == (newest, [plain])
+    assert f"  also in     {plain}: name a build to see its row" in result.lines
     assert f"also in     {plain}" in factmill("explain", "granola", row, "--warehouse", warehouse).out
     assert api.explain(row, build=plain, source=warehouse).trace["other_builds"] == [newest]
 
 
-def test_calls_with_an_own_prompt_name_its_file_and_digest(
+def test_calls_with_own_prompt_name_its_file_and_digest(
     factmill: Factmill, builds: tuple[Path, str, str, Path]
 ) -> None:
     warehouse, plain, newest, prompt = builds

@@ -18,7 +18,7 @@ from factmill.tasks.errors import OutputError
 HOSTILE = "\x1b]0;a title\x07 \x9b2J \u202eturned"
 
 
-def test_what_rows_say_acts_on_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_text_cannot_control_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
     monkeypatch.setenv("COLUMNS", "200")
     print_escaped_lines([HOSTILE, "two\tlines"])
@@ -29,7 +29,7 @@ def test_what_rows_say_acts_on_no_terminal(capsys: pytest.CaptureFixture[str], m
     assert printed.count("[U+001B]") == 5
 
 
-def test_no_lines_are_no_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_line_iterator_prints_no_blank_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_escaped_lines(iter(()))
     print_escaped_lines([""])
     assert capsys.readouterr().out == "\n"
@@ -38,14 +38,14 @@ def test_no_lines_are_no_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("as_json", "out", "err"), [(True, '{"a": "é"}\n', ""), (False, "one\ntwo\n", "note: [U+0007]\n")]
 )
-def test_a_result_is_one_object_or_lines_with_notes_beside(
+def test_result_prints_json_object_or_lines_and_notes_on_stderr(
     as_json: bool, out: str, err: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_result(as_json, {"a": "é"}, ["one", "two"], "", "note: \x07")
     assert capsys.readouterr() == (out, err)
 
 
-def test_a_file_that_cannot_be_written_is_told_with_the_option_that_named_it(tmp_path: Path) -> None:
+def test_unwritable_file_error_names_its_option(tmp_path: Path) -> None:
     assert write_text_file("one\n", tmp_path / "made/a.txt", "--to").read_text() == "one\n"
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"file/a.txt: cannot be written: .* with --to$"):
@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_written_is_told_with_the_option_that_named_it(tmp
         write_text_file("", tmp_path / "none/a.txt")
 
 
-def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
+def test_help_lines_match_command_help() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     assert list(commands) == list(COMMANDS)
     for name, (_, line) in COMMANDS.items():
@@ -62,7 +62,7 @@ def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
 
 
 @pytest.mark.parametrize("columns", ["80", "100"])
-def test_the_help_has_a_line_for_each_command_in_groups(
+def test_help_lists_every_command_in_groups(
     columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -76,7 +76,7 @@ def test_the_help_has_a_line_for_each_command_in_groups(
             assert line.split(maxsplit=1) == [name, text]
 
 
-def test_the_help_waits_for_nothing_that_commands_need() -> None:
+def test_help_imports_no_command_dependencies() -> None:
     heavy = {"factmill.flows.benchmarks", "factmill.flows.commands.build", "openai", "duckdb", "prefect"}
     program = f"import sys; from factmill.flows.cli.main import app; app(['--help'], standalone_mode=False); print({heavy} & sys.modules.keys())"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -84,7 +84,7 @@ def test_the_help_waits_for_nothing_that_commands_need() -> None:
     assert ran.stdout.endswith("set()\n")
 
 
-def test_the_version_is_one_line_with_python_and_the_commit_of_a_checkout(
+def test_version_line_shows_python_version_and_checkout_commit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -104,7 +104,7 @@ def test_the_version_is_one_line_with_python_and_the_commit_of_a_checkout(
         ("factmill world rep", ["replies"]),
     ],
 )
-def test_commands_and_options_are_completed_though_they_are_imported_when_needed(
+def test_completion_covers_lazily_imported_commands_and_options(
     line: str, found: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("_FACTMILL_COMPLETE", "complete_bash")
@@ -116,7 +116,7 @@ def test_commands_and_options_are_completed_though_they_are_imported_when_needed
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_of_completion_is_shown(
+def test_show_completion_prints_shell_script(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("typer.completion._get_shell_name", lambda: shell)

@@ -66,7 +66,7 @@ def take_out(prompt: str) -> ScriptedReplyKey:
 
 
 @pytest.mark.slow
-def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command: Command) -> None:
+def test_missing_reply_is_listed_filled_in_and_added(folder: Path, command: Command) -> None:
     whole = get_scripted_replies_path(PROMPT).read_text("utf-8")
     text = next(iter(load_scripted_replies(PROMPT).replies.values())).text
     missing = dict(take_out(PROMPT))
@@ -89,7 +89,7 @@ def test_a_missing_reply_is_listed_filled_in_and_taken_in(folder: Path, command:
 
 
 @pytest.mark.slow
-def test_another_wording_keeps_replies_and_another_variable_is_missing(
+def test_edited_prompt_keeps_replies_and_changed_variable_needs_new_reply(
     folder: Path, command: Command, tmp_path: Path
 ) -> None:
     with edited_prompt(tmp_path, PROMPT):
@@ -97,12 +97,12 @@ def test_another_wording_keeps_replies_and_another_variable_is_missing(
     path = get_scripted_replies_path(PROMPT)
     path.write_text(path.read_text("utf-8").replace("- question: ", "- question: Tell me, ", 1), "utf-8")
     clear_scripted_reply_caches()
-    told = command("--missing", "--unused", "--json").json
-    (missing,), (unused,) = told["missing"][PROMPT], told["unused"][PROMPT]
+    result = command("--missing", "--unused", "--json").json
+    (missing,), (unused,) = result["missing"][PROMPT], result["unused"][PROMPT]
     assert unused == {**missing, "question": f"Tell me, {missing['question']}"}
 
 
-def test_a_check_needs_no_build_and_names_the_file(folder: Path, factmill: Factmill) -> None:
+def test_check_needs_no_build_and_names_file(folder: Path, factmill: Factmill) -> None:
     check = ("world", "replies", "--check")
     assert factmill(*check).code == 0
     take_out(PROMPT)
@@ -115,15 +115,15 @@ def test_a_check_needs_no_build_and_names_the_file(folder: Path, factmill: Factm
     assert "not sorted" not in factmill(*check).err
 
 
-def test_replies_are_counted_and_one_thing_is_done_at_a_time(factmill: Factmill) -> None:
-    told = {each["prompt"]: each for each in factmill("world", "replies", "--json").json}
-    assert told[PROMPT]["replies"] == len(load_scripted_replies(PROMPT).replies)
+def test_replies_are_counted_and_only_one_action_is_allowed(factmill: Factmill) -> None:
+    result = {each["prompt"]: each for each in factmill("world", "replies", "--json").json}
+    assert result[PROMPT]["replies"] == len(load_scripted_replies(PROMPT).replies)
     assert f"{PROMPT}: " in factmill("world", "replies").out
     assert factmill("world", "replies", "--tidy", "--missing").code == 2
 
 
 @pytest.mark.slow
-def test_a_source_of_one_s_own_has_no_replies_and_the_build_says_so(
+def test_user_source_without_scripted_replies_is_reported_by_build(
     folder: Path, factmill: Factmill, tmp_path: Path
 ) -> None:
     source = tmp_path / "P19.json"

@@ -20,9 +20,7 @@ def toy(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
     command.close()
 
 
-def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared_is_refused(
-    toy: ToyCommand, tmp_path: Path
-) -> None:
+def test_report_covers_one_or_several_evaluations_and_rejects_incomparable(toy: ToyCommand, tmp_path: Path) -> None:
     builds = []
     for number, names in enumerate((NAMES, NAMES[:2])):
         (tmp_path / f"names{number}.txt").write_text("\n".join(names), "utf-8")
@@ -30,10 +28,10 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     first, second = builds
     models = ("oracle", "guesser", "silent")
     evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path / "reports", "--build")
-    told = [toy(*evaluate, first, "--model", model).json for model in models]
-    ids = [each["evaluation_id"] for each in told]
+    result = [toy(*evaluate, first, "--model", model).json for model in models]
+    ids = [each["evaluation_id"] for each in result]
     other = toy(*evaluate, second, "--model", "oracle").json["evaluation_id"]
-    assert sorted(Path(path).name for path in told[0]["reports"]) == [
+    assert sorted(Path(path).name for path in result[0]["reports"]) == [
         f"{ids[0]}.{form}" for form in ("html", "json", "md")
     ]
     written = toy("report", *ids, "--to", tmp_path / "all.json", "--to", tmp_path / "all.html").out
@@ -48,8 +46,8 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     assert (tmp_path / "again.html").read_bytes() == page
 
     # the toy has no distributions of its own
-    told = toy("report", first, "--to", tmp_path / "build.html", "--to", tmp_path / "build.md", "--json").json
-    assert told["builds"] == [first] and len(told["files"]) == 2
+    result = toy("report", first, "--to", tmp_path / "build.html", "--to", tmp_path / "build.md", "--json").json
+    assert result["builds"] == [first] and len(result["files"]) == 2
     page = (tmp_path / "build.html").read_text("utf-8")
     assert "8 source rows = 8 published + 0 rejected + 0 merged." in page
     assert "Which number has Germany?" in page and "find items of " in page
@@ -65,7 +63,7 @@ def test_evaluations_are_told_alone_and_side_by_side_and_what_cannot_be_compared
     assert "expected a file that ends in .html, .md, .json" in toy("report", ids[0], "--to", "x.pdf", code=2).err
 
 
-def test_what_draws_reports_or_reads_turtle_is_imported_by_that_alone() -> None:
+def test_build_and_evaluate_imports_avoid_report_and_turtle_libraries() -> None:
     heavy = "{'matplotlib', 'jinja2', 'pyoxigraph', 'pandas'}"
     look = f"import sys, factmill.flows.cli.main, factmill.flows.build_runner, factmill.flows.evaluate.evaluations, factmill.tasks.graph.lookup; print({heavy} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)

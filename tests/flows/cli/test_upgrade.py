@@ -51,9 +51,7 @@ async def refuse(calls: Sequence[Call], take: Callable[[int, CallResponse], None
     raise AssertionError(f"asked again: {calls}")
 
 
-def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
-    factmill: Factmill, old: Path, tmp_path: Path
-) -> None:
+def test_upgrade_migrates_usable_builds_and_calls(factmill: Factmill, old: Path, tmp_path: Path) -> None:
     records = [make_record(Call("s", name, {"at": at}), reply) for at, (name, reply, _) in enumerate(FAILURES)]
     with duckdb.connect(str(old)) as db:
         for each in records:
@@ -66,8 +64,8 @@ def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
         published = dict(db.execute("SELECT table_name, sha256 FROM build_tables").fetchall())
     refused = factmill("builds", "--warehouse", old)
     assert refused.code == 1 and f"run `factmill upgrade {old}`" in refused.err
-    told = factmill("upgrade", old, "--json").json
-    assert (told["from"], told["to"], told["tables"]["calls"], told["tables"]["granola_eq"]) == (
+    result = factmill("upgrade", old, "--json").json
+    assert (result["from"], result["to"], result["tables"]["calls"], result["tables"]["granola_eq"]) == (
         13,
         SCHEMA_VERSION,
         80,
@@ -100,9 +98,7 @@ def test_builds_and_calls_of_an_earlier_factmill_are_carried_over_and_serve(
     assert explained.code == 0 and row["question"] in explained.out
 
 
-def test_a_warehouse_before_the_first_version_and_one_that_differs_are_left_as_they_are(
-    factmill: Factmill, old: Path
-) -> None:
+def test_upgrade_leaves_unversioned_and_altered_warehouses_unchanged(factmill: Factmill, old: Path) -> None:
     with duckdb.connect(str(old)) as db:
         db.execute("DROP TABLE granola_candidates")
     content = old.read_bytes()
@@ -110,5 +106,5 @@ def test_a_warehouse_before_the_first_version_and_one_that_differs_are_left_as_t
     assert old.read_bytes() == content and [path.name for path in old.parent.glob("old.duckdb*")] == ["old.duckdb"]
     with duckdb.connect(str(old)) as db:
         db.execute("DELETE FROM schema_migrations WHERE version > 12")
-    told = factmill("upgrade", old)
-    assert told.code == 1 and "version 13 and later" in told.err
+    result = factmill("upgrade", old)
+    assert result.code == 1 and "version 13 and later" in result.err

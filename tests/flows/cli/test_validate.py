@@ -14,11 +14,11 @@ def write(file: Path, *rows: Any) -> Path:
     return file
 
 
-def test_valid_questions_are_counted_and_their_open_articles_and_flags_told(factmill: Factmill, tmp_path: Path) -> None:
+def test_valid_questions_open_articles_and_flags_are_counted(factmill: Factmill, tmp_path: Path) -> None:
     file = write(tmp_path / "q.json", author_question(), release_dev(), release_test(), release_dev())
     ran = factmill("fanoutqa", "validate", file)
     assert ran.code == 0, ran.err
-    for told in (
+    for result in (
         f"{file}: 4 questions (3 released, 1 authored)",
         "row 4 repeats the id q-dev of row 2; a build keeps the first",
         "row 2, q-dev: What are all of these?",
@@ -30,10 +30,10 @@ def test_valid_questions_are_counted_and_their_open_articles_and_flags_told(fact
         "  answers: 3 dict, 1 held back",
         "  flag too_few_articles: ",
     ):
-        assert told in ran.out
+        assert result in ran.out
 
 
-def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: Factmill, tmp_path: Path) -> None:
+def test_broken_rules_are_reported_by_row_and_path_with_exit_code_1(factmill: Factmill, tmp_path: Path) -> None:
     broken = author_question()
     broken["strategy"][1]["then"][0] |= {"answer": None, "evidence": "x"}
     good = write(tmp_path / "good.json", author_question())
@@ -47,26 +47,26 @@ def test_broken_rules_are_told_by_row_and_path_and_the_exit_code_is_1(factmill: 
     assert lines[at + 3].startswith("    strategy[1].then[0]: evidence: 'x'")
     assert "row 3 is invalid: (no wording)" in ran.out
     assert "builds leave out invalid questions; correct them at the places given above" in lines[-1]
-    told = factmill("fanoutqa", "validate", good, file, "--json")
-    assert told.code == 1
-    assert not told.json["valid"]
-    first, second = told.json["files"]
+    result = factmill("fanoutqa", "validate", good, file, "--json")
+    assert result.code == 1
+    assert not result.json["valid"]
+    first, second = result.json["files"]
     assert (first["counts"]["invalid"], second["counts"]["invalid"]) == (0, 3)
     assert [(each["path"], each["rule"]) for each in second["invalid"][0]["violations"]] == [
         ("strategy[1].then[0]", "answer_null"),
         ("strategy[1].then[0]", "evidence_no_article"),
     ]
-    assert "duplicates" not in told.json
+    assert "duplicates" not in result.json
 
 
-def test_the_least_number_of_articles_can_be_given(factmill: Factmill, tmp_path: Path) -> None:
+def test_minimum_number_of_articles_is_configurable(factmill: Factmill, tmp_path: Path) -> None:
     file = write(tmp_path / "q.json", author_question())
     assert factmill("fanoutqa", "validate", file, "--least-articles", "7").code == 0
     ran = factmill("fanoutqa", "validate", file, "--least-articles", "8")
     assert (ran.code, "expected at least 8 different articles as evidence, found 7" in ran.out) == (1, True)
 
 
-def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill, tmp_path: Path) -> None:
+def test_duplicate_questions_are_found_across_files(factmill: Factmill, tmp_path: Path) -> None:
     again = author_question()
     again["question"] = again["question"].replace("How long", "How very long")
     one = write(tmp_path / "one.json", author_question(), release_test())
@@ -76,13 +76,13 @@ def test_questions_that_say_the_same_are_found_over_all_files(factmill: Factmill
     (pair,) = ran.json["duplicates"]["pairs"]
     assert 0.9 <= pair["cosine"] < 1
     assert (pair["one"]["row"], pair["other"]["file"], pair["other"]["row"]) == (1, str(other), 1)
-    told = factmill("fanoutqa", "validate", one, other, "--duplicates")
-    assert f"cosine of 0.9 or more by {ran.json['duplicates']['embedder']}: 1" in told.out
-    assert f"{other} row 1, " in told.out
+    result = factmill("fanoutqa", "validate", one, other, "--duplicates")
+    assert f"cosine of 0.9 or more by {ran.json['duplicates']['embedder']}: 1" in result.out
+    assert f"{other} row 1, " in result.out
 
 
 @pytest.mark.parametrize("text", [None, "[]", "[{"])
-def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path: Path, text: str | None) -> None:
+def test_unreadable_file_exits_with_source_error(factmill: Factmill, tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "q.json"
     if text is not None:
         file.write_text(text)
@@ -90,20 +90,20 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(factmill: Factmill, tmp_path:
     assert (ran.code, ran.err.endswith(" [source]\n"), str(file) in ran.err) == (2, True, True), ran.err
 
 
-def test_help_has_examples(factmill: Factmill) -> None:
+def test_help_shows_examples(factmill: Factmill) -> None:
     ran = factmill("fanoutqa", "validate", "--help")
     assert "factmill fanoutqa validate questions.json" in ran.out
 
 
 def test_published_questions_are_valid_and_counted(factmill: Factmill, shared_data: Path) -> None:
     folder = shared_data / "fanoutqa"
-    told = factmill.get_json(
+    result = factmill.get_json(
         "fanoutqa", "validate", folder / "fanout-final-dev.json", folder / "fanout-final-dev-nov23.json"
     )
-    counts = [each["counts"] for each in told["files"]]
+    counts = [each["counts"] for each in result["files"]]
     assert [(each["questions"], each["sub_questions"], each["unresolved"]) for each in counts] == [
         (310, 2225, 83), (310, 2193, 0),
     ]  # fmt: skip
     assert [sum(each["answers"].values()) for each in counts] == [310, 310]
     assert counts[1]["sub_answers"]["empty"] == 1
-    assert len(told["files"][0]["unresolved"]) == 83
+    assert len(result["files"][0]["unresolved"]) == 83

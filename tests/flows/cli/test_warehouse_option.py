@@ -39,7 +39,7 @@ def factmill(own_home: Path) -> Factmill:
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_a_warehouse_that_is_not_there_is_wrong_usage(command: list[str], factmill: Factmill, tmp_path: Path) -> None:
+def test_missing_warehouse_is_usage_error(command: list[str], factmill: Factmill, tmp_path: Path) -> None:
     ran = factmill(*command, "--warehouse", tmp_path / "w.duckdb")
     assert (ran.code, ran.out) == (2, "")
     assert f"{tmp_path}/w.duckdb" in ran.err and ran.err.endswith(" [usage]\n"), ran.err
@@ -47,7 +47,7 @@ def test_a_warehouse_that_is_not_there_is_wrong_usage(command: list[str], factmi
     assert not list(tmp_path.glob("w.duckdb*"))
 
 
-def test_of_the_usual_warehouse_that_is_not_made_yet_it_is_told_that_nothing_was_built(factmill: Factmill) -> None:
+def test_missing_default_warehouse_is_reported_as_no_builds(factmill: Factmill) -> None:
     ran = factmill("builds")
     assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; make one: factmill build granola\n")
     assert "--pilot 50" in factmill("build", "granola", "--forecast").err

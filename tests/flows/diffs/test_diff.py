@@ -50,11 +50,11 @@ def causes(found: dict[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def of_all(*told: str) -> dict[str, list[str]]:
-    return {f"changed Where was {who} born?": list(told) for who in PEOPLE}
+def of_all(*text: str) -> dict[str, list[str]]:
+    return {f"changed Where was {who} born?": list(text) for who in PEOPLE}
 
 
-def test_source_rows_that_are_new_gone_and_otherwise(
+def test_diff_reports_added_removed_and_changed_source_rows(
     world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed question is no removal and addition, and rows that only stand elsewhere in the file are the same."""
@@ -70,7 +70,7 @@ def test_source_rows_that_are_new_gone_and_otherwise(
     assert (found["same"], found["remade"]) == (4, 4)
 
 
-def test_an_item_of_the_world(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_world_item(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the author makes of the item is traced back to it."""
     monkeypatch.setitem(world.describe, "Lyon", "large city in France")
     monkeypatch.setitem(world.describe, "Nice", "old city")
@@ -84,24 +84,24 @@ def test_an_item_of_the_world(world: ChangingWorld, base: str, monkeypatch: pyte
     assert "describe_items of Q" in removed["causes"][0]["told"]
 
 
-def test_an_epoch(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_epoch(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "epoch", "2025-01-01")
     found = world.diff(base, world.build())
     assert causes(found) == of_all("epoch: ")
     assert found["rows"][0]["causes"][0]["told"] == "2026-01-01 → 2025-01-01"
 
 
-def test_a_prompt(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_prompt(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are answered alike by the edited prompt are the same."""
     say = world.say
     monkeypatch.setattr(world, "say", lambda *of: say(*of).replace(":: France", ":: a city in France"))
     with world.edited("prompts/granola/granular_answers.md", "a known answer", "an answer"):
         found = world.diff(base, world.build())
-    told = ["prompt: granola/granular_answers"]
-    assert causes(found) == {f"changed Where was {who} born?": told for who in ("Cy Three", "Di Four")}
+    lines = ["prompt: granola/granular_answers"]
+    assert causes(found) == {f"changed Where was {who} born?": lines for who in ("Cy Three", "Di Four")}
 
 
-def test_a_query(world: ChangingWorld, base: str) -> None:
+def test_diff_names_changed_query(world: ChangingWorld, base: str) -> None:
     """A service that is asked again may say something else by itself, so it is one of the two."""
     old = "OPTIONAL { ?item schema:dateModified ?modified }"
     with world.edited("sparql/wikidata/describe_items.rq", old, 'BIND("2025-01-01T00:00:00Z" AS ?modified)'):
@@ -109,32 +109,32 @@ def test_a_query(world: ChangingWorld, base: str) -> None:
     assert causes(found) == of_all("one of: query: wikidata/describe_items, world: wikidata")
 
 
-def test_a_list(world: ChangingWorld, base: str) -> None:
+def test_diff_names_changed_list(world: ChangingWorld, base: str) -> None:
     with world.edited("data/lists/trivial_answers.txt", "\nP264:", "\nP19: Italy\nP264:"):
         found = world.diff(base, world.build())
-    told = ["list: trivial_answers.txt"]
-    assert causes(found) == {f"removed Where was {who} born?": told for who in ("Ed Five", "Fay Six")}
+    lines = ["list: trivial_answers.txt"]
+    assert causes(found) == {f"removed Where was {who} born?": lines for who in ("Ed Five", "Fay Six")}
 
 
-def test_a_model(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_model(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "model", "newer")
     assert causes(world.diff(base, world.build())) == of_all("model: author, judge")
 
 
-def test_a_reply(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_model_reply(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     say = world.say
     monkeypatch.setattr(world, "say", lambda *of: say(*of).replace(":: Italy", ":: a city in Italy"))
     found = world.diff(base, world.build("--mode", "refresh"))
-    told = ["reply: granola/granular_answers"]
-    assert causes(found) == {f"changed Where was {who} born?": told for who in ("Ed Five", "Fay Six")}
+    lines = ["reply: granola/granular_answers"]
+    assert causes(found) == {f"changed Where was {who} born?": lines for who in ("Ed Five", "Fay Six")}
 
 
-def test_a_parameter(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_parameter(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = world.diff(base, world.build("--limit", "4"))
     assert causes(found) == {f"removed Where was {who} born?": ["parameter: limits"] for who in ("Ed Five", "Fay Six")}
 
 
-def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_names_changed_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.granola.answer_levels.remove_uninformative_answer_levels", clean_too_much)
     described = make_code_manifest("factmill.flows.granola:granola")
     checking = {**described["definitions"]["factmill.tasks.granola.answer_levels"], "remove_trivial_answers": "another"}
@@ -143,15 +143,15 @@ def test_code(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) 
         "factmill.tasks.engine.naming.manifests.make_code_manifest", lambda _: {**described, "definitions": definitions}
     )
     found = world.diff(base, world.build())
-    told = ["code: factmill.tasks.granola.answer_levels:remove_trivial_answers"]
-    assert causes(found) == {f"removed Where was {who} born?": told for who in ("Ada One", "Bo Two")}
+    lines = ["code: factmill.tasks.granola.answer_levels:remove_trivial_answers"]
+    assert causes(found) == {f"removed Where was {who} born?": lines for who in ("Ada One", "Bo Two")}
 
 
 def clean_too_much(levels: list[str], *more: Any) -> Any:
     return remove_uninformative_answer_levels([each for each in levels if each != "Germany"], *more)
 
 
-def test_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
+def test_diff_names_changes_of_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "fanoutqa", *FEW_QUESTIONS)
     base = planting.build()
     worded = planting.build(twist=("fanoutqa/word_question", lambda said: said.replace("?", ", please?")))
@@ -165,7 +165,7 @@ def test_fanoutqa(factmill: Factmill, tmp_path: Path) -> None:
     ]
 
 
-def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
+def test_diff_names_changes_of_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "biokalma", "--source", "wikidata", "--relations", "P26", "--limit")
     base = planting.build("4")
     worded = planting.build("3", twist=("biokalma/general_question", lambda said: said.replace("?", ", please?")))
@@ -179,7 +179,7 @@ def test_biokalma(factmill: Factmill, tmp_path: Path) -> None:
     ]
 
 
-def test_multihal(factmill: Factmill, tmp_path: Path) -> None:
+def test_diff_names_changes_of_multihal(factmill: Factmill, tmp_path: Path) -> None:
     planting = Planting(tmp_path, factmill, "multihal", "--foundations", "simpleqa", "--languages", "eng", "--limit")
     base = planting.build("8")
     scored = planting.build("6", twist=("multihal/score_path", lambda said: said.replace("5", "4")))
@@ -284,9 +284,9 @@ class Things:
         short = [{"question": f"What is the {fact} of the {name}?", "answer": value} for fact, name, value in found]
         name = found[0][1]
         asked = ", ".join(f"({n}) its {fact}" for n, fact in enumerate(FACTS, 1))
-        told = f"The {name} has {', '.join(f'a {fact} of {value}' for fact, _, value in found)}."
+        text = f"The {name} has {', '.join(f'a {fact} of {value}' for fact, _, value in found)}."
         return 200, json.dumps(
-            {"short": short, "long_question": f"{self.verb} of the {name}: {asked}.", "long_answer": told}
+            {"short": short, "long_question": f"{self.verb} of the {name}: {asked}.", "long_answer": text}
         )
 
 
@@ -308,7 +308,7 @@ def list_causes(things: Things, before: str, after: str) -> dict[str, list[str]]
     }
 
 
-def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
+def test_diff_names_changed_revision_and_decision(things: Things, tmp_path: Path) -> None:
     base = things.build()
     queue = tmp_path / "queue.csv"
     assert things.run("review", base, "--to", queue).code == 0
@@ -325,7 +325,7 @@ def test_a_revision_and_a_decision(things: Things, tmp_path: Path) -> None:
     assert list_causes(things, kept, revised) == {"changed Anvil": ["world: wikipedia page Anvil: revision 10 → 17"]}
 
 
-def test_a_prompt_a_parameter_an_epoch_and_a_model(things: Things, tmp_path: Path) -> None:
+def test_diff_separates_causes_of_two_simultaneous_changes(things: Things, tmp_path: Path) -> None:
     """Two at a time, so that each row has to be told by its own."""
     base = things.build()
     things.verb = "Speak"

@@ -100,15 +100,13 @@ def _metric(ran: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def test_built_in_models_are_the_ends_of_the_metric_and_an_evaluation_is_a_build(
-    toy: ToyCommand, tmp_path: Path
-) -> None:
+def test_built_in_models_score_metric_extremes_and_evaluation_is_build(toy: ToyCommand, tmp_path: Path) -> None:
     evaluate = ("evaluate", "countries", "--model")
-    told = toy(*evaluate, "oracle", "--json").json
-    assert {name: told[name] for name in ("benchmark", "model", "judge", "items", "unscored", "calls_sent")} == {
+    result = toy(*evaluate, "oracle", "--json").json
+    assert {name: result[name] for name in ("benchmark", "model", "judge", "items", "unscored", "calls_sent")} == {
         "benchmark": "countries", "model": "oracle", "judge": "exact", "items": 8, "unscored": 0, "calls_sent": 0
     }  # fmt: skip
-    assert told["build_id"].startswith("countries-")
+    assert result["build_id"].startswith("countries-")
     oracle = _metric(toy(*evaluate, "oracle", "--json"))
     assert (oracle["value"], oracle["n"], oracle["coverage"]) == (1.0, 8, 1.0)
     guesser = _metric(toy(*evaluate, "guesser", "--json"))
@@ -118,28 +116,29 @@ def test_built_in_models_are_the_ends_of_the_metric_and_an_evaluation_is_a_build
     assert (silent["bound_low"], silent["bound_high"], silent["note"]) == (0.0, 1.0, "none of 8 is scored")
 
     assert "already evaluated from the same inputs" in toy(*evaluate, "oracle").out
-    assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
-    assert told["evaluation_id"] in toy("builds").out
+    assert "rebuilt byte for byte" in toy("verify", result["evaluation_id"]).out
+    assert result["evaluation_id"] in toy("builds").out
     assert (
-        "answer      Q183" in toy("explain", "countries_evaluation", "ask/c-Ger", "--build", told["evaluation_id"]).out
+        "answer      Q183"
+        in toy("explain", "countries_evaluation", "ask/c-Ger", "--build", result["evaluation_id"]).out
     )
     toy("show", "countries_evaluation")
-    toy("export", told["evaluation_id"], "--to", tmp_path / "out")
+    toy("export", result["evaluation_id"], "--to", tmp_path / "out")
     lines = (tmp_path / "out" / "evaluation_metrics.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["value"] for line in lines] == [1.0]
 
 
-def test_a_model_is_asked_once_whatever_it_says_and_no_answer_gets_out_of_the_frame(
+def test_model_gets_each_question_once_and_answer_stays_inside_judge_frame(
     toy: ToyCommand, server: Server, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, server.chat.url, ["answerer", "judge", "stern"])
     evaluate = ("evaluate", "countries", "--world", world, "--build", toy("builds", "--json").json[0]["build_id"])
-    told = toy(*evaluate, "--json").json
+    result = toy(*evaluate, "--json").json
     assert server.asked == dict.fromkeys(NAMES, 1)
     # France says nothing and Poland refuses; the others are judged: once each, though three speak to the judge
     assert sorted(server.judged.values()) == [1] * 6
-    assert told["unscored"] == 2
-    (accuracy,) = told["metrics"]
+    assert result["unscored"] == 2
+    (accuracy,) = result["metrics"]
     assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (round(1 / 6, 6), 6, 2)
     assert (accuracy["bound_low"], accuracy["bound_high"]) == (0.125, 0.375)
     rows = {row["item"]: row for row in toy("show", "countries_evaluation", "--json").json["rows"]}
@@ -160,11 +159,11 @@ def test_a_model_is_asked_once_whatever_it_says_and_no_answer_gets_out_of_the_fr
     again = toy(*evaluate, "--judge", "stern", "--json").json
     assert server.asked == dict.fromkeys(NAMES, 1)
     assert (again["calls_sent"], again["judge"]) == (0, "tester")
-    assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
+    assert "rebuilt byte for byte" in toy("verify", result["evaluation_id"]).out
     assert server.asked == dict.fromkeys(NAMES, 1)
 
 
-def test_a_model_asked_by_batch_jobs_is_asked_once_and_a_line_that_never_comes_is_no_answer_of_it(
+def test_batch_job_model_gets_each_question_once_and_missing_line_is_unanswered(
     toy: ToyCommand, server: Server, tmp_path: Path
 ) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -174,9 +173,9 @@ def test_a_model_asked_by_batch_jobs_is_asked_once_and_a_line_that_never_comes_i
     jobs = BatchServer(tmp_path / "jobs", answer, restarts_at=frozenset({3, 5}))
     jobs.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if b"and more" not in line)
     world = write_chat_world(tmp_path, jobs.url, ["answerer", "judge"])
-    told = 'mode = "batch"\njobs = { poll_s = 0.02, first_singly = false }\nlimits'
-    world.write_text(re.sub("^limits(?=.*600)", told, world.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
-    told = toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json
+    text = 'mode = "batch"\njobs = { poll_s = 0.02, first_singly = false }\nlimits'
+    world.write_text(re.sub("^limits(?=.*600)", text, world.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
+    text = toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json
     assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 2}, "a try of each job, two in all"
     assert sum(len(jobs.read_input(job)) for job in jobs.jobs) == 14, (
         "eight questions, one again, five answers to judge"
@@ -187,14 +186,14 @@ def test_a_model_asked_by_batch_jobs_is_asked_once_and_a_line_that_never_comes_i
         "c-Poland": "refused",
         "c-Italy": "model_failed",
     }
-    assert told["unscored"] == 3
+    assert text["unscored"] == 3
     jobs.spoil = lambda content: content
     assert toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json["unscored"] == 2
     assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 3}, "the next run asks for that one alone"
     jobs.close()
 
 
-def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(
+def test_killed_evaluation_resumes_without_repeated_requests(
     shared_toy: ToyCommand, factmill: Factmill, server: Server, tmp_path: Path
 ) -> None:
     toy = ToyCommand(factmill, tmp_path)
@@ -221,22 +220,22 @@ def test_a_killed_evaluation_goes_on_and_asks_nothing_twice(
     before = Counter(server.asked)
 
     other = ToyCommand(factmill, tmp_path)
-    told = other(*evaluate).json
+    result = other(*evaluate).json
     # what had been answered when it was killed was kept; what was on its way is asked again, and nothing else
     assert before == dict.fromkeys(NAMES, 1)
     assert server.asked - before == dict.fromkeys(held, 1)
-    assert "rebuilt byte for byte" in other("verify", told["evaluation_id"]).out
+    assert "rebuilt byte for byte" in other("verify", result["evaluation_id"]).out
     fresh = other(*evaluate, "--force").json
-    assert fresh["metrics"] == told["metrics"]
+    assert fresh["metrics"] == result["metrics"]
     other.close()
 
 
-def test_a_model_that_cannot_be_asked_is_no_evaluation(toy: ToyCommand, server: Server, tmp_path: Path) -> None:
+def test_model_answering_no_request_yields_no_evaluation(toy: ToyCommand, server: Server, tmp_path: Path) -> None:
     server.chat._answer = lambda _: (422, "no such thing")
     world = write_chat_world(tmp_path, server.chat.url, ["answerer"])
-    told = toy("evaluate", "countries", "--world", world, code=1).err
-    assert "got no answer for any of its 8 rows; first failure: http_422" in told
-    assert "factmill doctor --world" in told
+    result = toy("evaluate", "countries", "--world", world, code=1).err
+    assert "got no answer for any of its 8 rows; first failure: http_422" in result
+    assert "factmill doctor --world" in result
     assert (
         "answerer, oracle, guesser, silent; did you mean oracle?"
         in toy("evaluate", "countries", "--world", world, "--model", "oracel", code=2).err
@@ -244,21 +243,21 @@ def test_a_model_that_cannot_be_asked_is_no_evaluation(toy: ToyCommand, server: 
     assert "--model answerer: the world embedded" in toy("evaluate", "countries", code=2).err
 
 
-def test_a_file_of_answers_is_scored_and_what_does_not_fit_is_told(toy: ToyCommand, tmp_path: Path) -> None:
+def test_answer_file_is_scored_and_mismatched_lines_are_reported(toy: ToyCommand, tmp_path: Path) -> None:
     lines: list[Any] = [
         {"id": "c-Germany", "answer": "Q183"},
         {"id": "c-Germany", "answer": "Q1"},
         {"id": "c-Mars", "answer": "Q111"},
     ]
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    told = toy("evaluate", "countries", "--answers", tmp_path / "mine.jsonl", "--json").json
-    assert (told["model"], told["calls_sent"], told["unscored"]) == ("mine", 0, 7)
-    assert told["answers"] == {
+    result = toy("evaluate", "countries", "--answers", tmp_path / "mine.jsonl", "--json").json
+    assert (result["model"], result["calls_sent"], result["unscored"]) == ("mine", 0, 7)
+    assert result["answers"] == {
         "missing": "7: c-Austria, c-France, c-Italy …", "extra": "1: c-Mars", "doubled": "1: c-Germany"
     }  # fmt: skip
-    (accuracy,) = told["metrics"]
+    (accuracy,) = result["metrics"]
     assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (1.0, 1, 7)
-    assert "rebuilt byte for byte" in toy("verify", told["evaluation_id"]).out
+    assert "rebuilt byte for byte" in toy("verify", result["evaluation_id"]).out
 
     (tmp_path / "bad.jsonl").write_text('{"id": "c-Germany"}\n', "utf-8")
     assert (
@@ -271,9 +270,9 @@ def test_a_file_of_answers_is_scored_and_what_does_not_fit_is_told(toy: ToyComma
     )
 
 
-def test_questions_can_be_taken_to_another_program(toy: ToyCommand, tmp_path: Path) -> None:
-    told = toy("evaluate", "countries", "--setting", "ask_again", "--questions", tmp_path / "q.jsonl").out
-    assert "8 questions of countries-" in told
+def test_questions_are_exported_for_other_programs(toy: ToyCommand, tmp_path: Path) -> None:
+    result = toy("evaluate", "countries", "--setting", "ask_again", "--questions", tmp_path / "q.jsonl").out
+    assert "8 questions of countries-" in result
     first = json.loads((tmp_path / "q.jsonl").read_text("utf-8").splitlines()[0])
     assert first["id"] == "c-Austria"
     assert first["setting"] == "ask_again"
@@ -281,7 +280,7 @@ def test_questions_can_be_taken_to_another_program(toy: ToyCommand, tmp_path: Pa
     assert first["build"] == toy("builds", "--json").json[0]["build_id"]
 
 
-def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyCommand, tmp_path: Path) -> None:
+def test_answers_are_measured_on_build_of_their_questions(toy: ToyCommand, tmp_path: Path) -> None:
     (first,) = (each["build_id"] for each in toy("builds", "--json").json)
     toy("evaluate", "countries", "--questions", tmp_path / "q.jsonl")
     (tmp_path / "other.txt").write_text("Germany\nSweden\n", "utf-8")
@@ -293,8 +292,8 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
         (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answers), "utf-8")
         return toy("evaluate", "countries", "--answers", tmp_path / "a.jsonl", *options, "--json", code=code)
 
-    told = evaluate().json
-    assert (told["build_id"], told["items"], _metric(evaluate())["value"]) == (first, 8, 0.5)
+    result = evaluate().json
+    assert (result["build_id"], result["items"], _metric(evaluate())["value"]) == (first, 8, 0.5)
     assert evaluate(build=None).json["build_id"] == second, "the latest, since the file names none"
     refused = evaluate("--build", second, code=2).err
     assert "a.jsonl: " in refused and first in refused and second in refused
@@ -314,7 +313,7 @@ def test_answers_are_measured_on_the_build_whose_questions_they_answer(toy: ToyC
     ("change", "column"),
     [("DROP COLUMN answer", "answer"), ("ALTER COLUMN is_right TYPE VARCHAR USING 'perhaps'", "is_right")],
 )
-def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change: str, column: str) -> None:
+def test_evaluation_rows_of_earlier_version_are_reported_by_name(toy: ToyCommand, change: str, column: str) -> None:
     made = toy("evaluate", "countries", "--model", "oracle", "--json").json["evaluation_id"]
     with open_warehouse(toy.warehouse) as db:
         (row_id,) = db.execute("SELECT min(id) FROM countries_answers").fetchone() or ()
@@ -325,25 +324,25 @@ def test_rows_of_an_earlier_factmill_are_told_of_by_name(toy: ToyCommand, change
     assert column == "is_right" or f"countries_answers lacks the columns {column}" in shown.err
 
 
-def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyCommand, tmp_path: Path) -> None:
+def test_failed_evaluation_leaves_others_running_and_is_reported_last(shared_toy: ToyCommand, tmp_path: Path) -> None:
     chat = ScriptedChat(lambda _: (422, "no such thing"))
     world = write_chat_world(tmp_path, chat.url, ["answerer"])
     evaluate = ("evaluate", "all", "--world", world, "--model", "answerer", "--model", "oracle", "--reports", tmp_path)
     ran = shared_toy(*evaluate, "--json", code=1)
-    *told, last = map(json.loads, ran.out.splitlines())
-    assert [each["metrics"][0]["value"] for each in told if "metrics" in each] == [1.0]
+    *result, last = map(json.loads, ran.out.splitlines())
+    assert [each["metrics"][0]["value"] for each in result if "metrics" in each] == [1.0]
     failed = {(each["benchmark"], each["model"]): each["why"] for each in last["failed"]}
     assert "got no answer for any of its 8 rows; first failure: http_422" in failed["countries", "answerer"]
     assert failed["granola", "oracle"] == failed["granola", "answerer"]
     assert "make one with factmill build granola" in failed["granola", "oracle"]
-    assert len(told) == len(failed) + 1
+    assert len(result) == len(failed) + 1
     again = next(each["next"] for each in last["failed"] if each["benchmark"] == "countries")
     assert again == f"factmill evaluate countries --model answerer --world {world} --warehouse {shared_toy.warehouse}"
     assert {Path(path).name for path in last["card"]} == {f"card-oracle.{form}" for form in ("html", "md", "json")}
 
     out = shared_toy(*evaluate, code=1).out
     chat.close()
-    assert f"evaluated: 1 of {len(told)}" in out and f": {again}" in out and "card-oracle.html" in out
+    assert f"evaluated: 1 of {len(result)}" in out and f": {again}" in out and "card-oracle.html" in out
     assert out.count("no build of granola") == 1
     card = json.loads((tmp_path / "card-oracle.json").read_text("utf-8"))
     (part,) = (each for each in card["parts"] if each["rows"])
@@ -352,7 +351,7 @@ def test_what_fails_leaves_the_others_be_and_is_told_at_the_end(shared_toy: ToyC
     assert missing["slaq"] == ["factmill build slaq", f"factmill evaluate slaq --world {world} --model oracle"]
 
 
-def test_a_model_that_none_could_ask_is_told_once_before_anything_is_asked(shared_toy: ToyCommand) -> None:
+def test_unknown_model_is_reported_once_before_any_request(shared_toy: ToyCommand) -> None:
     ran = shared_toy("evaluate", "all", "--model", "oracle", "--model", "oracel", code=2)
     assert ran.out == "" and ran.err.count("--model oracel: the world embedded") == 1
     assert (
@@ -361,9 +360,7 @@ def test_a_model_that_none_could_ask_is_told_once_before_anything_is_asked(share
     )
 
 
-def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
-    shared_toy: ToyCommand, tmp_path: Path
-) -> None:
+def test_card_uses_latest_evaluation_on_same_rows_and_says_so(shared_toy: ToyCommand, tmp_path: Path) -> None:
     evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path / "elsewhere", "--model")
     ids = [shared_toy(*evaluate, "guesser", *more).json["evaluation_id"] for more in ((), ("--seed", "5"))]
     shared_toy(*evaluate, "silent")
@@ -385,16 +382,14 @@ def test_the_card_takes_the_latest_evaluation_on_the_same_rows_and_says_so(
     shared_toy.warehouse = kept
 
 
-def test_evaluations_of_an_earlier_factmill_are_named_and_new_ones_are_made_beside_them(
-    shared_toy: ToyCommand, tmp_path: Path
-) -> None:
+def test_outdated_evaluations_are_named_and_new_ones_are_added(shared_toy: ToyCommand, tmp_path: Path) -> None:
     evaluate = ("evaluate", "countries", "--json", "--reports", tmp_path, "--model", "oracle", "--seed")
     old = shared_toy(*evaluate, "1").json["evaluation_id"]
     with open_warehouse(shared_toy.warehouse) as db:
         db.execute("ALTER TABLE countries_answers DROP COLUMN tokens_in")
         db.execute("UPDATE build_tables SET columns = list_filter(columns, lambda each: each.name <> 'tokens_in')")
-    told = shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
-    assert f"{old} is from an earlier factmill version: countries_answers lacks tokens_in" in told
+    result = shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
+    assert f"{old} is from an earlier factmill version: countries_answers lacks tokens_in" in result
     new = shared_toy(*evaluate, "2").json["evaluation_id"]
     shared_toy("export", new, "--to", tmp_path / "out")
     assert "lacks tokens_in" in shared_toy("report", old, "--to", tmp_path / "r.html", code=1).err
@@ -406,7 +401,7 @@ def test_evaluations_of_an_earlier_factmill_are_named_and_new_ones_are_made_besi
         assert "gone" not in load_published_table(db, newest, "countries_answers").column_names
 
 
-def test_the_name_of_a_model_acts_on_no_terminal(shared_toy: ToyCommand, tmp_path: Path) -> None:
+def test_model_name_cannot_control_terminal(shared_toy: ToyCommand, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": "c-Germany", "answer": "Q183"}\n', "utf-8")
     name = "x\x1b[31m\nred " + "long " * 100
     kept, shared_toy.warehouse = shared_toy.warehouse, tmp_path / "w.duckdb"
@@ -434,17 +429,17 @@ def book(factmill_on_prefect: Factmill, tmp_path_factory: pytest.TempPathFactory
     command.close()
 
 
-def test_built_in_models_are_the_ends_of_the_metric(book: ToyCommand, tmp_path: Path) -> None:
+def test_closed_book_built_in_models_score_metric_extremes(book: ToyCommand, tmp_path: Path) -> None:
     models = [word for name in ("oracle", "guesser", "silent") for word in ("--model", name)]
     ran = book("evaluate", "countries", *models, "--json", "--reports", tmp_path)
-    told = {each["model"]: each for each in map(json.loads, ran.out.splitlines()) if "model" in each}
-    values = {model: list_overall(each)[OVERALL]["value"] for model, each in told.items()}
+    result = {each["model"]: each for each in map(json.loads, ran.out.splitlines()) if "model" in each}
+    values = {model: list_overall(each)[OVERALL]["value"] for model, each in result.items()}
     assert values == {"oracle": 1.0, "guesser": 0.0, "silent": 0.0}, "all answers differ, so each guess is wrong"
-    oracle = list_overall(told["oracle"])[OVERALL]
+    oracle = list_overall(result["oracle"])[OVERALL]
     assert (oracle["n"], oracle["clusters"], oracle["unit"], oracle["judge"]) == (6, 5, "share", "")
-    assert {each["group"] for each in told["oracle"]["metrics"] if each["group_by"] == "letter"} == set("GFIPJ")
-    assert {Path(path).suffix for path in told["guesser"]["reports"]} == {".html", ".md", ".json"}
-    ids = [each["evaluation_id"] for each in told.values()]
+    assert {each["group"] for each in result["oracle"]["metrics"] if each["group_by"] == "letter"} == set("GFIPJ")
+    assert {Path(path).suffix for path in result["guesser"]["reports"]} == {".html", ".md", ".json"}
+    ids = [each["evaluation_id"] for each in result.values()]
     book("report", *ids, "--items", "--to", tmp_path / "three.html")
     page = (tmp_path / "three.html").read_text("utf-8")
     assert "Accuracy by letter" in page and "Which number has Japan?" in page
@@ -453,7 +448,7 @@ def test_built_in_models_are_the_ends_of_the_metric(book: ToyCommand, tmp_path: 
     assert "  gold        Q183 | 183\n" in shown and "  score       right\n" in shown
 
 
-def test_answers_of_a_file_are_scored_and_what_is_missing_is_told(book: ToyCommand, tmp_path: Path) -> None:
+def test_closed_book_answer_file_is_scored_and_missing_answers_are_reported(book: ToyCommand, tmp_path: Path) -> None:
     book("evaluate", "countries", "--questions", tmp_path / "asked.jsonl")
     asked = [json.loads(line) for line in (tmp_path / "asked.jsonl").read_text("utf-8").splitlines()]
     assert [each["messages"] for each in asked if each["id"] == "c-Italy"] == [
@@ -462,13 +457,13 @@ def test_answers_of_a_file_are_scored_and_what_is_missing_is_told(book: ToyComma
     said = {"c-Germany": "**Answer:** 183", "c-France": "Q143", "c-Finland": "", "c-Italy": "q38.", "c-Japan": "Q17"}
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps({"id": each, "answer": text}) + "\n" for each, text in said.items()), "utf-8")
-    told = book("evaluate", "countries", "--answers", path, "--json", "--reports", tmp_path).json
-    overall = list_overall(told)[OVERALL]
+    result = book("evaluate", "countries", "--answers", path, "--json", "--reports", tmp_path).json
+    overall = list_overall(result)[OVERALL]
     assert (overall["value"], overall["n"], overall["n_unscored"]) == (0.6, 5, 1)
-    assert told["answers"]["missing"] == "1: c-Poland"
+    assert result["answers"]["missing"] == "1: c-Poland"
 
 
-def test_a_model_is_asked_each_question_once(book: ToyCommand, tmp_path: Path) -> None:
+def test_closed_book_model_gets_each_question_once(book: ToyCommand, tmp_path: Path) -> None:
     asked: list[str] = []
 
     def answer(messages: object) -> tuple[int, str]:
@@ -479,9 +474,9 @@ def test_a_model_is_asked_each_question_once(book: ToyCommand, tmp_path: Path) -
 
     chat = ScriptedChat(answer)
     world = write_chat_world(tmp_path, chat.url, ["mine"])
-    told = book("evaluate", "countries", "--world", world, "--model", "mine", "--json", "--reports", tmp_path).json
+    result = book("evaluate", "countries", "--world", world, "--model", "mine", "--json", "--reports", tmp_path).json
     chat.close()
     assert len(asked) == len(set(asked)) == len(GOLDS)
-    overall = list_overall(told)[OVERALL]
+    overall = list_overall(result)[OVERALL]
     assert (overall["value"], overall["n"], overall["interval"]) == (0.666667, 6, "bootstrap")
-    assert (told["model"], told["items"], told["unscored"]) == ("mine (tester)", 6, 0)
+    assert (result["model"], result["items"], result["unscored"]) == ("mine (tester)", 6, 0)

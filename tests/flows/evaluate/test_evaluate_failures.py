@@ -86,7 +86,7 @@ def evaluate(measure: Measured, provider: Provider, tmp_path: Path) -> Callable[
     return lambda *options: measure.factmill("evaluate", "granola", *place, *(options or ("--json",)), **KEY)
 
 
-def test_credit_that_runs_out_stops_the_run_and_a_later_one_asks_what_is_left(
+def test_exhausted_credit_stops_run_and_later_run_requests_rest(
     provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     questions = len(provider.golds)
@@ -100,10 +100,10 @@ def test_credit_that_runs_out_stops_the_run_and_a_later_one_asks_what_is_left(
     assert provider.answered.total() == 5
 
     provider.play = lambda at, _: say(provider.right(at))
-    told = evaluate().json
+    result = evaluate().json
     assert set(provider.answered.values()) == {1}
-    assert (told["unscored"], told["calls_sent"], told["calls_replayed"]) == (0, questions - 5, 5)
-    assert list_overall(told)["greedy", "accuracy"]["value"] == 1
+    assert (result["unscored"], result["calls_sent"], result["calls_replayed"]) == (0, questions - 5, 5)
+    assert list_overall(result)["greedy", "accuracy"]["value"] == 1
 
 
 FAILURES = [
@@ -114,18 +114,18 @@ FAILURES = [
 ]
 
 
-def test_what_a_provider_fails_at_is_asked_again_and_never_an_answer(
+def test_provider_failures_are_retried_and_never_count_as_answers(
     measure: Measured, provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     questions = len(provider.golds)
     # the first four questions fail whenever they are asked, all others once
     provider.play = lambda at, before: FAILURES[at % 4] if at < 4 or not before else say(provider.right(at))
-    told = evaluate().json
-    rows = measure.read("granola_answers", told["evaluation_id"])
+    result = evaluate().json
+    rows = measure.read("granola_answers", result["evaluation_id"])
     assert Counter(row["unscored"] for row in rows) == {"": questions - 4, "model_failed": 4}
     assert {row["answer"] for row in rows if row["unscored"]} == {""}
-    assert list_overall(told)["greedy", "accuracy"]["value"] == 1
-    assert (told["unscored"], told["unsettled"]) == (4, 4)
+    assert list_overall(result)["greedy", "accuracy"]["value"] == 1
+    assert (result["unscored"], result["unsettled"]) == (4, 4)
     assert {provider.asked[at] for at in range(4)} == {2}, "as often as limits.attempts says"
 
     provider.asked.clear()
@@ -146,32 +146,32 @@ BLOCKS = [
 ]
 
 
-def test_blocked_prompts_are_refusals_of_their_own_and_asked_once(
+def test_blocked_prompts_count_as_refusals_and_are_sent_once(
     measure: Measured, provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     provider.play = lambda at, _: BLOCKS[at] if at < len(BLOCKS) else say(provider.right(at))
-    told = evaluate().json
-    rows = measure.read("granola_answers", told["evaluation_id"])
+    result = evaluate().json
+    rows = measure.read("granola_answers", result["evaluation_id"])
     assert Counter(row["unscored"] for row in rows)["refused"] == len(BLOCKS)
-    assert (told["unscored"], told["unsettled"]) == (0, 0)
-    overall = list_overall(told)
+    assert (result["unscored"], result["unsettled"]) == (0, 0)
+    overall = list_overall(result)
     assert overall["greedy", "share_idk"]["value"] == pytest.approx(len(BLOCKS) / len(rows))
     assert overall["greedy", "selective_accuracy"]["value"] == 1
     assert set(provider.asked.values()) == {1}
     again = evaluate("--force", "--json").json
-    assert (again["calls_sent"], again["metrics"]) == (0, told["metrics"])
+    assert (again["calls_sent"], again["metrics"]) == (0, result["metrics"])
 
 
-def test_a_model_whose_every_prompt_is_blocked_is_measured_as_refusing(
+def test_model_with_every_prompt_blocked_is_measured_as_refusing(
     provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     provider.play = lambda at, _: BLOCKS[0]
-    told = evaluate().json
-    assert list_overall(told)["greedy", "share_idk"]["value"] == 1
+    result = evaluate().json
+    assert list_overall(result)["greedy", "share_idk"]["value"] == 1
     assert set(provider.asked.values()) == {1}
 
 
-def test_requests_that_a_server_does_not_take_end_in_words_and_are_made_again(
+def test_rejected_requests_end_with_message_and_are_repeated_later(
     provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     provider.play = lambda at, _: refuse(400, message="the moon is full")
@@ -188,17 +188,17 @@ def test_requests_that_a_server_does_not_take_end_in_words_and_are_made_again(
     assert set((provider.asked - before).values()) == {1}
 
 
-def test_cut_answers_are_cut_by_any_name_and_unknown_ends_are_noted(
+def test_truncated_answers_are_recognised_and_unknown_finish_reasons_noted(
     measure: Measured, provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     ends = ["length", "max_tokens", "model_length", "MAX_TOKENS", "incomplete", "zap", "zap"]
     provider.play = lambda at, _: say(provider.right(at), ends[at] if at < len(ends) else "end_turn")
-    told = evaluate().json
-    rows = measure.read("granola_answers", told["evaluation_id"])
+    result = evaluate().json
+    rows = measure.read("granola_answers", result["evaluation_id"])
     assert Counter(row["unscored"] for row in rows)["cut_off"] == 5
     assert {row["finish"] for row in rows} == {*ends, "end_turn"}
-    assert told["unscored"] == 5
-    assert list_overall(told)["greedy", "accuracy"]["value"] == 1
-    for notes in (told["notes"], evaluate("--force", "--json").json["notes"]):
+    assert result["unscored"] == 5
+    assert list_overall(result)["greedy", "accuracy"]["value"] == 1
+    for notes in (result["notes"], evaluate("--force", "--json").json["notes"]):
         assert len([note for note in notes if "'zap'" in note]) == 1
     assert set(provider.asked.values()) == {1}

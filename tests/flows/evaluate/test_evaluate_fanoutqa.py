@@ -131,9 +131,9 @@ def models(measure: MeasuredFanOut) -> Iterator[Models]:
     models.chat.close()
 
 
-def find_rows(measure: MeasuredFanOut, models: Models, told: Any) -> dict[str, dict[str, Any]]:
+def find_rows(measure: MeasuredFanOut, models: Models, expected: Any) -> dict[str, dict[str, Any]]:
     """Return manner → the row of its question in the open book."""
-    rows = {row["question"]: row for row in measure.read("fanoutqa_answers", told["evaluation_id"])}
+    rows = {row["question"]: row for row in measure.read("fanoutqa_answers", expected["evaluation_id"])}
     return {name: rows[question] for question, (name, _) in models.manners.items()}
 
 
@@ -175,14 +175,14 @@ def list_newer_lines() -> list[str]:
 
 
 @pytest.mark.parametrize("takes_tools", [True, False], ids=["by tools", "in plain text"])
-def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_nothing_newer(
+def test_searching_models_respect_limits_and_see_no_newer_revision(
     measure: MeasuredFanOut, models: Models, tmp_path: Path, takes_tools: bool
 ) -> None:
     models.chat.takes_tools = takes_tools
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "with-tools" if takes_tools else "without")
     options = ("--world", world, "--setting", "open_book", "--rounds", str(ROUNDS), "--context-tokens", "4096")
-    told = measure(*options, **KEY)
-    rows = find_rows(measure, models, told)
+    result = measure(*options, **KEY)
+    rows = find_rows(measure, models, result)
 
     assert set(models.asked.values()) == {1}, "nothing is asked of a model twice"
     right = {name for name, row in rows.items() if row["loose"] == 1}
@@ -213,22 +213,22 @@ def test_models_that_search_in_every_way_are_held_to_their_limits_and_shown_noth
     check_nothing_is_newer(measure, models, list(rows.values()))
 
     asked = models.asked.total()
-    measure.verify(told, **KEY)
+    measure.verify(result, **KEY)
     again = measure(*options, "--force", **KEY)
     assert (again["calls_sent"], models.asked.total()) == (0, asked)
-    assert again["metrics"] == told["metrics"]
+    assert again["metrics"] == result["metrics"]
     if not takes_tools:
         assert models.chat.with_tools <= 4, "what was under way at once is refused, and it is learnt"
-        assert any("tools = false" in note for note in told["notes"])
+        assert any("tools = false" in note for note in result["notes"])
 
     ran = measure.factmill(
-        "explain", "fanoutqa_evaluation", rows["for what is younger"]["id"], "--build", told["evaluation_id"],
+        "explain", "fanoutqa_evaluation", rows["for what is younger"]["id"], "--build", result["evaluation_id"],
         "--warehouse", measure.warehouse,
     )  # fmt: skip
     assert f"search 1    {YOUNG} → nothing (younger_than_epoch" in ran.out
 
 
-def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks_nothing_twice(
+def test_evaluation_killed_during_dialogues_resumes_without_repeated_requests(
     measure: MeasuredFanOut, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "killed")
@@ -246,14 +246,14 @@ def test_an_evaluation_that_is_killed_in_the_midst_of_dialogues_goes_on_and_asks
     measure.verify(ended, **KEY)
 
 
-def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_nothing(
+def test_evidence_setting_shows_what_fits_and_closed_book_shows_nothing(
     measure: MeasuredFanOut, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer"], "reader")
-    told = measure(
+    result = measure(
         "--world", world, "--setting", "evidence_provided", "--setting", "closed_book", "--context-tokens", "2500", **KEY
     )  # fmt: skip
-    rows = measure.read("fanoutqa_answers", told["evaluation_id"])
+    rows = measure.read("fanoutqa_answers", result["evaluation_id"])
     by_setting = {
         name: [row for row in rows if row["setting"] == name] for name in ("evidence_provided", "closed_book")
     }
@@ -265,7 +265,7 @@ def test_with_the_evidence_a_model_is_shown_what_fits_and_closed_book_shows_noth
     assert max(len(json.loads(each)[0]["content"]) for each in models.asked) < 2500 * 4 - 1024 * 4
 
 
-def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure: MeasuredFanOut) -> None:
+def test_built_in_models_score_extremes_of_each_metric_and_send_no_request(measure: MeasuredFanOut) -> None:
     values = {
         model: {
             (each["setting"], each["metric"]): each["value"]
@@ -284,7 +284,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric_and_ask_nothing(measure
     assert values["guesser"]["open_book", "strict"] < 0.3
 
 
-def test_what_is_wrong_with_options_is_said(measure: MeasuredFanOut) -> None:
+def test_invalid_options_are_reported(measure: MeasuredFanOut) -> None:
     def fail(*options: str) -> str:
         ran = measure.factmill("evaluate", "fanoutqa", "--model", "oracle", *options, "--warehouse", measure.warehouse)
         assert ran.code == 2
@@ -303,7 +303,7 @@ def test_what_is_wrong_with_options_is_said(measure: MeasuredFanOut) -> None:
         ("tiny-labels", ["contradiction", "neutral", "entailment"], {}),
     ],
 )
-def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
+def test_cross_encoder_with_one_score_or_labels_replaces_bleurt(
     measure: MeasuredFanOut, tmp_path: Path, name: str, labels: list[str], more: dict[str, Any]
 ) -> None:
     folder = get_models_folder(measure.factmill.home)
@@ -312,8 +312,8 @@ def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
         write_checkpoint(tmp_path / name, weights, id2label=dict(enumerate(labels)), **more), folder
     )
     try:
-        told = measure("--model", "oracle", "--bleurt", name)
-        rows = measure.read("fanoutqa_answers", told["evaluation_id"])
+        result = measure("--model", "oracle", "--bleurt", name)
+        rows = measure.read("fanoutqa_answers", result["evaluation_id"])
         pairs = [(row["question"], row["answer_read"], row["answer_read"], row["bleurt_like"]) for row in rows]
         encoder = CrossEncoder(get_model_path(name, folder))
         scores = encoder.score([(gold, answer) for _, gold, answer, _ in pairs])[:, labels.index(labels[-1])]
@@ -322,9 +322,9 @@ def test_a_cross_encoder_of_one_score_or_of_labels_stands_in_for_bleurt(
         remove_model(name, folder)
 
 
-def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: MeasuredFanOut, tmp_path: Path) -> None:
-    told = measure("--model", "oracle", "--lemmas", "rules", "--reports", tmp_path)
-    notes = "\n".join(told["notes"])
+def test_report_notes_unreachable_metrics_and_unset_scorer_once(measure: MeasuredFanOut, tmp_path: Path) -> None:
+    result = measure("--model", "oracle", "--lemmas", "rules", "--reports", tmp_path)
+    notes = "\n".join(result["notes"])
     assert "ROUGE-2 counts pairs of words" in notes and "spaCy's en_core_web_sm" in notes
     (report,) = tmp_path.glob("*.md")
     text = report.read_text("utf-8").casefold()
@@ -336,15 +336,15 @@ def test_reports_say_what_no_model_reaches_and_what_is_not_set_once(measure: Mea
     "habit",
     ["well-formed", "refuses tools", "strict roles", "reasoning model", "thinking aloud", "bold", "storms of 429"],
 )
-def test_a_model_of_any_habit_searches_and_answers(
+def test_models_of_every_reply_style_search_and_answer(
     measure: MeasuredFanOut, session_home: Path, tmp_path: Path, habit: str
 ) -> None:
     server = HabitsServer()
     world = write_habit_world(tmp_path, server, habit, ["answerer"])
-    told = measure("--world", world, "--setting", "open_book", "--limit", "3")
+    result = measure("--world", world, "--setting", "open_book", "--limit", "3")
     server.close()
     assert server.faults == 0
-    for row in measure.read("fanoutqa_answers", told["evaluation_id"]):
+    for row in measure.read("fanoutqa_answers", result["evaluation_id"]):
         assert [(each["title"], each["reason"]) for each in row["searches"]] == [("Berlin", "")]
         assert "Blue" in row["answer_read"]
         assert row["unscored"] == ""

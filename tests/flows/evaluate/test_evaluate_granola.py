@@ -24,12 +24,12 @@ def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory)
     return Measured.small(small_builds, "granola", tmp_path_factory.mktemp("granola"))
 
 
-def read_main(told: Any, setting: str = "greedy") -> list[float]:
-    overall = list_overall(told)
+def read_main(expected: Any, setting: str = "greedy") -> list[float]:
+    overall = list_overall(expected)
     return [overall[setting, metric]["value"] for metric in MAIN_METRICS]
 
 
-def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:
+def test_built_in_models_score_extremes_of_each_metric(measure: Measured) -> None:
     oracle, guesser, silent = (measure("--model", model) for model in ("oracle", "guesser", "silent"))
     assert read_main(oracle) == [1, 1, 1, 1, 1]
     assert read_main(silent) == [0, 0, 0, 0, 0]
@@ -44,7 +44,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
     measure.verify(guesser)
 
 
-def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_path: Path) -> None:
+def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Path) -> None:
     rows = measure.read("granola_eq", measure.build_id)
     said = [
         rows[0]["granola_answers"][0].upper(),
@@ -59,17 +59,17 @@ def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_p
     path = tmp_path / "told.jsonl"
     lines = [{"id": row["id"], "answer": text} for row, text in zip(rows, said, strict=False)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    told = measure("--answers", path, "--decay", "1", "--similarity", "0")
-    answers = {row["item"]: row for row in measure.read("granola_answers", told["evaluation_id"])}
+    result = measure("--answers", path, "--decay", "1", "--similarity", "0")
+    answers = {row["item"]: row for row in measure.read("granola_answers", result["evaluation_id"])}
     found = [(answers[row["id"]]["matched_level"], answers[row["id"]]["is_idk"]) for row in rows]
     last = len(rows[1]["granola_answers"])
     rest = len(rows) - len(said)
     assert found == [(1, False), (last, False), (0, True), *[(0, False)] * 4, (0, True), *[(None, False)] * rest]
-    accuracy = list_overall(told)["greedy", "granola_accuracy"]
+    accuracy = list_overall(result)["greedy", "granola_accuracy"]
     assert (accuracy["value"], accuracy["n"], accuracy["n_unscored"]) == (0.25, 8, rest)
-    assert list_overall(told)["greedy", "selective_granola_accuracy"]["n"] == 6
-    assert not any(each["metric"] == "semantic_similarity" for each in told["metrics"])
-    assert told["unscored"] == rest
+    assert list_overall(result)["greedy", "selective_granola_accuracy"]["n"] == 6
+    assert not any(each["metric"] == "semantic_similarity" for each in result["metrics"])
+    assert result["unscored"] == rest
 
 
 class Model:
@@ -103,17 +103,17 @@ def model(measure: Measured) -> Iterator[Model]:
     model.chat.close()
 
 
-def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model, tmp_path: Path) -> None:
+def test_model_requests_follow_each_setting(measure: Measured, model: Model, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, model.chat.url, ["answerer"])
     settings = [part for name in ("idk", "self_consistency", "drag") for part in ("--setting", name)]
-    told = measure("--world", world, *settings, "--samples", "3", **KEY)
+    result = measure("--world", world, *settings, "--samples", "3", **KEY)
     questions = len(model.golds)
-    overall = list_overall(told)
+    overall = list_overall(result)
     assert [overall[setting, "share_idk"]["value"] for setting in ("idk", "self_consistency", "drag")] == [1, 0, 0]
     assert overall["idk", "selective_accuracy"]["value"] is None
     assert overall["self_consistency", "granola_accuracy"]["value"] == 0
     assert overall["drag", "granola_accuracy"]["value"] == 1
-    rows = measure.read("granola_answers", told["evaluation_id"])
+    rows = measure.read("granola_answers", result["evaluation_id"])
     majority = next(row for row in rows if row["setting"] == "self_consistency")
     assert majority["answer_read"].rstrip(".") == "Avalon"
     assert len(majority["samples"]) == 3
@@ -134,15 +134,21 @@ def test_a_model_is_asked_as_each_setting_has_it(measure: Measured, model: Model
     before = model.asked.total()
     finer = measure("--world", world, *settings, "--samples", "3", "--tau", "0.9", **KEY)
     assert (model.asked.total(), finer["calls_sent"]) == (before, 0)
-    measure.verify(told, **KEY)
+    measure.verify(result, **KEY)
     explained = measure.factmill(
-        "explain", "granola_evaluation", drag["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse
+        "explain",
+        "granola_evaluation",
+        drag["id"],
+        "--build",
+        result["evaluation_id"],
+        "--warehouse",
+        measure.warehouse,
     )
     assert f"verdict     level {len(drag['granola_answers'])}" in explained.out
     assert "drawn       Av" in explained.out or "drawn       Atlantis" in explained.out
 
 
-def test_one_sample_is_not_aggregated(measure: Measured, model: Model, tmp_path: Path) -> None:
+def test_single_sample_is_not_aggregated(measure: Measured, model: Model, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, model.chat.url, ["answerer"])
     measure("--world", world, "--setting", "drag", "--samples", "1", "--limit", "2", **KEY)
     assert {prompt for prompt, _ in model.asked} == {"granola/answer"}

@@ -39,8 +39,8 @@ def run(factmill: Factmill, small_builds: SmallBuilds, models: Path, tmp_path_fa
     folder = tmp_path_factory.mktemp("multihal")
 
     def run(*arguments: str | Path) -> Ran:
-        told = ("--reports", folder / "reports") if arguments[0] == "evaluate" else ()
-        return factmill(*arguments, *told, "--warehouse", folder / "w.duckdb")
+        result = ("--reports", folder / "reports") if arguments[0] == "evaluate" else ()
+        return factmill(*arguments, *result, "--warehouse", folder / "w.duckdb")
 
     small_builds.copy("multihal", folder / "w.duckdb")
     return run
@@ -52,7 +52,7 @@ def read_answers(ran: Ran) -> list[dict[str, Any]]:
     return rows
 
 
-def test_answers_are_scored_by_the_models_that_are_named(run: Run, models: Path, tmp_path: Path) -> None:
+def test_answers_are_scored_by_chosen_nli_models(run: Run, models: Path, tmp_path: Path) -> None:
     asked = tmp_path / "asked.jsonl"
     assert run("evaluate", "multihal", "--questions", asked).code == 0
     answers = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
@@ -85,12 +85,12 @@ def test_answers_are_scored_by_the_models_that_are_named(run: Run, models: Path,
             assert (found["value"], found["n"]) == (pytest.approx(np.mean(values), abs=1e-6), len(values)), name
     assert sum(metrics[setting, "entailment", ""]["n_unscored"] for setting in ("qa", "kg_rag")) == silent
     assert ran.json["unscored"] == silent and ran.json["notes"] == []
-    told = run("explain", "multihal_evaluation", rows[1]["id"], "--build", ran.json["evaluation_id"]).out
-    assert "by tiny-nli)" in told and "consistency 0." in told
+    result = run("explain", "multihal_evaluation", rows[1]["id"], "--build", ran.json["evaluation_id"]).out
+    assert "by tiny-nli)" in result and "consistency 0." in result
     assert "rebuilt byte for byte" in run("verify", ran.json["evaluation_id"]).out
 
 
-def test_without_a_model_they_are_left_out_with_a_sentence(run: Run) -> None:
+def test_missing_nli_model_omits_scores_with_note(run: Run) -> None:
     ran = run("evaluate", "multihal", "--model", "oracle", "--json")
     assert ran.json["notes"] == [
         "no scores of entailment and contradiction: --nli names no cross-encoder (factmill models add cross-encoder --help)",
@@ -104,12 +104,12 @@ def test_without_a_model_they_are_left_out_with_a_sentence(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         (["--nli", "tiny-nil"], "no cross-encoder tiny-nil in "),
         (["--nli", "tiny-score"], "expected probabilities of: entailment, contradiction"),
     ],
 )
-def test_a_model_that_cannot_tell_is_refused_before_anything_is_asked(run: Run, options: list[str], told: str) -> None:
+def test_unsuitable_nli_model_is_rejected_before_any_request(run: Run, options: list[str], text: str) -> None:
     ran = run("evaluate", "multihal", "--model", "oracle", *options)
-    assert ran.code == 2 and told in ran.err
+    assert ran.code == 2 and text in ran.err

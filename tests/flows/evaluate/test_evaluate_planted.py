@@ -32,10 +32,10 @@ def evaluate(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path: Path
         path = tmp_path / "planted.jsonl"
         path.write_text("\n".join(map(json.dumps, answers)), "utf-8")
         place = ("--build", embedded_builds[benchmark]["build_id"], "--reports", tmp_path / "reports")
-        told = factmill.get_json("evaluate", benchmark, "--answers", path, *options, *place)
+        result = factmill.get_json("evaluate", benchmark, "--answers", path, *options, *place)
         return {
             tuple(filter(None, (each["setting"], each["metric"], each["group_by"], each["group"]))): each
-            for each in told["metrics"]
+            for each in result["metrics"]
         }
 
     return run
@@ -52,7 +52,7 @@ def _holds(metric: dict[str, Any], planted: float) -> bool:
     return bool(metric["ci_low"] - 1e-4 <= planted <= metric["ci_high"] + 1e-4)
 
 
-def test_granola_finds_coarse_idk_and_wrong_answers(
+def test_granola_detects_coarse_idk_and_wrong_answers(
     factmill: Factmill, embedded_builds: dict[str, Any], evaluate: Evaluate
 ) -> None:
     """20 % one level too coarse, 10 % IDK, 5 % wrong."""
@@ -83,7 +83,7 @@ def test_granola_finds_coarse_idk_and_wrong_answers(
     assert all(found["greedy", name]["ci_high"] - found["greedy", name]["ci_low"] < 0.14 for name in planted)
 
 
-def test_multihal_finds_languages_that_are_worse_by_a_step(
+def test_multihal_detects_gradually_worse_languages(
     factmill: Factmill, embedded_builds: dict[str, Any], evaluate: Evaluate
 ) -> None:
     """Each language in turn has a tenth more of its answers replaced; asked alone, half of those again."""
@@ -123,7 +123,7 @@ def test_multihal_finds_languages_that_are_worse_by_a_step(
     assert found["kg_rag", "semantic_score", "language", "eng"]["value"] == 1.0
 
 
-def test_slaq_finds_long_answers_that_are_wrong_at_position_4(
+def test_slaq_detects_long_answers_wrong_at_position_4(
     factmill: Factmill, embedded_builds: dict[str, Any], evaluate: Evaluate
 ) -> None:
     rows = _read(factmill, embedded_builds["slaq"], "slaq")
@@ -134,12 +134,12 @@ def test_slaq_finds_long_answers_that_are_wrong_at_position_4(
         # the text of a long answer, with what answers the fourth question exchanged
         spoilt = re.sub(re.escape(gold[3].rstrip(".")), "a purple teapot", row["LongA"], flags=re.IGNORECASE)
         answers.append({"id": f"{row['id']}/long", "answer": spoilt})
-    told = [row["id"] for row, each in zip(rows, answers[5::6], strict=True) if "teapot" in each["answer"]]
-    assert len(told) > 0.9 * len(rows)
-    kept = {f"{row_id}/{part}" for row_id in told for part in (1, 2, 3, 4, 5, "long")}
+    lines = [row["id"] for row, each in zip(rows, answers[5::6], strict=True) if "teapot" in each["answer"]]
+    assert len(lines) > 0.9 * len(rows)
+    kept = {f"{row_id}/{part}" for row_id in lines for part in (1, 2, 3, 4, 5, "long")}
     found = evaluate("slaq", [each for each in answers if each["id"] in kept])
     places = {number: found["long", "accuracy", "position", str(number)] for number in range(1, 6)}
-    assert [places[number]["n"] for number in range(1, 6)] == [len(told)] * 5
+    assert [places[number]["n"] for number in range(1, 6)] == [len(lines)] * 5
     assert places[4]["value"] == 0.0
     assert all(places[number]["value"] == 1.0 for number in (1, 2, 3, 5))
     assert found["short", "accuracy"]["value"] == 1.0

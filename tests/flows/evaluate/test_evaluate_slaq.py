@@ -20,11 +20,11 @@ def measure(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory)
     return Measured.small(small_builds, "slaq", tmp_path_factory.mktemp("slaq"))
 
 
-def read_values(told: Any) -> dict[tuple[str, str], float]:
-    return {place: each["value"] for place, each in list_overall(told).items()}
+def read_values(expected: Any) -> dict[tuple[str, str], float]:
+    return {place: each["value"] for place, each in list_overall(expected).items()}
 
 
-def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> None:
+def test_built_in_models_score_extremes_of_each_metric(measure: Measured) -> None:
     oracle, guesser, silent = (measure("--model", model) for model in ("oracle", "guesser", "silent"))
     assert read_values(oracle) == {
         ("short", "accuracy"): 1, ("long", "accuracy"): 1, (BOTH_SETTINGS, "accuracy_gap"): 0, (BOTH_SETTINGS, "alignment"): 1,
@@ -42,7 +42,7 @@ def test_the_built_in_models_are_the_ends_of_each_metric(measure: Measured) -> N
     assert {row["unscored"] for row in measure.read("slaq_answers", silent["evaluation_id"])} == {"no_answer"}
 
 
-def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_path: Path) -> None:
+def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Path) -> None:
     topics = measure.read("slaq", measure.build_id)
     first, second = topics[0]["id"], topics[1]["id"]
     answers = {
@@ -59,18 +59,18 @@ def test_answers_of_a_file_are_scored_whatever_they_are(measure: Measured, tmp_p
     }
     path = tmp_path / "told.jsonl"
     path.write_text("".join(json.dumps({"id": each, "answer": said}) + "\n" for each, said in answers.items()))
-    told = measure("--answers", path)
-    assert told["model"] == "told"
-    assert told["answers"] == {"extra": "1: nothing/1", "missing": told["answers"]["missing"]}
-    rows = {row["question_id"]: row for row in measure.read("slaq_answers", told["evaluation_id"])}
+    result = measure("--answers", path)
+    assert result["model"] == "told"
+    assert result["answers"] == {"extra": "1: nothing/1", "missing": result["answers"]["missing"]}
+    rows = {row["question_id"]: row for row in measure.read("slaq_answers", result["evaluation_id"])}
     assert [rows[f"{first}/{part}"]["verdicts"] for part in (1, 2, 3, 4, 5)] == [[1], [0], [0], [0], [0]]
     assert rows[f"{first}/long"]["verdicts"] == [1] * 5
     assert rows[f"{second}/1"]["verdicts"] == rows[f"{second}/2"]["verdicts"] == [0]
     assert rows[f"{second}/long"]["verdicts"] == [0] * 5
     assert (rows[f"{second}/3"]["verdicts"], rows[f"{second}/3"]["unscored"]) == ([], "missing")
-    short = list_overall(told)["short", "accuracy"]
+    short = list_overall(result)["short", "accuracy"]
     assert (short["n"], short["n_unscored"], short["value"]) == (7, 5 * len(topics) - 7, 0.142857)
-    assert list_overall(told)[BOTH_SETTINGS, "alignment"]["n"] == 7
+    assert list_overall(result)[BOTH_SETTINGS, "alignment"]["n"] == 7
 
 
 class Models:
@@ -104,7 +104,7 @@ def models(measure: Measured) -> Iterator[Models]:
     models.chat.close()
 
 
-def test_a_model_is_asked_once_and_another_judge_asks_it_nothing(
+def test_new_judge_rescores_answers_without_new_model_requests(
     measure: Measured, models: Models, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, models.chat.url, ["answerer", "judge"])
@@ -124,19 +124,19 @@ def test_a_model_is_asked_once_and_another_judge_asks_it_nothing(
     measure.verify(judged, **key)
 
 
-def test_a_limit_draws_whole_topics(measure: Measured) -> None:
-    told = measure("--model", "oracle", "--limit", "3")
-    rows = measure.read("slaq_answers", told["evaluation_id"])
+def test_limit_draws_complete_topics(measure: Measured) -> None:
+    result = measure("--model", "oracle", "--limit", "3")
+    rows = measure.read("slaq_answers", result["evaluation_id"])
     assert len({row["item"] for row in rows}) == 3
     assert len(rows) == 18
-    assert list_overall(told)["long", "accuracy"]["clusters"] == 3
+    assert list_overall(result)["long", "accuracy"]["clusters"] == 3
 
 
-def test_a_row_of_an_evaluation_explains_itself(measure: Measured) -> None:
-    told = measure("--model", "silent")
-    row = measure.read("slaq_answers", told["evaluation_id"])[0]
+def test_explain_describes_evaluation_row(measure: Measured) -> None:
+    result = measure("--model", "silent")
+    row = measure.read("slaq_answers", result["evaluation_id"])[0]
     ran = measure.factmill(
-        "explain", "slaq_evaluation", row["id"], "--build", told["evaluation_id"], "--warehouse", measure.warehouse
+        "explain", "slaq_evaluation", row["id"], "--build", result["evaluation_id"], "--warehouse", measure.warehouse
     )
     assert ran.code == 0, ran.err
     assert row["gold"] in ran.out

@@ -20,7 +20,7 @@ def warehouse(small_builds: SmallBuilds, tmp_path: Path) -> Path:
     return tmp_path / "w.duckdb"
 
 
-def test_with_a_world_of_one_s_own_only_builds_of_that_world_are_measured_unasked(
+def test_user_world_measures_by_default_only_builds_of_that_world(
     factmill: Factmill, warehouse: Path, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, "http://127.0.0.1:9/v1", [], world="mine")
@@ -44,7 +44,7 @@ def test_with_a_world_of_one_s_own_only_builds_of_that_world_are_measured_unaske
     assert len((tmp_path / "q.jsonl").read_text("utf-8").splitlines()) == 2, asked.err
 
 
-def test_with_own_prompts_only_builds_made_with_them_are_measured_unasked(
+def test_own_prompts_measure_by_default_only_builds_made_with_them(
     factmill: Factmill, warehouse: Path, tmp_path: Path
 ) -> None:
     edited = _edit_prompt(tmp_path / "mine", LEVELS)

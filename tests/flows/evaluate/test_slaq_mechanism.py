@@ -53,14 +53,14 @@ class Looked:
         self.model = write_model(folder / "tiny-llama", texts=[each["answer"] for each in answers] * 3)
 
     def __call__(self, *options: str | Path, code: int = 0, json_too: bool = True) -> Ran:
-        told = (
+        result = (
             "--warehouse",
             self.measure.warehouse,
             "--reports",
             self.folder / "reports",
             *(("--json",) if json_too else ()),
         )
-        ran = self.measure.factmill("mechanism", *options, *told)
+        ran = self.measure.factmill("mechanism", *options, *result)
         assert ran.code == code, ran.err
         return ran
 
@@ -75,8 +75,8 @@ def answer_topic(topic: dict[str, Any], at: int) -> list[dict[str, str]]:
     wrong = f"{name}: nobody knows in {1000 + at}."
     short = {n: wrong if n in (4, 5) else said[n] for n in range(1, 6)}
     long = " ".join(wrong if n in (3, 5) else said[n] for n in range(1, 6))
-    told = [{"id": f"{topic['id']}/{n}", "setting": "short", "answer": short[n]} for n in short]
-    return [*told, {"id": f"{topic['id']}/long", "setting": "long", "answer": long}]
+    lines = [{"id": f"{topic['id']}/{n}", "setting": "short", "answer": short[n]} for n in short]
+    return [*lines, {"id": f"{topic['id']}/long", "setting": "long", "answer": long}]
 
 
 @pytest.fixture(scope="module")
@@ -85,47 +85,47 @@ def looked(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) 
     return Looked(Measured.small(small_builds, "slaq", folder), folder)
 
 
-def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
-    told = looked.look("--per-kind", "4", "--folds", "3")
-    assert told["model"] == "tiny-llama"
+def test_facts_of_evaluation_are_drawn_and_scored(looked: Looked) -> None:
+    result = looked.look("--per-kind", "4", "--folds", "3")
+    assert result["model"] == "tiny-llama"
     # of what is drawn and not scored as many more are drawn as there are
-    assert all(4 <= each["drawn"] <= 8 for each in told["kinds"].values())
-    assert all(each["drawn"] - each["unscored"] == 4 or each["drawn"] == 8 for each in told["kinds"].values())
-    counts = told["facts"]["tiny-llama"]
+    assert all(4 <= each["drawn"] <= 8 for each in result["kinds"].values())
+    assert all(each["drawn"] - each["unscored"] == 4 or each["drawn"] == 8 for each in result["kinds"].values())
+    counts = result["facts"]["tiny-llama"]
     assert (counts["aligned"], counts["misaligned"], counts["wrong_in_both"]) == (8, 8, 4)
-    rows = looked.measure.read("slaq_mechanism", told["mechanism_id"])
+    rows = looked.measure.read("slaq_mechanism", result["mechanism_id"])
     scored = [row for row in rows if not row["unscored"]]
-    assert len(scored) == sum(each["drawn"] - each["unscored"] for each in told["kinds"].values()) >= 8
+    assert len(scored) == sum(each["drawn"] - each["unscored"] for each in result["kinds"].values()) >= 8
     for row in scored:
         assert row["paired_by"] == "alignment"
         assert row["long_answer"][row["long_start"] :].startswith(row["long_text"])
         assert all(-1 <= row[each] <= 1 for each in SIMILARITY_MEASURES)
         if row["short_tokens"] == row["long_tokens"]:
             assert all(row[each] == pytest.approx(row["hungarian"][each], abs=2e-6) for each in SIMILARITY_MEASURES)
-    tokens = looked.measure.read("slaq_mechanism_tokens", told["mechanism_id"])
+    tokens = looked.measure.read("slaq_mechanism_tokens", result["mechanism_id"])
     assert len(tokens) == sum(row["short_tokens"] + row["long_tokens"] for row in rows)
     of_scored = {row["id"] for row in scored}
     assert all(len(each["importances"]) == 10 for each in tokens if each["fact"] in of_scored)
-    found = {(each["setting"], each["metric"]): each for each in told["metrics"]}
+    found = {(each["setting"], each["metric"]): each for each in result["metrics"]}
     assert found["aligned", "iou"]["n"] + found["misaligned", "iou"]["n"] == len(scored)
     assert found["all six", "roc_auc"]["n"] == found["all six", "roc_auc_by_fact"]["n"] == len(scored)
-    page = Path(told["reports"][0]).read_text("utf-8")
+    page = Path(result["reports"][0]).read_text("utf-8")
     assert page.count("<svg") == 3
     assert "llama, 2 layers of 4 heads" in page
     assert "Figure 4" in page
 
     told_again = looked.folder / "again.html"
     place = ("--warehouse", looked.measure.warehouse)
-    assert looked.measure.factmill("report", told["mechanism_id"], "--to", told_again, *place).code == 0
+    assert looked.measure.factmill("report", result["mechanism_id"], "--to", told_again, *place).code == 0
     assert told_again.read_text("utf-8") == page
-    two = looked.measure.factmill("report", told["mechanism_id"], looked.evaluation, "--to", told_again, *place)
+    two = looked.measure.factmill("report", result["mechanism_id"], looked.evaluation, "--to", told_again, *place)
     assert (two.code, "factmill mechanism EVALUATION EVALUATION" in two.err) == (2, True)
 
     again = looked.look("--per-kind", "4", "--folds", "3")
     assert (again["up_to_date"], again["ablated"]) == (True, 0)
     # what a larger draw holds beside is ablated, and nothing twice
     more = looked.look("--per-kind", "7")
-    assert (more["rows"] > told["rows"], more["ablated_before"]) == (True, told["ablated"])
+    assert (more["rows"] > result["rows"], more["ablated_before"]) == (True, result["ablated"])
 
     shown = looked.measure.factmill("show", "slaq_mechanism", "--warehouse", looked.measure.warehouse)
     assert (shown.code, "aligned" in shown.out) == (0, True)
@@ -135,13 +135,13 @@ def test_facts_of_an_evaluation_are_looked_into(looked: Looked) -> None:
     assert explained.code == 0, explained.err
     assert "components recover" in explained.out
     verified = looked.measure.factmill(
-        "verify", told["mechanism_id"], "--warehouse", looked.measure.warehouse, "--json"
+        "verify", result["mechanism_id"], "--warehouse", looked.measure.warehouse, "--json"
     )
     assert verified.code == 0, verified.err
     assert verified.json["agrees"]
 
 
-def test_a_run_that_was_killed_goes_on_and_ablates_nothing_twice(looked: Looked, tmp_path: Path) -> None:
+def test_killed_run_resumes_without_repeated_ablation(looked: Looked, tmp_path: Path) -> None:
     there, other = tmp_path / "there", write_model(tmp_path / "killed", texts=["Ada was born in London."], seed=1)
     killed = Factmill(
         looked.measure.factmill.home, looked.measure.factmill.prefect_api, _STOPS_AFTER.format(there=str(there))
@@ -155,23 +155,23 @@ def test_a_run_that_was_killed_goes_on_and_ablates_nothing_twice(looked: Looked,
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    told = looked(*options[:5]).json
-    rows = looked.measure.read("slaq_mechanism", told["mechanism_id"])
-    assert told["ablated_before"] == 5
-    assert told["ablated"] == 2 * sum(bool(row["paired_by"]) for row in rows) - 5
+    result = looked(*options[:5]).json
+    rows = looked.measure.read("slaq_mechanism", result["mechanism_id"])
+    assert result["ablated_before"] == 5
+    assert result["ablated"] == 2 * sum(bool(row["paired_by"]) for row in rows) - 5
 
 
-def test_two_models_are_told_together(looked: Looked, tmp_path: Path) -> None:
+def test_two_models_are_reported_together(looked: Looked, tmp_path: Path) -> None:
     gpt2 = write_model(tmp_path / "tiny-gpt2", "gpt2", texts=["Ada was born in London."], lifted=False)
-    told = looked(
+    result = looked(
         *(looked.evaluation, looked.evaluation),
         *("--model", looked.model),
         *("--model", gpt2),
         *("--per-kind", "3"),
         "--centre",
     ).json
-    assert told["model"] == "tiny-llama, tiny-gpt2"
-    assert {row["model"] for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])} == {
+    assert result["model"] == "tiny-llama, tiny-gpt2"
+    assert {row["model"] for row in looked.measure.read("slaq_mechanism", result["mechanism_id"])} == {
         "tiny-llama",
         "tiny-gpt2",
     }
@@ -185,7 +185,7 @@ def measure_lost(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-def test_a_judge_pairs_what_words_cannot_and_as_many_of_both_kinds_are_scored(looked: Looked, tmp_path: Path) -> None:
+def test_judge_pairs_facts_without_word_match_and_kinds_are_balanced(looked: Looked, tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> tuple[int, str]:
         said = messages[-1]["content"].partition(" begins]\n")[2].partition("\n[")[0]
         return 200, f"Part: {said.split('. ')[0]}"
@@ -217,11 +217,11 @@ def test_a_judge_pairs_what_words_cannot_and_as_many_of_both_kinds_are_scored(lo
     assert replayed.code == 0, replayed.err
 
 
-def test_the_gold_answers_tokens_are_looked_at_in_both_answers(looked: Looked) -> None:
-    told = looked.look("--per-kind", "2", "--tokens", "gold")
-    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
+def test_gold_answer_tokens_are_examined_in_both_answers(looked: Looked) -> None:
+    result = looked.look("--per-kind", "2", "--tokens", "gold")
+    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", result["mechanism_id"])}
     tokens: dict[tuple[str, str], str] = {}
-    for each in looked.measure.read("slaq_mechanism_tokens", told["mechanism_id"]):
+    for each in looked.measure.read("slaq_mechanism_tokens", result["mechanism_id"]):
         place = each["fact"], each["side"]
         tokens[place] = tokens.get(place, "") + each["token"]
     paired = [row for row in rows.values() if row["paired_by"]]
@@ -230,7 +230,7 @@ def test_the_gold_answers_tokens_are_looked_at_in_both_answers(looked: Looked) -
         assert tokens[row["id"], "short"].strip() == tokens[row["id"], "long"].strip() == row["gold"]
 
 
-def test_a_model_of_negative_logits_is_found_out_by_its_first_fact(looked: Looked, tmp_path: Path) -> None:
+def test_model_with_negative_logits_is_rejected_at_first_fact(looked: Looked, tmp_path: Path) -> None:
     import transformers
 
     model = transformers.AutoModelForCausalLM.from_pretrained(str(looked.model))
@@ -245,7 +245,7 @@ def test_a_model_of_negative_logits_is_found_out_by_its_first_fact(looked: Looke
     assert looked(looked.evaluation, "--model", tmp_path, "--per-kind", "1", "--centre").json["rows"] >= 2
 
 
-def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> None:
+def test_pairs_file_is_written_edited_and_read(looked: Looked, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     wrote = looked.look("--per-kind", "2", "--write-pairs", path)
     assert (wrote["facts"], wrote["pairs"]) == (4, str(path))
@@ -254,14 +254,14 @@ def test_pairs_are_written_mended_and_read(looked: Looked, tmp_path: Path) -> No
     mended["long_text"] = mended["long_answer"].split()[0]
     missed["long_text"] = "not in the answer"
     write_csv(path, [mended, missed, {**missed, "id": "nothing/here/1"}])
-    told = looked.look("--per-kind", "2", "--pairs", path)
-    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", told["mechanism_id"])}
+    result = looked.look("--per-kind", "2", "--pairs", path)
+    rows = {row["id"]: row for row in looked.measure.read("slaq_mechanism", result["mechanism_id"])}
     assert (rows[mended["id"]]["paired_by"], rows[mended["id"]]["long_text"]) == ("file", mended["long_text"])
     assert (rows[missed["id"]]["unscored"], rows[missed["id"]]["iou"]) == ("text_not_found", None)
-    assert "1 pairs of the file belong to no drawn fact" in Path(told["reports"][0]).read_text("utf-8")
+    assert "1 pairs of the file belong to no drawn fact" in Path(result["reports"][0]).read_text("utf-8")
 
 
-def test_what_is_wrong_is_told(looked: Looked, tmp_path: Path) -> None:
+def test_invalid_usage_of_mechanism_is_reported(looked: Looked, tmp_path: Path) -> None:
     assert "0 models: give one --model DIR per evaluation" in looked(looked.evaluation, code=2).err
     assert "config.json not found" in looked(looked.evaluation, "--model", tmp_path, code=2).err
     build = looked.measure.build_id

@@ -33,14 +33,14 @@ def home_of_reader(
 
 
 @pytest.mark.usefixtures("home_of_reader")
-def test_examples_of_the_documentation_hold() -> None:
+def test_documentation_examples_run() -> None:
     found = doctest.testmod(api, extraglobs={"factmill": api, "granola": api.load("granola")})
     assert found.attempted > 25
     assert not found.failed
 
 
 @pytest.mark.usefixtures("home_of_reader")
-def test_examples_of_the_page_about_python_hold() -> None:
+def test_python_page_examples_run() -> None:
     page = "docs/measure/python.md"
     blocks = list_blocks(page, "pycon")
     assert len(blocks) == 3

@@ -38,7 +38,7 @@ def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Eval
     yield COUNTRIES_CLOSED_BOOK
 
 
-def test_a_program_asks_and_scores(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_python_api_returns_questions_and_scores_answers(evaluation: Evaluation, tmp_path: Path) -> None:
     asked = api.questions("countries", source=tmp_path)
     assert [each["id"] for each in asked] == ["c-Finland", "c-France", "c-Germany", "c-Italy"]
     scored = api.score("countries", {"c-Italy": "38", "c-France": "Q33"}, source=tmp_path)
@@ -53,7 +53,7 @@ def test_a_program_asks_and_scores(evaluation: Evaluation, tmp_path: Path) -> No
         api.questions("countries", source=tmp_path, setting="open_book")
 
 
-def test_inspect_gives_the_same_figures(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_inspect_yields_same_figures(evaluation: Evaluation, tmp_path: Path) -> None:
     def answer(messages: list[object], *_: object) -> ModelOutput:
         name = next(name for name in GOLDS if name in messages[-1].text)  # type: ignore[attr-defined]
         output = ModelOutput.from_content("mockllm/model", "Q183" if name == "France" else GOLDS[name])
@@ -69,7 +69,7 @@ def test_inspect_gives_the_same_figures(evaluation: Evaluation, tmp_path: Path) 
     assert (values["accuracy/letter/F"], values["accuracy/letter/G"]) == (0.5, 1.0)
 
 
-def test_lm_eval_gets_a_task(evaluation: Evaluation, tmp_path: Path) -> None:
+def test_lm_eval_folder_contains_task(evaluation: Evaluation, tmp_path: Path) -> None:
     session = open_scoring_session(evaluation, TableStore(tmp_path), ["closed_book"])
     files = {path.name for path in write_lm_eval_folder(session, tmp_path / "tasks", "countries-1")}
     assert {"closed_book.jsonl", "factmill_countries_closed_book.yaml", "utils.py"} <= files

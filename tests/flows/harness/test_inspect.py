@@ -56,11 +56,11 @@ def registered() -> None:
     EntryPoint("factmill", entry["factmill"], "inspect_ai").load()
 
 
-def test_every_benchmark_is_a_task_under_the_projects_name() -> None:
+def test_every_benchmark_is_registered_as_factmill_task() -> None:
     assert all(registry_lookup("task", f"factmill/{name}") for name in EVALUATIONS)
 
 
-def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played, tmp_path: Path) -> None:
+def test_same_answers_yield_identical_figures(played: Played, tmp_path: Path) -> None:
     name, headline = played.session.evaluation.benchmark.name, played.session.evaluation.headline_metrics
     model = mock(lambda messages: say_text(played.by_prompt[messages[-1].text]))
     part = played.session.evaluation.group_column
@@ -84,7 +84,7 @@ GRANOLA = pytest.mark.parametrize("played", ["granola"], indirect=True)
 
 
 @SLAQ
-def test_what_cannot_be_read_is_unscored_and_an_error_is_counted(played: Played, tmp_path: Path) -> None:
+def test_unreadable_answer_is_unscored_and_model_error_is_counted(played: Played, tmp_path: Path) -> None:
     outcomes = iter([say_text("It is", "max_tokens"), say_text("", "content_filter"), None, say_text("It is so.")])
 
     def say(_: list[ChatMessage]) -> ModelOutput:
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_unscored_and_an_error_is_counted(played: Played,
 @pytest.mark.parametrize(
     ("verdicts", "accuracy", "n"), [(["Verdict: 1"], 1.0, 5), (["Hm.", "Verdict: 0"], 0.0, 5), (["Hm."], math.nan, 0)]
 )
-def test_a_model_in_the_role_grader_judges(
+def test_grader_role_model_judges_answers(
     played: Played, tmp_path: Path, verdicts: list[str], accuracy: float, n: int
 ) -> None:
 
@@ -124,7 +124,7 @@ def test_a_model_in_the_role_grader_judges(
 
 
 @GRANOLA
-def test_a_setting_of_several_turns_is_played_with_the_harness_model(played: Played, tmp_path: Path) -> None:
+def test_multi_turn_setting_uses_harness_model(played: Played, tmp_path: Path) -> None:
     asked: list[str] = []
 
     def say(messages: list[ChatMessage]) -> ModelOutput:
@@ -141,7 +141,7 @@ def test_a_setting_of_several_turns_is_played_with_the_harness_model(played: Pla
 
 
 @pytest.mark.parametrize("played", ["fanoutqa"], indirect=True)
-def test_a_model_searches_with_the_harness_tools(played: Played, tmp_path: Path) -> None:
+def test_model_searches_with_harness_tools(played: Played, tmp_path: Path) -> None:
     shown: list[str] = []
 
     def say(messages: list[ChatMessage]) -> ModelOutput:
@@ -161,7 +161,7 @@ def test_a_model_searches_with_the_harness_tools(played: Played, tmp_path: Path)
     assert len(shown) == 1
 
 
-def test_wrong_arguments_say_what_was_expected(played: Played) -> None:
+def test_invalid_arguments_name_expected_values(played: Played) -> None:
     task: Any = registry_lookup("task", f"factmill/{played.session.evaluation.benchmark.name}")
     with pytest.raises(UsageError, match="Input should be"):
         task(source=str(played.store.path), setting="loud")

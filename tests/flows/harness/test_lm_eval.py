@@ -30,7 +30,7 @@ class PlayedModel(LM):
     loglikelihood_rolling = loglikelihood
 
 
-def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played, tmp_path: Path) -> None:
+def test_same_answers_yield_identical_figures(played: Played, tmp_path: Path) -> None:
     name = played.session.evaluation.benchmark.name
     ran = played.factmill(
         "export", played.build_id, "--to", tmp_path / "out", "--lm-eval", tmp_path / "tasks",
@@ -50,8 +50,8 @@ def test_the_same_answers_give_the_same_figures_to_the_last_digit(played: Played
     assert any(prompt.endswith(text) for prompt in model.asked for text in list(played.by_prompt)[:1]), asked.name
     ours = {(each["setting"], each["metric"]): each for each in played.metrics if not each["group_by"]}
     for setting in played.settings:
-        told = found["results"][f"factmill_{name}_{setting}"]
-        values = {key.removesuffix(",none"): value for key, value in told.items() if key.endswith(",none")}
+        result = found["results"][f"factmill_{name}_{setting}"]
+        values = {key.removesuffix(",none"): value for key, value in result.items() if key.endswith(",none")}
         shown = {metric: value for metric, value in values.items() if "_stderr" not in metric and metric != "unscored"}
         assert shown
         ends = [metric for metric in shown if metric.endswith(("_ci_lower", "_ci_upper"))]

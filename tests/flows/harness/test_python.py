@@ -16,7 +16,7 @@ from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
 from .conftest import Played
 
 
-def test_the_same_answers_give_the_same_rows(played: Played, tmp_path: Path) -> None:
+def test_same_answers_yield_same_rows(played: Played, tmp_path: Path) -> None:
     name = played.session.evaluation.benchmark.name
     lines = [{"setting": setting, "id": each, "answer": text} for (setting, each), text in played.answers.items()]
     scored = api.score(name, lines, source=played.store, setting=played.settings, model="played")
@@ -28,7 +28,7 @@ def test_the_same_answers_give_the_same_rows(played: Played, tmp_path: Path) -> 
     assert again.answers == scored.answers
 
 
-def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Path) -> None:
+def test_exported_folder_reads_like_its_build(played: Played, tmp_path: Path) -> None:
     name, table = played.session.evaluation.benchmark.name, played.session.evaluation.benchmark.main_table
     ran = played.factmill(
         "export", played.build_id, "--to", tmp_path, "--with-answers", "--warehouse", played.store.path
@@ -50,7 +50,7 @@ def test_an_exported_folder_is_read_as_its_build_is(played: Played, tmp_path: Pa
         api.questions(name, source=tmp_path)
 
 
-def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: Played, tmp_path: Path) -> None:
+def test_export_without_answers_is_scored_or_names_missing_table(played: Played, tmp_path: Path) -> None:
     benchmark = played.session.evaluation.benchmark
     ran = played.factmill("export", played.build_id, "--to", tmp_path, "--warehouse", played.store.path)
     assert ran.code == 0, ran.err
@@ -81,15 +81,15 @@ def test_an_export_without_answers_is_measured_on_or_says_what_it_lacks(played: 
         ({"asked": [{"id": "x"}]}, SourceError, "asked: "),
     ],
 )
-def test_wrong_arguments_are_named_errors(
+def test_invalid_arguments_raise_named_errors(
     played: Played, given: dict[str, Any], error: type[Exception], said: str
 ) -> None:
-    told = {"benchmark": played.session.evaluation.benchmark.name, "answers": [], "source": played.store} | given
+    result = {"benchmark": played.session.evaluation.benchmark.name, "answers": [], "source": played.store} | given
     with pytest.raises(error, match=said):
-        api.score(**told)
+        api.score(**result)
 
 
-def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: Played) -> None:
+def test_answers_to_other_build_or_unknown_question_raise_errors(played: Played) -> None:
     name, ((setting, first), *_) = played.session.evaluation.benchmark.name, played.answers
     with pytest.raises(SourceError, match="no answer matches a question"):
         api.score(name, {"nothing": "a", "more": "b"}, source=played.store, setting=setting)
@@ -102,7 +102,7 @@ def test_answers_to_another_build_and_answers_to_no_question_are_errors(played: 
     assert api.score(name, asked, source=played.store.path, setting=setting).metrics.num_rows
 
 
-def test_what_does_not_fit_is_told(played: Played) -> None:
+def test_missing_extra_and_duplicate_answers_are_noted(played: Played) -> None:
     (setting, first), *_ = played.answers
     answers = [{"id": first, "answer": "a"}, {"id": first, "answer": "b"}, {"id": "nothing", "answer": "c"}]
     scored = api.score(played.session.evaluation.benchmark.name, answers, source=played.store, setting=setting)
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_told(played: Played) -> None:
     assert scored.metrics["n_unscored"][0].as_py() > 0
 
 
-def test_importing_takes_nothing_heavy_and_scoring_no_prefect(
+def test_import_loads_no_heavy_modules_and_scoring_loads_no_prefect(
     play: Callable[[str], Played], factmill: Factmill
 ) -> None:
     sources = {name: str(play(name).store.path) for name in EVALUATIONS}

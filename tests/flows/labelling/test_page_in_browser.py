@@ -35,9 +35,9 @@ def evaluated(factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path) -> 
         lines.append({"id": f"{topic['id']}/long", "answer": "\n".join(said)})
     answers = tmp_path / "secret-model.jsonl"
     answers.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    told = factmill("evaluate", "slaq", "--answers", answers, "--warehouse", warehouse, "--json")
-    assert told.code == 0, told.err
-    return warehouse, told.json["evaluation_id"]
+    result = factmill("evaluate", "slaq", "--answers", answers, "--warehouse", warehouse, "--json")
+    assert result.code == 0, result.err
+    return warehouse, result.json["evaluation_id"]
 
 
 def start_page(factmill: Factmill, *arguments: str | Path) -> tuple[Process, str]:
@@ -88,7 +88,7 @@ def press_labels(browser: DrivenChromium, labels: list[str], done: int) -> None:
         wait_for(browser, at)
 
 
-def test_sixty_labels_survive_the_end_of_browser_and_server(
+def test_labels_survive_browser_and_server_restart(
     factmill: Factmill, evaluated: tuple[Path, str], browsers: list[DrivenChromium], tmp_path: Path
 ) -> None:
     warehouse, evaluation = evaluated
@@ -136,9 +136,9 @@ def test_sixty_labels_survive_the_end_of_browser_and_server(
 
     out, err = process.communicate()
     assert process.returncode == 0, err
-    told: dict[str, Any] = json.loads(out)
-    assert (told["labels"], told["labellers"], told["unlabelled"], told["troubles"]) == (60, ["ada"], 0, [])
-    among = told["among_people"]["slaq"]
+    result: dict[str, Any] = json.loads(out)
+    assert (result["labels"], result["labellers"], result["unlabelled"], result["troubles"]) == (60, ["ada"], 0, [])
+    among = result["among_people"]["slaq"]
     assert (among["labellers"], among["items"], among["agreed"], among["kind"]) == (2, 60, 50, "cohen")
     with open_warehouse(warehouse) as db:
         stored = db.execute("SELECT item, label FROM labels WHERE labeller = 'ada'").fetchall()
@@ -152,7 +152,7 @@ def assert_shown_as_text(browser: DrivenChromium, row: dict[str, str]) -> None:
     assert browser.read("[window.harmed, document.querySelector('.shown img')]") == [None, None]
 
 
-def test_several_questions_are_answered_by_keys_and_texts_are_saved_while_written(
+def test_keys_answer_several_questions_and_text_is_saved_while_typing(
     factmill: Factmill, small_builds: SmallBuilds, browsers: list[DrivenChromium], tmp_path: Path
 ) -> None:
     warehouse = tmp_path / "w.duckdb"

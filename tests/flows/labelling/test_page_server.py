@@ -71,7 +71,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
             server.shutdown()
 
 
-def test_the_page_names_nothing_outside_itself_and_escapes_what_it_shows(served: Served) -> None:
+def test_page_references_nothing_external_and_escapes_content(served: Served) -> None:
     status, html = served.ask("")
     read = ReadPage(html)
     assert status == 200 and read.tags.count("script") == 1 and read.handlers == []
@@ -102,14 +102,14 @@ def test_the_page_names_nothing_outside_itself_and_escapes_what_it_shows(served:
         ("nothing", None, {}, 404),
     ],
 )
-def test_requests_of_other_pages_and_hosts_are_refused(
+def test_requests_from_other_pages_and_hosts_are_rejected(
     served: Served, name: str, body: Any, headers: dict[str, str], status: int
 ) -> None:
     assert served.ask(name, body, **headers)[0] == status
     assert served.journal.answers == {} and not served.server.finished.is_set()
 
 
-def test_without_the_token_there_is_nothing(served: Served) -> None:
+def test_request_without_token_gets_nothing(served: Served) -> None:
     for path in (
         "/",
         "/row",
@@ -123,7 +123,7 @@ def test_without_the_token_there_is_nothing(served: Served) -> None:
     assert served.ask("", method="PUT", body={})[0] == 501
 
 
-def test_a_decision_is_on_disk_when_it_is_answered_and_leads_to_the_next_open_row(served: Served) -> None:
+def test_decision_is_saved_before_response_and_leads_to_next_open_row(served: Served) -> None:
     status, found = served.decide("q0", label="1")
     assert (status, found["key"], found["done"], found["total"]) == (200, "q1", 1, 3)
     (line,) = served.journal.path.read_text("utf-8").splitlines()
@@ -145,7 +145,7 @@ def test_a_decision_is_on_disk_when_it_is_answered_and_leads_to_the_next_open_ro
         ("q0", {"note": "x" * 100_001}, "note: expected a text of 100,000 characters at most"),
     ],
 )
-def test_answers_that_the_sheet_does_not_allow_are_not_saved(
+def test_answers_not_allowed_by_sheet_are_not_saved(
     served: Served, key: str, answers: dict[str, Any], said: str
 ) -> None:
     status, found = served.decide(key, **answers)
@@ -153,7 +153,7 @@ def test_answers_that_the_sheet_does_not_allow_are_not_saved(
     assert served.journal.path.read_bytes() == b""
 
 
-def test_what_cannot_be_written_is_said_not_to_be_saved(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_is_reported_as_not_saved(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_written_is_said_not_to_be_saved(served: Served, monkeypa
     assert served.journal.path.read_bytes() == before and set(served.journal.answers) == {"q0"}
 
 
-def test_all_can_be_undone_and_then_nothing(served: Served) -> None:
+def test_all_decisions_can_be_undone(served: Served) -> None:
     assert served.ask("undo", {}) == (400, {"error": "there is nothing to undo"})
     served.decide("q0", label="1")
     served.decide("q0", label="0")
@@ -174,7 +174,7 @@ def test_all_can_be_undone_and_then_nothing(served: Served) -> None:
     assert served.ask("undo", {})[0] == 400
 
 
-def test_a_journal_goes_on_after_a_crash_that_cut_a_line_off(tmp_path: Path) -> None:
+def test_journal_continues_after_crash_cut_off_line(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     with open_decision_journal(path) as journal:
         journal.record("q0", {"label": "1"})
@@ -196,7 +196,7 @@ def test_a_journal_goes_on_after_a_crash_that_cut_a_line_off(tmp_path: Path) -> 
         pass
 
 
-def test_a_page_needs_a_person_a_row_and_a_free_port(
+def test_page_requires_labeller_row_and_free_port(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path))
@@ -211,7 +211,7 @@ def test_a_page_needs_a_person_a_row_and_a_free_port(
         decide_on_page(SHEET, "n", "t", "ada", 0)
 
 
-def test_an_edit_is_decided_when_its_text_is_there(tmp_path: Path) -> None:
+def test_edit_counts_as_decided_once_its_text_is_present(tmp_path: Path) -> None:
     item = make_review_item("slaq", "t-1", "wording", "unclear", "context")
     done = make_review_item("slaq", "t-2", "wording", "unclear", "context").model_copy(
         update={"decision": "drop", "reviewer": "policy auto"}

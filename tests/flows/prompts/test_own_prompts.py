@@ -42,7 +42,7 @@ def make(factmill: Factmill, warehouse: Path, *options: str | Path, **environmen
     return ran.json
 
 
-def test_a_copy_makes_the_same_build_and_an_edited_prompt_another(
+def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     factmill: Factmill, warehouse: Path, tmp_path: Path
 ) -> None:
     plain = make(factmill, warehouse)
@@ -61,8 +61,8 @@ def test_a_copy_makes_the_same_build_and_an_edited_prompt_another(
     again = make(factmill, warehouse, "--prompts", mine)
     assert (again["build_id"], again["up_to_date"]) == (edited["build_id"], True)
 
-    told = factmill("diff", plain["build_id"], edited["build_id"], "--warehouse", warehouse).out
-    assert f"prompt: {LEVELS}: edited" in told
+    result = factmill("diff", plain["build_id"], edited["build_id"], "--warehouse", warehouse).out
+    assert f"prompt: {LEVELS}: edited" in result
     digest = edited["own_prompts"][LEVELS]
     assert (
         f"{digest} (own)" in factmill("explain", "granola", "--build", edited["build_id"], "--warehouse", warehouse).out
@@ -86,9 +86,7 @@ def test_a_copy_makes_the_same_build_and_an_edited_prompt_another(
     assert ran.json["agrees"]
 
 
-def test_a_world_s_file_names_the_folder_and_the_option_goes_before_it(
-    factmill: Factmill, warehouse: Path, tmp_path: Path
-) -> None:
+def test_prompts_option_overrides_folder_of_world_file(factmill: Factmill, warehouse: Path, tmp_path: Path) -> None:
     text = (ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     world = tmp_path / "worlds" / "mine.toml"
     world.parent.mkdir()
@@ -106,7 +104,7 @@ def test_a_world_s_file_names_the_folder_and_the_option_goes_before_it(
     assert found["own prompts"]["ok"] and LEVELS in found["own prompts"]["found"]
 
 
-def test_a_wrong_prompt_is_refused_before_anything_starts(factmill: Factmill, tmp_path: Path) -> None:
+def test_invalid_prompt_is_rejected_before_start(factmill: Factmill, tmp_path: Path) -> None:
     mine = copy_prompt(tmp_path / "mine", LEVELS, "It is $evidence.")
     for command in ("build", "evaluate"):
         ran = factmill(command, "granola", "--prompts", mine, "--warehouse", tmp_path / "no.duckdb")
@@ -132,7 +130,7 @@ def chat() -> Iterator[tuple[ScriptedChat, list[str]]]:
 
 
 @pytest.mark.slow
-def test_batches_in_threads_of_prefect_read_the_own_prompt(
+def test_prefect_batch_threads_read_own_prompt(
     factmill_on_prefect: Factmill, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
     """Prefect runs batches in threads of its own; the model's replies have no form, so no row is published."""
@@ -144,23 +142,23 @@ def test_batches_in_threads_of_prefect_read_the_own_prompt(
     assert len(asked) >= 12 and all("Mind every word." in each for each in asked), ran.err
 
 
-def test_an_evaluation_asks_with_the_own_prompt_and_names_it(
+def test_evaluation_uses_and_names_own_prompt(
     factmill: Factmill, warehouse: Path, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
     server, asked = chat
     world = write_chat_world(tmp_path, server.url, ["answerer"])
     mine = copy_prompt(tmp_path / "mine", ANSWER, "Mind every word.")
     evaluate = ("evaluate", "granola", "--world", world, "--setting", "greedy", "--warehouse", warehouse)
-    told = factmill.get_json(*evaluate, "--prompts", mine, "--reports", tmp_path, **KEY)
+    result = factmill.get_json(*evaluate, "--prompts", mine, "--reports", tmp_path, **KEY)
     assert asked and all("Mind every word." in each for each in asked)
-    digest = told["own_prompts"][ANSWER]
+    digest = result["own_prompts"][ANSWER]
     (page,) = tmp_path.glob("*.html")
     assert f"{ANSWER} (SHA-256 {digest[:12]})" in page.read_text("utf-8")
     plain = factmill(*evaluate, "--json", **KEY)
-    assert plain.json["own_prompts"] == {} and plain.json["evaluation_id"] != told["evaluation_id"]
+    assert plain.json["own_prompts"] == {} and plain.json["evaluation_id"] != result["evaluation_id"]
     assert "Mind every word." not in asked[-1]
     shutil.rmtree(mine)
-    assert factmill("verify", told["evaluation_id"], "--warehouse", warehouse).code == 0
+    assert factmill("verify", result["evaluation_id"], "--warehouse", warehouse).code == 0
 
     copy_prompt(mine, ANSWER, "Mind every word.")
     questions = ("--questions", tmp_path / "q.jsonl", "--prompts", mine)
@@ -169,7 +167,7 @@ def test_an_evaluation_asks_with_the_own_prompt_and_names_it(
     assert "Mind every word." in first
 
 
-def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
+def test_judge_card_applies_only_to_verdicts_of_same_prompt(
     factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
     server, _ = chat
@@ -194,15 +192,15 @@ def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
     assert made["own_prompts"] == {JUDGE: digest} and made["source"] == f"those of {own['evaluation_id']}"
     assert f"own prompts of the judge: {JUDGE} (SHA-256 {digest[:12]})" in factmill(*card, "--prompts", mine).out
 
-    told = {
+    result = {
         each: factmill(*evaluate, *options, "--json", **KEY).json
         for each, options in (("plain", ()), ("own", ("--prompts", mine)))
     }
-    assert f"asked with own prompts: {JUDGE}" in told["own"]["judge_card"]
-    assert "made with other prompts" not in told["own"]["judge_card"]
-    assert "made with other prompts than this evaluation uses, so it corrects no rate" in told["plain"]["judge_card"]
-    assert told["plain"]["corrected"] == []
-    assert told["own"]["corrected"]
+    assert f"asked with own prompts: {JUDGE}" in result["own"]["judge_card"]
+    assert "made with other prompts" not in result["own"]["judge_card"]
+    assert "made with other prompts than this evaluation uses, so it corrects no rate" in result["plain"]["judge_card"]
+    assert result["plain"]["corrected"] == []
+    assert result["own"]["corrected"]
 
     # only verdicts by the named prompts make a card
     copy_prompt(mine, JUDGE, "A third wording.")
@@ -211,7 +209,7 @@ def test_a_judge_s_card_is_of_its_prompt_and_corrects_no_other_s_verdicts(
     assert f"--prompts {mine}" in ran.err
 
 
-def test_a_card_of_another_prompt_is_no_check_of_a_release_s_evaluations(
+def test_card_of_other_prompt_does_not_check_release_evaluations(
     factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
     """People's own questions are judged with the own prompt, the evaluation with the packaged one."""
@@ -242,7 +240,7 @@ def test_a_card_of_another_prompt_is_no_check_of_a_release_s_evaluations(
     assert "stern-1 agrees" in (text := read_card("after")) and f"asked with own prompts: {JUDGE}" in text
 
 
-def test_serve_passes_the_folder_on_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_passes_prompts_folder_as_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert ServeOptions(prompts=Path("mine")).make_run_options().prompts == tmp_path.resolve() / "mine"
     assert ServeOptions().make_run_options().prompts is None

@@ -10,7 +10,7 @@ from factmill.tasks.assets import ASSETS_ROOT, list_packaged_prompts, load_packa
 ANSWER = "granola/answer"
 
 
-def test_every_prompt_is_listed_with_who_uses_it_what_for_and_its_variables(factmill: Factmill) -> None:
+def test_every_prompt_is_listed_with_user_purpose_and_variables(factmill: Factmill) -> None:
     listed = {each["id"]: each for each in factmill("prompts", "--json").json}
     assert [*listed] == list_packaged_prompts() and [*_load_purposes()] == [*listed]
     assert not [each for each in listed.values() if not each["benchmarks"] or each["is_own"]]
@@ -20,7 +20,7 @@ def test_every_prompt_is_listed_with_who_uses_it_what_for_and_its_variables(fact
     assert "granola/answer " in out and "answer a question from memory: $question" in out
 
 
-def test_a_folder_s_prompts_are_named_with_their_files(factmill: Factmill, tmp_path: Path) -> None:
+def test_prompts_of_folder_are_listed_with_files(factmill: Factmill, tmp_path: Path) -> None:
     assert factmill("prompts", ANSWER, "slaq/pair", "--copy-to", tmp_path).code == 0
     path = tmp_path / f"{ANSWER}.md"
     path.write_text(path.read_text("utf-8").replace("from memory", "from what you know"), "utf-8")
@@ -30,14 +30,14 @@ def test_a_folder_s_prompts_are_named_with_their_files(factmill: Factmill, tmp_p
     assert f"1 of {len(list_packaged_prompts())} prompts are own ones, of {tmp_path}" in out
     assert "from what you know" in factmill("prompts", ANSWER, "--prompts", tmp_path).out
     assert "from memory" in factmill("prompts", ANSWER).out
-    [told] = factmill("prompts", ANSWER, "--json").json
-    assert (told["text"].encode(), told["digest"]) == (
+    [result] = factmill("prompts", ANSWER, "--json").json
+    assert (result["text"].encode(), result["digest"]) == (
         (ASSETS_ROOT / "prompts" / f"{ANSWER}.md").read_bytes(),
         load_packaged_prompt(ANSWER).digest,
     )
 
 
-def test_a_copy_overwrites_nothing_unless_told_and_then_says_so(factmill: Factmill, tmp_path: Path) -> None:
+def test_copy_overwrites_only_on_request_and_reports_it(factmill: Factmill, tmp_path: Path) -> None:
     copy = ("prompts", "granola", "slaq/pair", "--copy-to", tmp_path)
     assert factmill(*copy).out.count("copied: ") == 8
     assert factmill(*copy).out.count("there already: ") == 8
@@ -47,12 +47,16 @@ def test_a_copy_overwrites_nothing_unless_told_and_then_says_so(factmill: Factmi
     ran = factmill(*copy)
     assert ran.code == 1 and f"{path}: there already, with another text, and nothing was copied" in ran.err
     assert path.read_text("utf-8") == "mine" and not (tmp_path / "slaq" / "pair.md").exists()
-    told = {each["id"]: each["done"] for each in factmill(*copy, "--overwrite", "--json").json}
-    assert (told[ANSWER], told["slaq/pair"], told["granola/answer_idk"]) == ("overwritten", "copied", "there already")
+    result = {each["id"]: each["done"] for each in factmill(*copy, "--overwrite", "--json").json}
+    assert (result[ANSWER], result["slaq/pair"], result["granola/answer_idk"]) == (
+        "overwritten",
+        "copied",
+        "there already",
+    )
     assert path.read_bytes() == (ASSETS_ROOT / "prompts" / f"{ANSWER}.md").read_bytes()
 
 
-def test_an_unknown_prompt_is_refused_with_the_one_meant(factmill: Factmill, tmp_path: Path) -> None:
+def test_unknown_prompt_suggests_similar_name(factmill: Factmill, tmp_path: Path) -> None:
     for command in (("granola/anser",), ("granola/anser", "--copy-to", tmp_path)):
         ran = factmill("prompts", *command)
         assert ran.code == 2 and "did you mean granola/answer?" in ran.err

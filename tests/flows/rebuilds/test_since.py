@@ -49,9 +49,9 @@ class EditedWorld(ChangingWorld):
                 query = read_query(each)
                 kind = " ".join(re.findall(r"\?(\w+)", query.partition("WHERE")[0]))
                 asked.setdefault(kind, []).extend(re.findall(r'wd:(Q\d+)|"([A-Z][^"]+)"@en', query))
-        told = {kind: sorted({self._name(qid) or name for qid, name in found}) for kind, found in asked.items()}
+        result = {kind: sorted({self._name(qid) or name for qid, name in found}) for kind, found in asked.items()}
         chats, self.said = self.said, []
-        return told | ({"chats": chats} if chats else {})
+        return result | ({"chats": chats} if chats else {})
 
     def _name(self, qid: str) -> str:
         names = [*PEOPLE, *SPARE, *COUNTRIES, *sorted({*COUNTRIES.values()})]
@@ -85,12 +85,12 @@ def world(factmill: Factmill, tmp_path: Path) -> Iterator[EditedWorld]:
 
 def report_of(world: EditedWorld, build_id: str) -> dict[str, Any]:
     with open_warehouse(world.warehouse) as db:
-        (told,) = db.execute("SELECT report FROM builds WHERE build_id = ?", [build_id]).fetchone() or ("{}",)
-    report: dict[str, Any] = json.loads(told)
+        (result,) = db.execute("SELECT report FROM builds WHERE build_id = ?", [build_id]).fetchone() or ("{}",)
+    report: dict[str, Any] = json.loads(result)
     return report
 
 
-def test_what_changed_is_asked_anew_and_a_model_is_asked_only_what_reads_otherwise(world: EditedWorld) -> None:
+def test_changed_items_are_requested_again_and_model_only_for_changed_text(world: EditedWorld) -> None:
     first = world.build()
     world.take_asked()
     world.describe["Lyon"] = "old city in France"
@@ -108,7 +108,7 @@ def test_what_changed_is_asked_anew_and_a_model_is_asked_only_what_reads_otherwi
     since = report_of(world, second)["since"]
     assert (since["build"], since["changed"], since["requests"]) == (first, 6, 1)
     assert since["undecidable"] == {"find_items": len(asked["name item via"])}
-    assert {told["too_old"] for told in report_of(world, second)["replies"].values()} == {0}
+    assert {result["too_old"] for result in report_of(world, second)["replies"].values()} == {0}
 
     assert world.run("verify", second).json["agrees"]
     published = world.warehouse
@@ -122,7 +122,7 @@ def read_digests(warehouse: Path, build_id: str) -> Any:
         return db.execute("SELECT table_name, sha256 FROM build_tables WHERE build_id = ?", [build_id]).fetchall()
 
 
-def test_explain_tells_what_shows_that_a_reply_was_kept(world: EditedWorld) -> None:
+def test_explain_shows_check_behind_kept_reply(world: EditedWorld) -> None:
     world.build()
     world.edit("Lyon")
     second = world.build("--since", "last")
@@ -132,8 +132,8 @@ def test_explain_tells_what_shows_that_a_reply_was_kept(world: EditedWorld) -> N
     kept = {call["operation"] for call in trace["calls"] if call["unchanged"]}
     assert kept == {"describe_items", "neighbours"}
     (shown,) = {check for call in trace["calls"] for check in call["checks"]}
-    told = world.factmill("explain", "granola", row, "--warehouse", world.warehouse).out
-    assert f"was last changed at '{_LONG_AGO}' as before (checked by call {shown})" in told
+    result = world.factmill("explain", "granola", row, "--warehouse", world.warehouse).out
+    assert f"was last changed at '{_LONG_AGO}' as before (checked by call {shown})" in result
     with open_warehouse(world.warehouse) as db:
         key = shown.partition(" ")[0]
         found = db.execute("SELECT operation FROM calls WHERE starts_with(key, ?)", [key]).fetchall()
@@ -143,7 +143,7 @@ def test_explain_tells_what_shows_that_a_reply_was_kept(world: EditedWorld) -> N
     assert world.run("explain", "granola", row).json["calls"][0]["checks"] == trace["calls"][0]["checks"]
 
 
-def test_what_cannot_be_looked_at_is_asked_anew(world: EditedWorld) -> None:
+def test_items_with_failed_change_check_are_requested_again(world: EditedWorld) -> None:
     first = world.build()
     world.take_asked()
     world.looks_fail = True
@@ -154,17 +154,17 @@ def test_what_cannot_be_looked_at_is_asked_anew(world: EditedWorld) -> None:
     assert (since["kept"], since["changed"]) == (0, 0)
 
 
-def test_younger_replies_serve_unseen_where_an_age_is_given(world: EditedWorld) -> None:
+def test_replies_within_max_age_are_reused_without_change_check(world: EditedWorld) -> None:
     first = world.build()
     world.take_asked()
     world.edit("Lyon")
     options = [*world.options(), "--warehouse", world.warehouse, "--since", "last", "--max-age", "1h"]
-    told = world.factmill("build", "granola", *options, TEST_KEY="secret-key-1")
-    assert (told.code, world.take_asked()) == (0, {})
-    assert f"{first}: already built from the same inputs" in told.out
+    result = world.factmill("build", "granola", *options, TEST_KEY="secret-key-1")
+    assert (result.code, world.take_asked()) == (0, {})
+    assert f"{first}: already built from the same inputs" in result.out
 
 
-def test_a_bound_that_is_reached_while_changes_are_looked_for_is_told_and_the_same_command_goes_on(
+def test_budget_reached_during_change_check_is_reported_and_resumes(
     world: EditedWorld,
 ) -> None:
     first = world.build()
@@ -177,7 +177,7 @@ def test_a_bound_that_is_reached_while_changes_are_looked_for_is_told_and_the_sa
     assert report_of(world, world.run(*given).json["build_id"])["since"]["build"] == first
 
 
-def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) -> None:
+def test_unusable_since_builds_are_rejected(world: EditedWorld) -> None:
     world.build()
     port = world.wikidata.web.url.rpartition(":")[2]
     with open_warehouse(world.warehouse) as db:
@@ -188,7 +188,7 @@ def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) ->
                 [name, benchmark, f"127.0.0.1:{port}", "elsewhere.example"],
             )
     world.take_asked()
-    for given, told in (
+    for given, result in (
         (["--since", "nothing"], "no build 'nothing'"),
         (["--since", "granola-1234-unfinished"], "this run has published nothing"),
         (["--since", "toys-1"], "is a build of toys"),
@@ -197,11 +197,11 @@ def test_a_build_that_nothing_can_be_looked_through_since(world: EditedWorld) ->
     ):
         ran = world.run("build", "granola", *world.options(), *given)
         assert ran.code == 2
-        assert told in ran.err
+        assert result in ran.err
     assert world.take_asked() == {}
 
 
-def test_last_is_of_this_world_and_none_is_no_error(world: EditedWorld) -> None:
+def test_since_last_uses_build_of_same_world_or_none(world: EditedWorld) -> None:
     ran = world.build("--since", "last")
     assert report_of(world, ran)["since"] == {}
     world.take_asked()
@@ -209,17 +209,17 @@ def test_last_is_of_this_world_and_none_is_no_error(world: EditedWorld) -> None:
     assert report_of(world, ran)["since"]["build"] == ran
 
 
-def test_a_schedule_may_say_last(tmp_path: Path) -> None:
+def test_serve_config_accepts_since_last(tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
     config.write_text('interval = "30d"\nsince = "last"\n', "utf-8")
-    told, _ = load_serve_config(config)
-    assert ServeOptions(**told).make_run_options(30 * 86_400.0).since == "last"
+    result, _ = load_serve_config(config)
+    assert ServeOptions(**result).make_run_options(30 * 86_400.0).since == "last"
 
 
 @pytest.mark.parametrize(
     ("compare", "benchmarks"), [(compare_served, ("granola", "slaq")), (compare_embedded, ("fanoutqa",))]
 )
-def test_benchmarks_leave_what_full_rebuilds_leave(
+def test_rebuild_since_equals_full_rebuild(
     compare: Callable[[Path, Factmill, Sequence[str], Size], Iterator[Beside]],
     benchmarks: Sequence[str],
     factmill: Factmill,
@@ -228,8 +228,8 @@ def test_benchmarks_leave_what_full_rebuilds_leave(
     """`make trials` has all benchmarks whole in both worlds."""
     for found in compare(tmp_path, factmill, benchmarks, Size(rows=2, share=0.05, seed=3)):
         assert found.since["tables"] == found.full["tables"], found.benchmark
-        told = found.since["since"]
-        assert told["kept"] > told["changed"], found.benchmark
+        result = found.since["since"]
+        assert result["kept"] > result["changed"], found.benchmark
         assert found.since["calls_sent"] < found.full["calls_sent"], found.benchmark
         if found.benchmark == "granola":
             ran = factmill("verify", found.since["build_id"], "--warehouse", tmp_path / "w.duckdb", "--json")
@@ -307,7 +307,7 @@ def read(command: ToyCommand, *arguments: str, code: int = 0) -> Any:
     return json.loads(command(*arguments, code=code).out)
 
 
-def test_each_rebuild_asks_what_is_too_old_and_nothing_else(
+def test_rebuild_requests_only_expired_replies(
     command: ToyCommand, wikidata: ChangingWikidata, build: list[str]
 ) -> None:
     first = read(command, *build)
@@ -338,11 +338,11 @@ def test_each_rebuild_asks_what_is_too_old_and_nothing_else(
 
     trace = read(command, "explain", "countries", "c-France", "--build", first["build_id"], "--json")
     assert trace["calls"][0]["age_s"] // 86_400 == 40
-    told = command("explain", "countries", "c-France", "--build", first["build_id"]).out
-    assert ", 40 days ago (call " in told
+    result = command("explain", "countries", "c-France", "--build", first["build_id"]).out
+    assert ", 40 days ago (call " in result
 
 
-def test_a_build_that_comes_out_the_same_is_confirmed_and_no_new_one(
+def test_identical_rebuild_confirms_existing_build(
     command: ToyCommand, wikidata: ChangingWikidata, build: list[str]
 ) -> None:
     first = read(command, *build)
@@ -354,7 +354,7 @@ def test_a_build_that_comes_out_the_same_is_confirmed_and_no_new_one(
     assert "with the same bytes: confirmed" in command(*build[:-1], "--max-age", "0s").out
 
 
-def test_a_world_says_how_old_replies_may_be_and_the_option_comes_before_it(
+def test_world_sets_max_age_and_option_overrides_it(
     command: ToyCommand, wikidata: ChangingWikidata, build: list[str], tmp_path: Path
 ) -> None:
     locked = read(command, *build)["build_id"]
@@ -367,7 +367,7 @@ def test_a_world_says_how_old_replies_may_be_and_the_option_comes_before_it(
     assert wikidata.take_asked() == ["Italy"]
 
 
-def test_a_killed_rebuild_goes_on_with_the_ages_it_began_with(
+def test_killed_rebuild_resumes_with_original_max_age(
     command: ToyCommand, factmill: Factmill, wikidata: ChangingWikidata, build: list[str], tmp_path: Path
 ) -> None:
     read(command, *build)
@@ -401,7 +401,7 @@ def test_a_killed_rebuild_goes_on_with_the_ages_it_began_with(
     assert (report["rows"], replies["asked"]) == (4, 4)
 
 
-def test_a_service_that_fails_costs_the_row_unless_the_old_reply_may_stay(
+def test_service_failure_rejects_row_unless_stale_reply_is_allowed(
     command: ToyCommand, wikidata: ChangingWikidata, build: list[str]
 ) -> None:
     first = read(command, *build)
@@ -412,6 +412,6 @@ def test_a_service_that_fails_costs_the_row_unless_the_old_reply_may_stay(
     kept = read(command, *build, "--max-age", "30d", "--stale-if-error")
     (replies,) = kept["replies"].values()
     assert (kept["rows"], kept["confirmed"], replies["too_old"]) == (4, True, 1)
-    told = command(*build[:-1], "--max-age", "30d", "--stale-if-error").out
-    assert "1 are expired, used because the service fails" in told
+    result = command(*build[:-1], "--max-age", "30d", "--stale-if-error").out
+    assert "1 are expired, used because the service fails" in result
     assert read(command, "verify", first["build_id"], "--json")["agrees"]

@@ -58,24 +58,24 @@ def built(embedded_builds: dict[str, Any]) -> Built:
 def check_rows(built: Built, rounds: int) -> None:
     """Every row has its rounds; what was chosen is what the text says, and all of it is known of the two."""
     for row in built.rows:
-        told = built.rounds[row["id"]]
-        assert [each["number"] for each in told] == list(range(1, rounds + 1)), row["id"]
-        gained = [piece for each in told for piece in each["chosen"]]
+        result = built.rounds[row["id"]]
+        assert [each["number"] for each in result] == list(range(1, rounds + 1)), row["id"]
+        gained = [piece for each in result for piece in each["chosen"]]
         assert row["minimum_knowledge"] == [piece for piece in gained if piece in row["minimum_knowledge"]]
         check_set(row)
         assert {piece["qid"] for piece in row["minimum_knowledge"]} == set(row["people"])
         assert all(piece in row["knowledge_graph"] for piece in row["minimum_knowledge"])
         assert len({json.dumps(piece) for piece in row["knowledge_graph"]}) == len(row["knowledge_graph"])
         pieces = [PersonKnowledgePiece(**each) for each in row["knowledge_graph"]]
-        begun = " ".join(read_sentences_and_citations(told[0]["sentence"], pieces, is_nested=True).sentences)
-        said = [begun, *(each["sentence"] for each in told[1:])]
+        begun = " ".join(read_sentences_and_citations(result[0]["sentence"], pieces, is_nested=True).sentences)
+        said = [begun, *(each["sentence"] for each in result[1:])]
         assert row["paragraph"] == " ".join(said)
-        for each, sentence in zip(told, said, strict=True):
+        for each, sentence in zip(result, said, strict=True):
             assert each["chosen"], row["id"]
             for piece in each["chosen"]:
                 assert mentions_value(sentence, PersonKnowledgePiece(**piece)), (row["id"], piece["value"], sentence)
-        assert len({(piece["qid"], piece["pid"]) for each in told[1:] for piece in each["chosen"]}) <= rounds - 1
-        check_choices(told)
+        assert len({(piece["qid"], piece["pid"]) for each in result[1:] for piece in each["chosen"]}) <= rounds - 1
+        check_choices(result)
         general, specific = row["general_question"], row["specific_question"]
         assert len(general) > 10, row["id"]
         assert len(specific) > 10, row["id"]
@@ -92,10 +92,10 @@ def check_set(row: dict[str, Any]) -> None:
     assert [place for place in held if held[place] != known[place] and place not in ties] == [], row["id"]
 
 
-def check_choices(told: Rows) -> None:
+def check_choices(expected: Rows) -> None:
     """The piece of a round is the best of its candidates, those left out that the author did not bring in."""
-    assert (told[0]["candidates"], told[0]["refused"]) == ([], [])
-    for each in told[1:]:
+    assert (expected[0]["candidates"], expected[0]["refused"]) == ([], [])
+    for each in expected[1:]:
         candidates = each["candidates"][len(each["refused"]) :]
         shares = [candidate["coherence"] for candidate in each["candidates"]]
         if all(candidate["is_weighed"] for candidate in each["candidates"]):
@@ -111,7 +111,7 @@ def check_choices(told: Rows) -> None:
         assert best["value"] == "; ".join(piece["value"] for piece in pieces)
 
 
-def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(built: Built) -> None:
+def test_at_least_25_pairs_have_five_rounds_stated_in_text(built: Built) -> None:
     assert built.report["rows"] == len(built.rows) >= 25
     check_rows(built, rounds=5)
     pieces = [len(row["minimum_knowledge"]) for row in built.rows]
@@ -123,7 +123,7 @@ def test_at_least_25_pairs_have_five_rounds_and_what_they_say_is_in_the_text(bui
     assert min(pieces) >= 5
 
 
-def test_what_is_lost_says_why(built: Built) -> None:
+def test_lost_rows_have_expected_reasons(built: Built) -> None:
     assert built.report["reasons"] == {
         "read_person_pairs": {"incomplete_name": 1, "malformed_row": 1, "no_paragraph": 1, "unknown_relation": 1},
         "resolve_people": {"name_not_found": 3, "not_joined": 3},
@@ -135,8 +135,8 @@ def test_what_is_lost_says_why(built: Built) -> None:
     assert built.report["unsettled"] == 0
 
 
-def test_sentences_with_a_planted_fault_are_refused_each_for_its_true_reason(built: Built) -> None:
-    refused = [reason for told in built.rounds.values() for each in told for reason in each["refused"]]
+def test_sentences_with_planted_fault_are_rejected_for_correct_reason(built: Built) -> None:
+    refused = [reason for result in built.rounds.values() for each in result for reason in each["refused"]]
     codes = {code for reason in refused for code in re.findall(r": (\w+|the model refuses): ", reason)[:1]}
     assert codes == {
         *("adds", "nothing_added", "repeated", "several_sentences", "text_changed", "unfinished", "wrong_person"),
@@ -144,7 +144,7 @@ def test_sentences_with_a_planted_fault_are_refused_each_for_its_true_reason(bui
     }
 
 
-def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
+def test_scores_use_counts_of_entire_build(built: Built) -> None:
     counts = {each["id"]: each["graphs"] for each in read_table(built.report, "biokalma_relations")}
     graphs = 2 * built.report["facts"]["pairs_counted"]
     pools = Counter(
@@ -153,15 +153,15 @@ def test_scores_rest_on_the_counts_of_the_whole_build(built: Built) -> None:
     # pairs that are lost later are counted too
     assert len(built.rows) < built.report["facts"]["pairs_counted"]
     assert all(pools[pid] <= count <= graphs for pid, count in counts.items())
-    for told in built.rounds.values():
-        for each in told:
+    for result in built.rounds.values():
+        for each in result:
             for candidate in each["candidates"]:
                 assert candidate["specificity"] == pytest.approx(math.log(graphs / counts[candidate["pid"]]))
                 assert (candidate["perplexity"] or math.inf) > 1
                 assert candidate["is_weighed"] is (candidate["perplexity"] is not None)
 
 
-def test_the_report_tells_people_places_and_times(built: Built) -> None:
+def test_report_counts_people_places_and_times(built: Built) -> None:
     facts = built.report["facts"]
     assert facts["people"] == len({qid for row in built.rows for qid in row["people"]})
     assert facts["relations"] == Counter(row["relation_label"] for row in built.rows)
@@ -172,7 +172,7 @@ def test_the_report_tells_people_places_and_times(built: Built) -> None:
     assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (1, 0, 13)
 
 
-def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None:
+def test_report_counts_deciding_criteria_and_skipped_perplexities(built: Built) -> None:
     facts, rounds = built.report["facts"], [each for row in built.rows for each in built.rounds[row["id"]][1:]]
     assert sum(facts["rounds_decided_by"].values()) == len(rounds)
     assert facts["rounds_decided_by"]["coherence among equals"] > 0
@@ -181,15 +181,15 @@ def test_the_report_tells_what_decided_and_what_was_spared(built: Built) -> None
     assert facts["perplexities"]["spared"] > 9 * facts["perplexities"]["weighed"]
 
 
-def test_on_the_scale_of_the_range_coherence_decides_against_specificity(factmill: Factmill) -> None:
+def test_range_scale_lets_coherence_outvote_specificity(factmill: Factmill) -> None:
     arguments = ("--limit", "6", "--rounds", "3", "--coherence", "range", "--alpha", "0.3")
     with replying():
-        told = factmill.get_json("build", "biokalma", *arguments)
-    check_rows(read_built(told), rounds=3)
-    assert told["facts"]["rounds_decided_by"]["coherence"] > 0
+        result = factmill.get_json("build", "biokalma", *arguments)
+    check_rows(read_built(result), rounds=3)
+    assert result["facts"]["rounds_decided_by"]["coherence"] > 0
 
 
-def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_most_of_the_set(built: Built) -> None:
+def test_general_questions_vary_and_specific_ones_request_most_knowledge(built: Built) -> None:
     kinds = set()
     for row in built.rows:
         question = row["general_question"]
@@ -203,7 +203,7 @@ def test_general_questions_are_of_many_kinds_and_specific_ones_ask_for_most_of_t
     assert min(shares) >= 0.5 and sum(shares) / len(shares) > 0.8
 
 
-def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
+def test_candidates_of_ambiguous_names_are_stored(built: Built) -> None:
     found = read_table(built.report, "biokalma_candidates")
     churchills = [each for each in found if each["name"] == "Winston Churchill"]
     assert len(churchills) > 1
@@ -212,7 +212,7 @@ def test_candidates_of_names_that_several_bear_are_kept(built: Built) -> None:
     assert lost, "those of pairs that were not resolved too"
 
 
-def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
+def test_local_graph_yields_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:
     with (tmp_path / "world.nt").open("w", encoding="utf-8") as triples:
         write_world_ntriples(load_world_data(), triples)
     assert factmill("graph", "load", tmp_path / "world.nt", "--name", "biokalma-world").code == 0
@@ -233,17 +233,17 @@ def test_a_local_graph_gives_the_same_rows(factmill: Factmill, built: Built, tmp
 
     assert leave_out(again.rows) == leave_out(built.rows)
     # calls are put to another service, so they have other keys
-    for row_id, told in built.rounds.items():
-        assert leave_out(again.rounds[row_id], "call") == leave_out(told, "call")
+    for row_id, result in built.rounds.items():
+        assert leave_out(again.rounds[row_id], "call") == leave_out(result, "call")
     for name in ("biokalma_candidates", "biokalma_relations"):
         assert ran.json["tables"][name] == built.report["tables"][name]
 
 
-def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
+def test_explain_traces_row_to_its_calls(factmill: Factmill, built: Built) -> None:
     row = built.rows[0]
-    told = factmill("explain", "biokalma", row["id"], "--build", built.report["build_id"], "--json").json
+    result = factmill("explain", "biokalma", row["id"], "--build", built.report["build_id"], "--json").json
     by_stage: dict[str, Counter[str]] = defaultdict(Counter)
-    for call in told["calls"]:
+    for call in result["calls"]:
         by_stage[call["stage"]][call["operation"]] += 1
     weighed = sum(candidate["is_weighed"] for each in built.rounds[row["id"]] for candidate in each["candidates"])
     assert by_stage == {
@@ -253,12 +253,12 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
         "evolve_paragraph": {"chat": 4, "perplexity": weighed} if weighed else {"chat": 4},
         "write_biography_questions": {"chat": 2},
     }
-    keys = {call["key"] for call in told["calls"]}
+    keys = {call["key"] for call in result["calls"]}
     assert {each["call"] for each in built.rounds[row["id"]]} <= keys
-    assert told["row"]["general_question"] == row["general_question"]
+    assert result["row"]["general_question"] == row["general_question"]
 
 
-def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmill: Factmill) -> None:
+def test_people_pairs_are_drawn_from_facts_and_described_from_articles(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--relations", "P26,P1066", "--rounds", "3", "--alpha", "1")
     with replying():
         ran = factmill("build", "biokalma", *arguments, "--json")
@@ -271,22 +271,22 @@ def test_pairs_of_people_are_drawn_from_the_facts_and_told_from_articles(factmil
         ("article", "CC-BY-SA-4.0", True),
         ("fact", "CC0-1.0", False),
     }
-    for told in built.rounds.values():
-        for candidate in (candidate for each in told for candidate in each["candidates"]):
+    for result in built.rounds.values():
+        for candidate in (candidate for each in result for candidate in each["candidates"]):
             assert candidate["score"] == candidate["specificity"]
     assert {row["relation"] for row in built.rows} == {"P26", "P1066"}
 
 
-def test_pairs_of_organisations_are_built_to_the_end(factmill: Factmill) -> None:
+def test_organisation_pairs_build_completely(factmill: Factmill) -> None:
     arguments = ("--source", "wikidata", "--class-qid", "Q43229", "--relations", "P749,P355,P127")
     with replying():
-        told = factmill.get_json("build", "biokalma", *arguments)
-    built = read_built(told)
-    check_balance(told)
+        result = factmill.get_json("build", "biokalma", *arguments)
+    built = read_built(result)
+    check_balance(result)
     check_rows(built, rounds=5)
     assert len(built.rows) >= 20
-    assert told["reasons"]["make_person_pairs_from_facts"].keys() == {"not_of_class"}
-    assert told["merged"] > 0, "a parent has the subsidiary whose parent it is"
+    assert result["reasons"]["make_person_pairs_from_facts"].keys() == {"not_of_class"}
+    assert result["merged"] > 0, "a parent has the subsidiary whose parent it is"
 
 
 AUTHORS = {
@@ -320,7 +320,7 @@ def author() -> Iterator[ScriptedAuthor]:
     author.close()
 
 
-def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed(
+def test_build_survives_any_author_reply_and_later_run_retries_failures(
     factmill: Factmill, author: ScriptedAuthor, tmp_path: Path
 ) -> None:
     given = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()[: len(AUTHORS)]]
@@ -352,8 +352,8 @@ def test_a_build_ends_whatever_the_author_says_and_a_later_run_mends_what_passed
     assert (mended["rows"], mended["unsettled"], mended["reasons"]["annotate_paragraph"]) == (2, 0, {"no_citation": 1})
 
 
-def test_knowledge_is_shown_in_words(factmill: Factmill, built: Built) -> None:
-    told = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
-    assert "notable work" in told
-    assert "'statement'" not in told
-    assert "{" not in told
+def test_show_prints_knowledge_as_text(factmill: Factmill, built: Built) -> None:
+    text = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
+    assert "notable work" in text
+    assert "'statement'" not in text
+    assert "{" not in text

@@ -57,7 +57,7 @@ def answers(built: Any) -> dict[str, dict[str, Any]]:
     return {row["id"]: {name: json.loads(row[name]) for name in ("answer", "decomposition")} for row in rows}
 
 
-def test_questions_of_people_and_of_the_graph_are_published(built: Any, answers: dict[str, Any]) -> None:
+def test_authored_and_generated_questions_are_published(built: Any, answers: dict[str, Any]) -> None:
     rows = read_table(built, "fanoutqa")
     sources = Counter(row["source"] for row in rows)
     assert sources["authored"] >= LEAST_AUTHORED
@@ -68,13 +68,13 @@ def test_questions_of_people_and_of_the_graph_are_published(built: Any, answers:
     assert {row["author"] for row in rows if row["source"] == "authored"} == {None}
 
 
-def test_questions_draw_on_many_articles_and_on_none_too_often(built: Any) -> None:
+def test_questions_use_many_articles_and_none_too_often(built: Any) -> None:
     articles = read_table(built, "fanoutqa_articles")
     assert len(articles) >= LEAST_ARTICLES
     assert [each["title"] for each in articles if each["questions"] > MOST_QUESTIONS] == []
 
 
-def test_every_question_rests_on_five_articles_that_say_its_sub_answers(built: Any, answers: dict[str, Any]) -> None:
+def test_every_question_uses_five_articles_stating_its_sub_answers(built: Any, answers: dict[str, Any]) -> None:
     wiki = load_world_data(WORLD_FOLDER)
     texts = {each.revid: read_evidence(each.text) for article in wiki.articles.values() for each in article.revisions}
     for row in read_table(built, "fanoutqa"):
@@ -88,7 +88,7 @@ def test_every_question_rests_on_five_articles_that_say_its_sub_answers(built: A
             assert said.found is not False, reference
 
 
-def test_every_flag_is_met_with(built: Any) -> None:
+def test_build_raises_every_flag(built: Any) -> None:
     assert built["unsettled"] == 0
     assert built["facts"]["flags"].keys() <= FLAGS.keys()
     assert built["facts"]["flags"].keys() >= {
@@ -101,7 +101,7 @@ def test_every_flag_is_met_with(built: Any) -> None:
     assert built["reasons"]["gather_questions"]["invalid_question"] >= 2
 
 
-def test_a_rejected_reference_is_told_by_path_and_article(built: Any) -> None:
+def test_rejected_reference_names_path_and_article(built: Any) -> None:
     lost = {row["id"]: row for row in read_table(built, "fanoutqa_references") if row["problem"]}
     assert built["facts"]["references_without_article"] == len(lost) >= 2
     rejects = read_rejects(built)
@@ -113,7 +113,7 @@ def test_a_rejected_reference_is_told_by_path_and_article(built: Any) -> None:
         assert row["title_asked"] in row["problem"]
 
 
-def test_a_proposed_wording_is_taken_and_the_flag_is_kept(built: Any) -> None:
+def test_suggested_wording_is_applied_and_flag_is_kept(built: Any) -> None:
     edited = [row for row in read_table(built, "fanoutqa_review") if row["decision"] == "edit"]
     rows = {row["id"]: row for row in read_table(built, "fanoutqa")}
     taken = [item for item in edited if item["row_id"] in rows]
@@ -125,7 +125,7 @@ def test_a_proposed_wording_is_taken_and_the_flag_is_kept(built: Any) -> None:
         assert row["reviewed_by"] == ["policy auto"]
 
 
-def test_twins_lie_on_one_side_and_the_parts_have_the_released_form(
+def test_similar_questions_share_split_and_exports_have_released_form(
     factmill: Factmill, built: Any, tmp_path: Path
 ) -> None:
     rows = {row["id"]: row for row in read_table(built, "fanoutqa")}
@@ -165,7 +165,7 @@ def check_released_form(decomposition: Rows) -> None:
         check_released_form(sub["decomposition"])
 
 
-def test_answers_of_the_test_part_leave_only_when_asked_for(factmill: Factmill, built: Any, tmp_path: Path) -> None:
+def test_split_answers_are_exported_only_on_request(factmill: Factmill, built: Any, tmp_path: Path) -> None:
     said = {row["id"]: row["answer"] for row in read_table(built, "fanoutqa_test_answers")}
     assert said
     factmill("export", built["build_id"], "--to", tmp_path / "bare")
@@ -181,7 +181,7 @@ def test_answers_of_the_test_part_leave_only_when_asked_for(factmill: Factmill, 
     }
 
 
-def test_no_question_changes_sides_when_ten_are_added(factmill: Factmill, built: Any, tmp_path: Path) -> None:
+def test_adding_ten_questions_moves_none_between_splits(factmill: Factmill, built: Any, tmp_path: Path) -> None:
     authored = [row for file in sorted(OWN.glob("*.json")) for row in json.loads(file.read_text())]
     known = {row["id"]: row["split"] for row in read_table(built, "fanoutqa") if row["source"] == "authored"}
     asked = [row for row in authored if read_if_valid(row) in known][:10]
@@ -205,7 +205,7 @@ def read_if_valid(row: dict[str, Any]) -> str:
         return ""
 
 
-def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tmp_path: Path) -> None:
+def test_reviewers_decide_on_flagged_questions(factmill: Factmill, built: Any, tmp_path: Path) -> None:
     first = factmill("build", "fanoutqa", "--source", OWN, "--review", "manual", "--json").json
     published = {row["id"] for row in read_table(first, "fanoutqa")}
     queue = read_table(first, "fanoutqa_review")
@@ -236,9 +236,9 @@ def test_reviewers_decide_on_what_was_flagged(factmill: Factmill, built: Any, tm
     assert factmill.run_process("verify", second["build_id"]).code == 0
 
 
-def test_drift_finds_exactly_the_answers_that_changed(factmill: Factmill, built: Any) -> None:
-    told = factmill.get_json("fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", built["build_id"])
-    found = {(each["question_id"], each["path"]) for each in told["drift"]}
+def test_drift_finds_exactly_changed_answers(factmill: Factmill, built: Any) -> None:
+    result = factmill.get_json("fanoutqa", "validate", "--drift", "--epoch", LATER, "--build", built["build_id"])
+    found = {(each["question_id"], each["path"]) for each in result["drift"]}
     assert found == find_changes(built)
     assert len(found) >= 6
     again = factmill("fanoutqa", "validate", "--drift", "--epoch", EPOCH, "--build", built["build_id"], "--json")
@@ -263,14 +263,14 @@ def find_changes(built: Any) -> set[tuple[str, str]]:
     return changed
 
 
-def test_explain_tells_articles_and_answers(factmill: Factmill, built: Any, answers: dict[str, Any]) -> None:
+def test_explain_shows_articles_and_answers(factmill: Factmill, built: Any, answers: dict[str, Any]) -> None:
     row = read_table(built, "fanoutqa")[0]
-    told = factmill("explain", "fanoutqa", row["id"]).out
-    assert row["question"] in told
+    result = factmill("explain", "fanoutqa", row["id"]).out
+    assert row["question"] in result
     for path, sub in list_leaves_of(answers[row["id"]]["decomposition"]):
-        assert f"{path:11} {sub.question}" in told
-        assert f"{sub.evidence.title}, revision {sub.evidence.revid} of " in told
-    assert "pin_evidence: " in told
+        assert f"{path:11} {sub.question}" in result
+        assert f"{sub.evidence.title}, revision {sub.evidence.revid} of " in result
+    assert "pin_evidence: " in result
 
 
 def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
@@ -279,7 +279,7 @@ def list_leaves_of(decomposition: Rows) -> list[tuple[str, Any]]:
     return list(list_leaf_sub_questions(FanOutQuestion("x", "x", parse_released_decomposition(decomposition))))
 
 
-def test_an_epoch_before_all_pages_leaves_nothing_and_says_why(factmill: Factmill) -> None:
+def test_epoch_before_all_pages_rejects_every_row_with_reason(factmill: Factmill) -> None:
     ran = factmill("build", "fanoutqa", "--source", OWN, "--epoch", "2001-01-01", "--json")
     assert ran.code == 1, ran.err
     assert ran.json["rows"] == 0
@@ -365,9 +365,9 @@ def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dic
     assert ran.code == 0, ran.err
     with open_warehouse(folder / "w.duckdb") as db:
         found = db.sql("SELECT coalesce(row, ''), reason || ': ' || detail FROM rejects").fetchall()
-    return {json.loads(row)["question"]: told for row, told in found}
+    return {json.loads(row)["question"]: result for row, result in found}
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_a_planted_error_is_caught(rejects: dict[str, str], kind: str) -> None:
+def test_planted_error_is_rejected(rejects: dict[str, str], kind: str) -> None:
     assert PLANTED[kind][2] in rejects.get(plant(kind)["question"], "published")

@@ -57,13 +57,13 @@ def list_numbers(text: str) -> list[str]:
     return re.findall("[0-9]+", re.sub("(?<=[0-9])[.,\u202f](?=[0-9])", "", text))
 
 
-def test_answers_are_written_as_each_language_writes_them(six: tuple[Any, list[dict[str, Any]]]) -> None:
-    told = {(row["output"], row["language"]): row for row in six[1]}
-    assert told["18 août 1877", "fra"]["trip_labels"][-1] == "1877-08-18"
-    assert told["8.611 Meter", "deu"]["trip_labels"][-1] == "8611 Meter"
+def test_answers_follow_format_of_each_language(six: tuple[Any, list[dict[str, Any]]]) -> None:
+    result = {(row["output"], row["language"]): row for row in six[1]}
+    assert result["18 août 1877", "fra"]["trip_labels"][-1] == "1877-08-18"
+    assert result["8.611 Meter", "deu"]["trip_labels"][-1] == "8611 Meter"
 
 
-def test_translations_keep_numbers_dates_and_the_parts_of_paths(six: tuple[Any, list[dict[str, Any]]]) -> None:
+def test_translations_keep_numbers_dates_and_path_parts(six: tuple[Any, list[dict[str, Any]]]) -> None:
     english = {row["path_id"]: row for row in six[1] if row["language"] == "eng"}
     for row in six[1]:
         source = english[row["path_id"]]
@@ -74,7 +74,7 @@ def test_translations_keep_numbers_dates_and_the_parts_of_paths(six: tuple[Any, 
             assert origin != "kept" or part == given, row["id"]
 
 
-def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[dict[str, Any]]]) -> None:
+def test_untranslatable_rows_are_rejected_by_language(six: tuple[Any, list[dict[str, Any]]]) -> None:
     report, rows = six
     lost = report["reasons"]["translate_paths"]
     assert set(lost) == {"untranslatable"}
@@ -86,22 +86,24 @@ def test_what_cannot_be_translated_is_rejected_by_language(six: tuple[Any, list[
     assert sum(lost.values()) == 6 * report["facts"]["languages"]["eng"] - len(rows)
 
 
-def test_a_translated_row_names_its_translations(factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]) -> None:
+def test_explain_lists_translations_of_translated_row(
+    factmill: Factmill, six: tuple[Any, list[dict[str, Any]]]
+) -> None:
     row = next(row for row in six[1] if row["language"] == "por")
-    told = factmill("explain", "multihal", row["id"], "--build", six[0]["build_id"], "--json").json
-    assert {call["operation"] for call in told["calls"]} >= {"translate_text", "translate_path", "chat"}
+    result = factmill("explain", "multihal", row["id"], "--build", six[0]["build_id"], "--json").json
+    assert {call["operation"] for call in result["calls"]} >= {"translate_text", "translate_path", "chat"}
 
 
-def test_labels_of_the_wikidata_itself_take_the_place_of_translated_ones(factmill: Factmill) -> None:
+def test_wikidata_labels_replace_translated_labels(factmill: Factmill) -> None:
     arguments = ("--foundations", "felm", "--languages", "deu", "--label-source", "wikidata")
-    told = factmill.get_json("build", "multihal", *arguments)
-    rows = factmill("show", "multihal", "--build", told["build_id"], "--json").json["rows"]
+    result = factmill.get_json("build", "multihal", *arguments)
+    rows = factmill("show", "multihal", "--build", result["build_id"], "--json").json["rows"]
     german = [row for row in rows if row["language"] == "deu"]
     assert {origin for row in german for origin in row["part_sources"]} == {"wikidata"}
     assert "Don Quijote" in {part for row in german for part in row["trip_labels"]}
 
 
-def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Factmill, tmp_path: Path) -> None:
+def test_graph_without_requested_labels_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     triples = tmp_path / "one.nt"
     triples.write_text(
         "<http://www.wikidata.org/entity/Q1> <http://www.wikidata.org/prop/direct/P31> <http://www.wikidata.org/entity/Q2> .\n"
@@ -114,13 +116,13 @@ def test_labels_that_a_graph_does_not_have_are_not_asked_for(factmill: Factmill,
     ) == (2, True), ran.err
 
 
-def test_all_foundations_and_all_kinds_of_answers_have_published_paths(rows: list[dict[str, Any]]) -> None:
+def test_every_foundation_and_answer_type_has_published_paths(rows: list[dict[str, Any]]) -> None:
     assert {row["source_dataset"] for row in rows} == set(FOUNDATIONS)
     assert {row["answer_type"] for row in rows} == {"date", "rank", "numerical", "other"}
     assert len(rows) >= 25
 
 
-def test_every_published_path_joins_the_question_to_its_answer(rows: list[dict[str, Any]]) -> None:
+def test_every_published_path_connects_question_with_answer(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         ends = {row["responses_formatted"][0], row["responses_formatted"][-1]}
         assert ends & set(row["subjects"]), row["id"]
@@ -130,7 +132,7 @@ def test_every_published_path_joins_the_question_to_its_answer(rows: list[dict[s
         assert (row["judged_by"], row["licence"]) == ("scripted replies", "Apache-2.0")
 
 
-def test_what_is_dropped_says_why(english_build: Any) -> None:
+def test_dropped_paths_have_reason(english_build: Any) -> None:
     check_balance(english_build)
     reasons = english_build["reasons"]
     assert {stage: set(lost) for stage, lost in reasons.items()} == {
@@ -150,7 +152,7 @@ def test_what_is_dropped_says_why(english_build: Any) -> None:
     assert english_build["merged"] == 4
 
 
-def test_two_foundations_may_dispute_an_answer(rows: list[dict[str, Any]]) -> None:
+def test_conflicting_answers_of_two_foundations_are_marked_disputed(rows: list[dict[str, Any]]) -> None:
     disputed = {(row["input"], row["output"], *row["disputed_answers"]) for row in rows if row["disputed_answers"]}
     assert disputed == {
         ("How high is Denali?", "6,190 m", "6,168 m"),
@@ -158,38 +160,36 @@ def test_two_foundations_may_dispute_an_answer(rows: list[dict[str, Any]]) -> No
     }
 
 
-def test_a_judge_chooses_among_many_paths_and_chance_fills_up(english_build: Any, rows: list[dict[str, Any]]) -> None:
+def test_judge_selects_among_many_paths_and_chance_fills_rest(english_build: Any, rows: list[dict[str, Any]]) -> None:
     assert set(english_build["facts"]["chosen_by"]) == {"all", "judge", "chance"}
     chosen = {row["responses_formatted"][0] for row in rows if row["chosen_by"] == "judge"}
     assert {"Q254", "Q255"} <= chosen  # Mozart and Beethoven, who died in one city
 
 
-def test_other_batches_and_a_local_engine_give_the_same_rows(factmill: Factmill, english_build: Any) -> None:
+def test_other_batch_size_yields_same_rows(factmill: Factmill, english_build: Any) -> None:
     again = factmill("build", "multihal", "--languages", "eng", "--force", "--batch-size", "40", "--json").json
     assert (again["calls_sent"], again["tables"]) == (0, english_build["tables"])
 
 
-def test_all_benchmarks_are_built_by_one_command_with_a_server_of_its_own(build_of_all: Ran) -> None:
+def test_one_command_builds_every_benchmark_on_own_server(build_of_all: Ran) -> None:
     made = [json.loads(line) for line in build_of_all.out.splitlines()]
     assert [report["benchmark"] for report in made] == list(BENCHMARKS)
     assert all(report["rows"] for report in made)
 
 
-def test_a_row_is_followed_back_to_its_calls(
-    factmill: Factmill, english_build: Any, rows: list[dict[str, Any]]
-) -> None:
+def test_explain_traces_row_to_its_calls(factmill: Factmill, english_build: Any, rows: list[dict[str, Any]]) -> None:
     row = next(row for row in rows if row["answer_type"] == "date")
-    told = factmill("explain", "multihal", row["id"], "--build", english_build["build_id"], "--json").json
-    assert {call["operation"] for call in told["calls"]} >= {"date_paths", "label", "chat"}
-    assert told["row"]["responses"] != told["row"]["responses_formatted"]
+    result = factmill("explain", "multihal", row["id"], "--build", english_build["build_id"], "--json").json
+    assert {call["operation"] for call in result["calls"]} >= {"date_paths", "label", "chat"}
+    assert result["row"]["responses"] != result["row"]["responses_formatted"]
 
 
-def test_one_foundation_alone_is_built(factmill: Factmill) -> None:
-    told = factmill.get_json("build", "multihal", "--foundations", "felm", "--languages", "eng")
-    assert set(told["facts"]["rows"]) == {"felm"}
+def test_single_foundation_is_built(factmill: Factmill) -> None:
+    result = factmill.get_json("build", "multihal", "--foundations", "felm", "--languages", "eng")
+    assert set(result["facts"]["rows"]) == {"felm"}
 
 
-def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path: Path) -> None:
+def test_language_without_translator_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     world = tmp_path / "mute.toml"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text()
     world.write_text(re.sub(r"\[models\.translator\][^\[]*", "", text))
@@ -197,13 +197,13 @@ def test_a_language_without_a_translator_is_refused(factmill: Factmill, tmp_path
     assert (ran.code, "has no translator; add [models.translator]" in ran.err) == (2, True), ran.err
 
 
-def test_falcon_links_as_the_labels_do(factmill: Factmill) -> None:
-    told = factmill.get_json("build", "multihal", "--linker", "falcon", "--languages", "eng")
-    assert told["rows"] >= 25
-    assert told["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
+def test_falcon_linker_covers_same_answer_types_as_label_linker(factmill: Factmill) -> None:
+    result = factmill.get_json("build", "multihal", "--linker", "falcon", "--languages", "eng")
+    assert result["rows"] >= 25
+    assert result["facts"]["answer_types"].keys() == {"date", "rank", "numerical", "other"}
 
 
-def test_an_export_joins_lists(factmill: Factmill, english_build: Any, tmp_path: Path) -> None:
+def test_export_joins_list_values(factmill: Factmill, english_build: Any, tmp_path: Path) -> None:
     ran = factmill("export", english_build["build_id"], "--to", tmp_path)
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in (tmp_path / "multihal.jsonl").read_text().splitlines()]
@@ -218,8 +218,8 @@ def test_an_export_joins_lists(factmill: Factmill, english_build: Any, tmp_path:
 
 def by_turns(*said: Said) -> Callable[[str, bool], Said]:
     """Return manners of one that says something else of each path, and the same of it when asked again."""
-    told: dict[str, Said] = {}
-    return lambda path, _is_again: told.setdefault(path, said[len(told) % len(said)])
+    result: dict[str, Said] = {}
+    return lambda path, _is_again: result.setdefault(path, said[len(result) % len(said)])
 
 
 def invent(paths: Sequence[str], _is_again: bool) -> Said:
@@ -288,7 +288,7 @@ def check_rows(judge: ScriptedJudge, rows: Sequence[Any]) -> None:
         assert row["judged_by"] == "tester"
 
 
-def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(building: Building) -> None:
+def test_build_survives_any_judge_reply_and_later_run_retries_failures(building: Building) -> None:
     judge = building.judge
     ran = building.build()
     assert ran.code == 0, ran.err
@@ -317,8 +317,8 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     mined = set.union(*judge.shown.values())
     assert {"; ".join(path["labels"]) for path in lost} <= mined
     details = [(reject["reason"], reject["detail"]) for reject in rejects]
-    told = (("refused", REFUSAL), ("unscored", "was: Score: 7"), ("unscored", "was: good"))
-    assert [sum(why == reason and said in detail for why, detail in details) for reason, said in told] == [10, 2, 2]
+    result = (("refused", REFUSAL), ("unscored", "was: Score: 7"), ("unscored", "was: good"))
+    assert [sum(why == reason and said in detail for why, detail in details) for reason, said in result] == [10, 2, 2]
 
     left_out = read_table(report, "multihal_dropped_paths")
     assert {path["detail"] for path in left_out} <= mined
@@ -338,7 +338,7 @@ def test_a_build_ends_whatever_the_judge_says_and_a_later_run_mends_what_passed(
     check_rows(judge, read_table(mended, "multihal"))
 
 
-def test_a_judge_that_is_down_or_refuses_everything_leaves_no_row_and_no_ruin(building: Building) -> None:
+def test_failing_or_refusing_judge_publishes_no_row_and_no_traceback(building: Building) -> None:
     judge = building.judge
     judge.manners = dict.fromkeys(JUDGES, Manners(always(500), always(500)))
     ran = building.build("--limit", "2")

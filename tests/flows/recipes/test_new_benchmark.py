@@ -18,7 +18,7 @@ def command(factmill_on_prefect: Factmill, tmp_path: Path) -> Iterator[ToyComman
     toy.close()
 
 
-def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: Path) -> None:
+def test_new_benchmark_needs_only_its_record(command: ToyCommand, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Germany\nAtlantis of the tests\nFrance\n", "utf-8")
     build = ("build", "countries", "--file", "names.txt", "--most-others", "1")
     report = json.loads(command(*build, "--json").out)
@@ -28,9 +28,9 @@ def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: P
 
     shown = command("show", "countries").out
     assert "Which number has Germany?" in shown
-    told = command("explain", "countries", "c-Ger").out
-    assert "  answer      Q183\n" in told
-    assert "ask_countries: find_items of embedded-" in told
+    result = command("explain", "countries", "c-Ger").out
+    assert "  answer      Q183\n" in result
+    assert "ask_countries: find_items of embedded-" in result
     assert "no item is called 'Atlantis of the tests'" in command("explain", "countries", "c-Atl").out
 
     assert "rebuilt byte for byte" in command("verify", "latest:countries").out
@@ -45,15 +45,15 @@ def test_a_new_benchmark_needs_its_record_alone(command: ToyCommand, tmp_path: P
     assert "Invalid value for '--most-others': '10': Input should be less than or equal to 9" in refused
 
 
-def test_a_benchmark_that_asks_no_model_mentions_none(command: ToyCommand, tmp_path: Path) -> None:
+def test_benchmark_without_model_mentions_no_model(command: ToyCommand, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("Germany\nFrance\n", "utf-8")
     world = tmp_path / "no_models.toml"
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     world.write_text(text[: text.index("[models")].replace('"embedded"\nuser', '"bare"\nuser'), "utf-8")
     build = ("build", "countries", "--file", "names.txt", "--world", world)
-    told = command(*build)
+    result = command(*build)
     said = {
-        "build": told.out + told.err,
+        "build": result.out + result.err,
         "show": command("show", "countries").out,
         "builds": command("builds").out,
         "explain": command("explain", "countries", "c-Ger").out,

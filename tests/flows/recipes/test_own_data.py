@@ -38,11 +38,11 @@ def rows_of(ran: Ran, table: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_granola_reads_a_table_and_names_file_row_source_and_licence(
+def test_granola_reads_table_and_names_file_row_source_and_licence(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:
-    told = ("--source", "town-quiz.csv", "--map", "question=q,answers=gold,relation=property")
-    ran = build("granola", *told, "--source-name", "Town quiz", "--source-licence", "CC-BY-4.0")
+    result = ("--source", "town-quiz.csv", "--map", "question=q,answers=gold,relation=property")
+    ran = build("granola", *result, "--source-name", "Town quiz", "--source-licence", "CC-BY-4.0")
     rows = rows_of(ran, "granola_eq")
     assert [(row["source_name"], row["source_row"], row["relation"], row["answer"]) for row in rows] == [
         ("Town quiz/town-quiz.csv", 1, "P19", "Brooklyn"),
@@ -61,7 +61,7 @@ def test_granola_reads_a_table_and_names_file_row_source_and_licence(
     assert (first["source"], first["licence"], first["rows"]) == ("Town quiz", "CC-BY-4.0", "3")
 
 
-def test_without_a_licence_it_is_built_and_a_release_says_what_is_missing(
+def test_source_without_licence_builds_but_release_requires_licence(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:
     ran = build("granola", "--source", "town-quiz.csv", "--map", "question=q,answers=gold,relation=property")
@@ -74,7 +74,7 @@ def test_without_a_licence_it_is_built_and_a_release_says_what_is_missing(
     assert "| town-quiz.csv | none stated | 3 |" in (tmp_path / "release" / "README.md").read_text("utf-8")
 
 
-def test_another_map_is_another_build_and_the_same_one_is_there_already(build: Build, tmp_path: Path) -> None:
+def test_changed_column_map_yields_new_build_and_same_map_reuses_build(build: Build, tmp_path: Path) -> None:
     (tmp_path / "two.csv").write_text("q,gold,other,relation\nWhere was Carl Sagan born?,Brooklyn,Brooklyn,P19\n")
     ids = [
         build("granola", "--source", "two.csv", "--map", column_map).json["build_id"]
@@ -87,16 +87,16 @@ def test_another_map_is_another_build_and_the_same_one_is_there_already(build: B
     assert "map" not in manifest["params"]["params"]
 
 
-def test_relations_of_ones_own_ask_their_questions(build: Build, tmp_path: Path) -> None:
+def test_user_relations_use_their_own_templates(build: Build, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("pid,template\nP19,In which town did [X] come into the world?\n")
     (tmp_path / "q.csv").write_text("question,answer\nIn which town did Carl Sagan come into the world?,Brooklyn\n")
-    told = ("--source", "q.csv", "--relations", "P19")
-    assert build("granola", *told).code == 1  # no_template_match
-    (row,) = rows_of(build("granola", *told, "--relation-file", "mine.csv"), "granola_eq")
+    result = ("--source", "q.csv", "--relations", "P19")
+    assert build("granola", *result).code == 1  # no_template_match
+    (row,) = rows_of(build("granola", *result, "--relation-file", "mine.csv"), "granola_eq")
     assert row["question_entity"] == "Carl Sagan"
 
 
-def test_a_subject_of_its_own_column_needs_no_template(build: Build, tmp_path: Path) -> None:
+def test_subject_column_replaces_template(build: Build, tmp_path: Path) -> None:
     rows = "In which town did Carl Sagan come into the world?,Brooklyn,Carl Sagan\nWho?,Brooklyn,Carl Sagan\n"
     (tmp_path / "q.csv").write_text(f"question,answer,subject\n{rows}")
     ran = build("granola", "--source", "q.csv", "--relations", "P19")
@@ -104,9 +104,9 @@ def test_a_subject_of_its_own_column_needs_no_template(build: Build, tmp_path: P
     assert ran.json["reasons"]["extract_question_entities"] == {"subject_not_in_question": 1}
 
 
-def test_multihal_reads_a_table_as_a_foundation_of_its_own(build: Build) -> None:
-    told = ("--map", "question=q,answer=gold,incorrect_answers=wrong", "--source-name", "hard", "--languages", "eng")
-    rows = rows_of(build("multihal", "--source", "hard-questions.jsonl", *told), "multihal")
+def test_multihal_reads_table_as_own_foundation(build: Build) -> None:
+    result = ("--map", "question=q,answer=gold,incorrect_answers=wrong", "--source-name", "hard", "--languages", "eng")
+    rows = rows_of(build("multihal", "--source", "hard-questions.jsonl", *result), "multihal")
     found = {(row["source_dataset"], row["source_name"], row["source_row"], row["licence"]) for row in rows}
     assert ("hard", "hard/hard-questions.jsonl", 1, "none stated") in found
     (first, *_) = rows
@@ -115,7 +115,7 @@ def test_multihal_reads_a_table_as_a_foundation_of_its_own(build: Build) -> None
     )  # fmt: skip
 
 
-def test_biokalma_reads_a_table_of_pairs(build: Build) -> None:
+def test_biokalma_reads_table_of_pairs(build: Build) -> None:
     ran = build("biokalma", "--source", "couples.csv", "--map", COUPLES, "--source-licence", "CC0-1.0")
     stages = {each["stage"]: each["rows_out"] for each in ran.json["stages"]}
     assert stages["find_pair_paragraphs"] == 2
@@ -123,7 +123,7 @@ def test_biokalma_reads_a_table_of_pairs(build: Build) -> None:
     assert rows and {(row["source_name"], row["licence"]) for row in rows} == {("couples.csv", "CC0-1.0")}
 
 
-def test_slaq_reads_a_table_of_topics(build: Build, tmp_path: Path) -> None:
+def test_slaq_reads_table_of_topics(build: Build, tmp_path: Path) -> None:
     with (tmp_path / "topics.csv").open("a") as file:
         file.write("quaternion,Mathematics\nNo such page,Sky\n,Sky\n")
     ran = build("slaq", "--source", "topics.csv", "--map", "category=field")
@@ -137,14 +137,14 @@ def test_slaq_reads_a_table_of_topics(build: Build, tmp_path: Path) -> None:
     assert drawn.code == 2 and "a table names its topics" in drawn.err
 
 
-def test_a_list_of_topics_has_its_name_and_licence_on_the_card_and_the_texts_keep_theirs(
+def test_topic_list_has_name_and_licence_on_card_and_texts_keep_theirs(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:
-    told = ("slaq", "--source", "topics.csv", "--map", "category=field")
-    plain = build(*told)
-    named = build(*told, "--source-name", "Town & list", "--source-licence", "CC BY 4.0")
+    result = ("slaq", "--source", "topics.csv", "--map", "category=field")
+    plain = build(*result)
+    named = build(*result, "--source-name", "Town & list", "--source-licence", "CC BY 4.0")
     assert "note: --source-licence CC BY 4.0: no SPDX id" in named.err and "did you mean CC-BY-4.0?" in named.err
-    stated = build(*told, "--source-name", "Town & list", "--source-licence", "CC-BY-4.0")
+    stated = build(*result, "--source-name", "Town & list", "--source-licence", "CC-BY-4.0")
     assert "SPDX" not in stated.err
     assert len({each.json["build_id"] for each in (plain, named, stated)}) == 3
     assert len({each.json["tables"]["slaq"]["sha256"] for each in (plain, named, stated)}) == 1
@@ -163,7 +163,7 @@ def test_a_list_of_topics_has_its_name_and_licence_on_the_card_and_the_texts_kee
     assert "title: SLAQ of Town & list, rebuilt by factmill" in citation and "family-names: Lovelace" in citation
 
 
-def test_questions_on_one_fact_are_one_cluster_and_lend_the_guesser_nothing(
+def test_questions_on_one_fact_form_one_cluster_and_guesser_gains_nothing(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:
     rows = [
@@ -175,15 +175,13 @@ def test_questions_on_one_fact_are_one_cluster_and_lend_the_guesser_nothing(
     ran = build("granola", "--source", "q.csv", "--relations", "P19")
     assert len(rows_of(ran, "granola_eq")) == 3
     options = ("--model", "guesser", "--setting", "greedy", "--reports", tmp_path, "--warehouse", tmp_path / "w.duckdb")
-    told = factmill("evaluate", "granola", *options, "--json")
-    assert told.code == 0, told.err
-    (accuracy,) = [each for each in told.json["metrics"] if each["id"] == "greedy/accuracy"]
+    result = factmill("evaluate", "granola", *options, "--json")
+    assert result.code == 0, result.err
+    (accuracy,) = [each for each in result.json["metrics"] if each["id"] == "greedy/accuracy"]
     assert (accuracy["n"], accuracy["clusters"], accuracy["value"]) == (3, 2, 0.0)
 
 
-def test_slaq_takes_the_views_of_a_table_in_place_of_the_service_s(
-    build: Build, factmill: Factmill, tmp_path: Path
-) -> None:
+def test_slaq_uses_page_views_of_table_instead_of_service(build: Build, factmill: Factmill, tmp_path: Path) -> None:
     titles = [("Quaternion", "1"), ("Boolean algebra", "3"), ("Crab Nebula", "")]
     lines = [f"{title},Mathematics,{views}" for title, views in titles]
     (tmp_path / "viewed.csv").write_text("\n".join(("topic,category,seen", *lines)))
@@ -195,23 +193,23 @@ def test_slaq_takes_the_views_of_a_table_in_place_of_the_service_s(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_fanoutqa_reads_its_forms_from_a_table(build: Build, tmp_path: Path, kind: str) -> None:
+def test_fanoutqa_reads_question_forms_from_table(build: Build, tmp_path: Path, kind: str) -> None:
     if kind == "csv":
         question = json.loads(FILES["rivers.jsonl"])
         with (tmp_path / "rivers.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(question)
             writer.writerow([each if isinstance(each, str) else json.dumps(each) for each in question.values()])
-    told = ("--map", "question=q,strategy=steps,categories=topics", "--source-licence", "CC0-1.0")
-    (row,) = rows_of(build("fanoutqa", "--source", f"rivers.{kind}", *told), "fanoutqa")
+    result = ("--map", "question=q,strategy=steps,categories=topics", "--source-licence", "CC0-1.0")
+    (row,) = rows_of(build("fanoutqa", "--source", f"rivers.{kind}", *result), "fanoutqa")
     assert (row["source"], row["source_name"], row["licence"]) == ("authored", f"rivers.{kind}", "CC0-1.0")
     assert row["sub_questions"] == 5
 
 
-def test_fanoutqa_makes_questions_of_own_kinds_of_sets(build: Build) -> None:
-    told = ("--source", "wikidata", "--set-file", "sets.csv")
-    without = build("fanoutqa", *told)
+def test_fanoutqa_generates_questions_from_user_set_kinds(build: Build) -> None:
+    result = ("--source", "wikidata", "--set-file", "sets.csv")
+    without = build("fanoutqa", *result)
     assert without.code == 2 and "no line for it with members 'people' or none" in without.err
-    ran = build("fanoutqa", *told, "--property-file", "properties.csv", "--sets-a-kind", "2")
+    ran = build("fanoutqa", *result, "--property-file", "properties.csv", "--sets-a-kind", "2")
     rows = rows_of(ran, "fanoutqa")
     assert rows and {" ".join(row["source_name"].split()[1:3]) for row in rows} <= {"P40 Q5", "P57 Q11424"}

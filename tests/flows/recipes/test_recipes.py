@@ -86,7 +86,7 @@ FROM_WIKIDATA = GranolaParams(source=("wikidata",), relations=("P19", "P36"))
 FIRST = [("open", "auto"), ("load", "make_questions_from_facts", ["P19", "P36"])]
 
 
-def test_rows_pass_through_the_steps_in_their_order_and_the_last_ones_are_published(build: Noted) -> None:
+def test_rows_pass_steps_in_order_and_last_rows_are_published(build: Noted) -> None:
     steps = (Stage(link_question_entities, single_batch=True, most_rows=9), remove_trivial_answers)
     recipe = make_recipe(GRANOLA, choose_question_reader, *steps, units=lambda locked: locked.inputs.limits)
     assert recipe.fn(FROM_WIKIDATA, RunOptions()).build_id == "granola-1"
@@ -99,7 +99,7 @@ def test_rows_pass_through_the_steps_in_their_order_and_the_last_ones_are_publis
     ]
 
 
-def test_what_publishes_is_given_what_each_step_left(build: Noted) -> None:
+def test_publish_step_receives_output_of_every_step(build: Noted) -> None:
     given: dict[StepTask, Any] = {}
 
     def publish(_build: Any, left: Any) -> BuildReport:
@@ -117,7 +117,7 @@ def test_what_publishes_is_given_what_each_step_left(build: Noted) -> None:
     assert [each[0] for each in build.done] == ["open", "load", "link_question_entities", "leave"]
 
 
-def test_parameters_are_checked_before_anything_is_read(build: Noted) -> None:
+def test_parameters_are_checked_before_any_read(build: Noted) -> None:
     def check(run: Any, inputs: Any) -> None:
         assert (run, inputs.from_wikidata) == ("the run", True)
         raise UsageError("no such relation")
@@ -128,18 +128,18 @@ def test_parameters_are_checked_before_anything_is_read(build: Noted) -> None:
     assert build.done == [("open", "auto")]
 
 
-def test_a_build_is_made_again_with_what_people_decided(build: Noted) -> None:
+def test_build_is_repeated_with_review_decisions(build: Noted) -> None:
     recipe = make_recipe(GRANOLA, choose_question_reader, units=lambda locked: locked.inputs.limits)
     recipe.fn(FROM_WIKIDATA.model_copy(update={"review": "ask"}), RunOptions())
     assert [each[1] for each in build.done if each[0] == "open"] == ["ask", "manual"]
 
 
-def test_a_source_is_chosen_by_the_inputs() -> None:
+def test_inputs_select_question_reader() -> None:
     assert choose_question_reader(granola_inputs(from_wikidata=True)) is make_questions_from_facts
     assert choose_question_reader(granola_inputs(from_wikidata=False)) is read_entity_questions
 
 
-def test_a_flow_has_the_name_and_the_parameters_of_its_record() -> None:
+def test_flow_has_name_and_parameters_of_benchmark_record() -> None:
     assert (granola.name, granola.fn.__name__, granola.fn.__module__) == (
         "granola",
         "granola",
@@ -152,7 +152,7 @@ def test_a_flow_has_the_name_and_the_parameters_of_its_record() -> None:
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_every_build_adds_up_and_is_rebuilt_byte_for_byte_from_recorded_calls(
+def test_builds_balance_and_rebuild_byte_for_byte_from_recorded_calls(
     benchmark: str, factmill: Factmill, embedded_builds: dict[str, Any]
 ) -> None:
     report = embedded_builds[benchmark]
@@ -213,7 +213,7 @@ WRONG_USAGE = [
 
 
 @pytest.mark.parametrize(("benchmark", "arguments", "message"), WRONG_USAGE, ids=lambda value: str(value)[:60])
-def test_wrong_usage_is_told_with_what_was_expected(
+def test_invalid_usage_names_expected_value(
     factmill: Factmill, benchmark: str, arguments: list[str], message: str
 ) -> None:
     ran = factmill("build", benchmark, *arguments)

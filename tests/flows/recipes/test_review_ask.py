@@ -50,20 +50,20 @@ def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder:
     finally:
         process.kill()
     assert process.returncode == 0, err
-    told = " ".join(err.split())
-    assert "flagged rows wait for a decision" in told
-    assert f"{len(items)} of {len(items)} rows are decided on; they are built in now" in told
+    text = " ".join(err.split())
+    assert "flagged rows wait for a decision" in text
+    assert f"{len(items)} of {len(items)} rows are decided on; they are built in now" in text
     return json.loads(out.splitlines()[-1]), len(items)
 
 
-def test_slaq_takes_decisions_in_a_pause(factmill: Factmill, doubter: ScriptedChat, tmp_path: Path) -> None:
+def test_slaq_accepts_review_decisions_during_pause(factmill: Factmill, doubter: ScriptedChat, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, doubter.url, ["judge"])
     report, items = decide_in_a_pause(factmill, ("slaq", "--world", world, "--categories", "Astronomy"), tmp_path)
     assert report["rows"] > 0
     assert report["facts"]["review"] == {"keep": items}
 
 
-def test_granola_takes_decisions_in_a_pause_and_counts_what_the_graph_says_of_its_rows(
+def test_granola_accepts_review_decisions_during_pause_and_counts_graph_checks(
     factmill: Factmill, tmp_path: Path
 ) -> None:
     # the Wikidata has Ulm of Einstein, Warsaw of Curie, and no birthplace of Eiffel, who was French

@@ -60,7 +60,7 @@ def read_generated(row: dict[str, Any]) -> GeneratedPairs:
     return GeneratedPairs(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
 
 
-def test_topics_have_five_pairs_whose_answers_stand_in_their_articles(built: Built) -> None:
+def test_topics_have_five_pairs_with_answers_in_their_articles(built: Built) -> None:
     assert built.report["rows"] == len(built.rows) >= LEAST_TOPICS
     for row in built.rows:
         text = built.articles[row["id"]]
@@ -74,7 +74,7 @@ def test_topics_have_five_pairs_whose_answers_stand_in_their_articles(built: Bui
         assert not re.search(r"<\w+|\[\d+\]|\bedit\]", text)
 
 
-def test_each_category_has_as_many_popular_topics_as_others(built: Built) -> None:
+def test_each_category_has_equally_many_popular_and_unpopular_topics(built: Built) -> None:
     by_category: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in built.rows:
         by_category[row["Category"]].append(row)
@@ -87,7 +87,7 @@ def test_each_category_has_as_many_popular_topics_as_others(built: Built) -> Non
     assert len({row["URL"] for row in built.rows}) == len(built.rows)
 
 
-def test_what_is_lost_says_why(built: Built) -> None:
+def test_lost_rows_have_expected_reasons(built: Built) -> None:
     assert built.report["unsettled"] == 0
     reasons = built.report["reasons"]
     assert reasons["scrape_articles"] == {"list_page": 1}
@@ -104,7 +104,7 @@ def test_what_is_lost_says_why(built: Built) -> None:
     assert built.report["merged"] == 2, "two pages are in two categories each"
 
 
-def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> None:
+def test_report_counts_categories_halves_and_fact_types(built: Built) -> None:
     facts = built.report["facts"]
     assert facts["categories"] == Counter(row["Category"] for row in built.rows)
     assert facts["halves"] == Counter(row["half"] for row in built.rows)
@@ -119,7 +119,7 @@ def test_the_report_tells_categories_halves_and_kinds_of_facts(built: Built) -> 
     assert sum(each["drawn"] for each in counts) == built.report["inputs"]
 
 
-def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: Built) -> None:
+def test_every_planted_author_fault_occurs_and_none_is_published(built: Built) -> None:
     calls = query_build(
         built.report,
         "SELECT b.id, c.parts, c.body FROM build_calls b JOIN calls c USING (record_id) "
@@ -140,7 +140,7 @@ def test_each_planted_fault_is_met_and_none_of_the_author_s_is_published(built: 
     assert faulty["slaq/fact_type"] <= published, "nothing checks what class an answer is of"
 
 
-def test_what_the_second_look_flags_is_dropped_rightly_and_wrongly(built: Built) -> None:
+def test_flags_of_second_check_drop_rows_even_when_wrong(built: Built) -> None:
     items = query_build(built.report, "SELECT * FROM slaq_review WHERE build_id = $1 ORDER BY row_id, detail")
     assert [(each["row_id"], each["detail"], each["decision"]) for each in items] == [
         ("Software engineering-7000501", "ShortQ2: it does not say whose staircase diagram is meant", "drop"),
@@ -150,11 +150,11 @@ def test_what_the_second_look_flags_is_dropped_rightly_and_wrongly(built: Built)
     ]
 
 
-def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -> None:
+def test_explain_traces_row_to_its_calls(factmill: Factmill, built: Built) -> None:
     row = built.rows[0]
-    told = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"], "--json").json
+    result = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"], "--json").json
     by_stage: dict[str, Counter[str]] = defaultdict(Counter)
-    for call in told["calls"]:
+    for call in result["calls"]:
         by_stage[call["stage"]][call["operation"]] += 1
     asked = by_stage.pop("write_questions")["chat"]
     assert asked in (1, 2)
@@ -165,13 +165,13 @@ def test_a_row_is_followed_back_to_its_calls(factmill: Factmill, built: Built) -
         "check_questions": {"chat": 1},
         "classify_fact_answers": {"chat": 5},
     }
-    assert told["row"]["LongQ"] == row["LongQ"]
+    assert result["row"]["LongQ"] == row["LongQ"]
     lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out
     for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed half"):
         assert said in lines
 
 
-def test_what_a_second_model_doubts_goes_out_for_review_and_comes_back(
+def test_rows_flagged_by_second_model_are_exported_for_review_and_imported(
     factmill: Factmill, doubter: ScriptedChat, tmp_path: Path
 ) -> None:
     world, queue = write_chat_world(tmp_path, doubter.url, ["judge"]), tmp_path / "queue.csv"

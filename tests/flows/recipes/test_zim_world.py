@@ -39,8 +39,8 @@ def write_world(folder: Path, write_zim: Callable[[Path, str], Path], **settings
 def build(factmill: Factmill, world: Path, home: Path) -> Iterator[dict[str, Any]]:
     """Build both benchmarks in a home of their own; yield their reports."""
     for arguments in (("slaq", "--source", world.parent / "topics.csv"), ("fanoutqa", *FEW_QUESTIONS)):
-        told = factmill.get_json("build", *arguments, "--world", world, FACTMILL_HOME=str(home))
-        yield told
+        result = factmill.get_json("build", *arguments, "--world", world, FACTMILL_HOME=str(home))
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def built(
     return home, slaq, fanoutqa
 
 
-def test_both_benchmarks_have_the_same_bytes_in_an_empty_home_and_from_a_copy_of_the_file(
+def test_copied_zim_file_and_empty_home_yield_same_bytes_for_both_benchmarks(
     factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
 ) -> None:
     shutil.copytree(world.parent, tmp_path / "copy")
@@ -65,7 +65,7 @@ def test_both_benchmarks_have_the_same_bytes_in_an_empty_home_and_from_a_copy_of
         assert one["tables"] == other["tables"]
 
 
-def test_slaq_s_topics_and_views_are_those_of_the_table(
+def test_slaq_topics_and_views_come_from_table(
     factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]]
 ) -> None:
     home, *_ = built
@@ -79,11 +79,11 @@ def test_slaq_s_topics_and_views_are_those_of_the_table(
     assert all(row["licence"] == "Apache-2.0" for row in rows), "the file states it"
 
 
-def test_a_table_needs_no_page_ids(
+def test_table_needs_no_page_ids(
     factmill: Factmill, world: Path, built: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
 ) -> None:
-    told = ("--source", world.parent / "topics.csv", "--map", "pageid=", "--json")
-    ran = factmill("build", "slaq", *told, "--world", world, FACTMILL_HOME=str(tmp_path))
+    result = ("--source", world.parent / "topics.csv", "--map", "pageid=", "--json")
+    ran = factmill("build", "slaq", *result, "--world", world, FACTMILL_HOME=str(tmp_path))
     assert ran.code == 0, ran.err
     rows = [
         factmill("show", "slaq", "--limit", "99", "--json", FACTMILL_HOME=str(home)).json["rows"]
@@ -95,20 +95,20 @@ def test_a_table_needs_no_page_ids(
 
 
 @pytest.mark.parametrize("benchmark", ["slaq", "fanoutqa"])
-def test_explain_names_the_file_its_day_and_the_entry(
+def test_explain_names_zim_file_date_and_entry(
     factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], benchmark: str
 ) -> None:
     home = str(built[0])
     row = factmill("show", benchmark, "--limit", "1", "--json", FACTMILL_HOME=home).json["rows"][0]
-    told = factmill("explain", benchmark, row["id"], FACTMILL_HOME=home).out
+    result = factmill("explain", benchmark, row["id"], FACTMILL_HOME=home).out
     title = row["Topic"] if benchmark == "slaq" else row["articles"][0]
-    assert f'replied {{"entry": "{title.replace(" ", "_")}", "file": "wiki.zim", "pageid": null, "revid": ' in told
-    assert f"page_text of zim-{DAY}-" in told
+    assert f'replied {{"entry": "{title.replace(" ", "_")}", "file": "wiki.zim", "pageid": null, "revid": ' in result
+    assert f"page_text of zim-{DAY}-" in result
     assert "service   wikipedia" in factmill("explain", benchmark, FACTMILL_HOME=home).out
 
 
 @pytest.mark.parametrize("place", [1, 2])
-def test_recorded_calls_alone_make_the_build_again(
+def test_recorded_calls_alone_rebuild_build(
     factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     def refuse(*_: object) -> None:
@@ -120,7 +120,7 @@ def test_recorded_calls_alone_make_the_build_again(
     assert "rebuilt byte for byte from recorded calls" in ran.out
 
 
-def test_another_file_is_another_build(
+def test_other_zim_file_yields_other_build(
     factmill: Factmill, built: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path
 ) -> None:
     other = write_world(tmp_path, write_embedded_zim)
@@ -129,7 +129,7 @@ def test_another_file_is_another_build(
     assert slaq["tables"] == built[1]["tables"], "the articles are the same"
 
 
-def test_a_file_that_is_replaced_during_a_build_stops_it(
+def test_replacing_zim_file_during_build_stops_it(
     factmill: Factmill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = write_world(tmp_path, write_embedded_zim)
@@ -163,7 +163,7 @@ def test_a_file_that_is_replaced_during_a_build_stops_it(
         (("multihal",), "multihal asks for items of articles, which the world's Wikipedia, a ZIM file, does not hold"),
     ],
 )
-def test_what_a_file_cannot_serve_is_told_before_anything_is_asked(
+def test_options_not_supported_by_zim_file_are_rejected_before_any_request(
     factmill: Factmill, world: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     named = [each.format(topics=world.parent / "topics.csv") for each in arguments]
@@ -172,7 +172,7 @@ def test_what_a_file_cannot_serve_is_told_before_anything_is_asked(
     assert message in ran.err
 
 
-def test_an_epoch_of_another_day_than_the_file_s_is_refused(factmill: Factmill, tmp_path: Path) -> None:
+def test_epoch_differing_from_zim_file_date_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     world = write_world(
         tmp_path, lambda path, day: ZimFile(metadata={"Date": day}).write(path), epoch="epoch = 2025-12-01"
     )
@@ -181,7 +181,7 @@ def test_an_epoch_of_another_day_than_the_file_s_is_refused(factmill: Factmill, 
     assert f"has epoch = 2025-12-01, but its Wikipedia is a ZIM file of {DAY}" in ran.err
 
 
-def test_doctor_names_the_file_and_its_day(factmill: Factmill, world: Path) -> None:
+def test_doctor_names_zim_file_and_date(factmill: Factmill, world: Path) -> None:
     findings = {each["what"]: each for each in factmill("doctor", "--world", world, "--json").json["findings"]}
     assert findings["wikipedia"]["ok"]
     assert f"ZIM file {world.parent / 'wiki.zim'} of {DAY}: " in findings["wikipedia"]["found"]
@@ -189,7 +189,7 @@ def test_doctor_names_the_file_and_its_day(factmill: Factmill, world: Path) -> N
     assert "not possible in this world: multihal asks for items" in findings["build multihal"]["found"]
 
 
-def test_doctor_says_which_file_is_missing(factmill: Factmill, world: Path, tmp_path: Path) -> None:
+def test_doctor_names_missing_zim_file(factmill: Factmill, world: Path, tmp_path: Path) -> None:
     shutil.copy(world, tmp_path)
     ran = factmill("doctor", "--world", tmp_path / world.name, "--json")
     (finding,) = [each for each in ran.json["findings"] if each["what"] == "wikipedia"]

@@ -75,7 +75,7 @@ def tell(diff: BuildDiff) -> list[tuple[str, str, str]]:
     return [(row.kind, row.id, " + ".join(cause.label for cause in row.causes)) for row in diff.rows]
 
 
-def test_the_one_input_that_differs_is_the_cause_where_nothing_else_can_be(maker: Maker) -> None:
+def test_only_changed_input_is_cause_for_scripted_builds(maker: Maker) -> None:
     tables = fanout_tables()
     old = maker.release("old", FANOUTQA, tables, **SCRIPTED)
     new = maker.release("new", FANOUTQA, ask_otherwise(tables), **SCRIPTED, prompts={"fanoutqa/word": "2"})
@@ -84,14 +84,14 @@ def test_the_one_input_that_differs_is_the_cause_where_nothing_else_can_be(maker
     assert found.same == 2
 
 
-def test_of_live_services_a_reply_may_be_why_too(maker: Maker) -> None:
+def test_reply_is_possible_cause_for_live_services(maker: Maker) -> None:
     tables = fanout_tables()
     old = maker.release("old", FANOUTQA, tables)
     new = maker.release("new", FANOUTQA, ask_otherwise(tables), code="1")
     assert tell(maker.compare(old, new)) == [("changed", "q0", "one of: code: steps, reply")]
 
 
-def test_where_the_locks_are_the_same_the_cause_is_not_told(maker: Maker) -> None:
+def test_identical_manifests_leave_cause_undetermined(maker: Maker) -> None:
     tables = fanout_tables()
     old = maker.release("old", FANOUTQA, tables)
     new = maker.release("new", FANOUTQA, ask_otherwise(tables))
@@ -100,7 +100,7 @@ def test_where_the_locks_are_the_same_the_cause_is_not_told(maker: Maker) -> Non
     assert "releases contain no replies" in cause.told
 
 
-def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
+def test_rejected_row_is_listed_with_stage_and_reason(maker: Maker) -> None:
     tables = fanout_tables(("dev", "dev", "dev"))
     fewer = {name: [row for row in rows if "q1" not in row.values()] for name, rows in tables.items()}
     old = maker.release("old", FANOUTQA, tables, **SCRIPTED)
@@ -111,7 +111,7 @@ def test_a_rejected_row_is_told_with_its_stage_and_reason(maker: Maker) -> None:
     assert (row.fate.stage, row.fate.reason) == ("flag_duplicates", "duplicate")
 
 
-def test_rows_that_a_release_was_made_without_are_told_as_that(maker: Maker, factmill: Factmill) -> None:
+def test_rows_excluded_from_release_are_reported_as_excluded(maker: Maker, factmill: Factmill) -> None:
     whole = maker.release("whole", MULTIHAL, multihal_tables())
     without = maker.release("without", MULTIHAL, multihal_tables(), ReleaseOptions(excluded=("felm", "CC-BY-NC-2.0")))
     ran = factmill("diff", whole, without, "--warehouse", maker.warehouse, "--json", "--exit-code")
@@ -121,18 +121,18 @@ def test_rows_that_a_release_was_made_without_are_told_as_that(maker: Maker, fac
         "the later release was made without felm",
         "the later release was made without CC-BY-NC-2.0",
     }
-    told = factmill("diff", without, whole, "--warehouse", maker.warehouse, "--limit", "1")
-    assert "the earlier release was made without" in told.out
+    result = factmill("diff", without, whole, "--warehouse", maker.warehouse, "--limit", "1")
+    assert "the earlier release was made without" in result.out
 
 
-def test_a_release_and_its_build_are_the_same(maker: Maker) -> None:
+def test_release_equals_its_build(maker: Maker) -> None:
     folder = maker.release("out", FANOUTQA, fanout_tables())
     found = maker.compare("latest:fanoutqa", folder)
     assert (found.rows, found.tables, found.same) == ([], {}, 3)
     assert (found.before.build_id.endswith("(before)"), found.after.build_id.endswith("(after)")) == (True, True)
 
 
-def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
+def test_incomparable_releases_are_reported(maker: Maker, tmp_path: Path) -> None:
     one, other = (maker.release("one", FANOUTQA, fanout_tables()), maker.release("other", MULTIHAL, multihal_tables()))
     with pytest.raises(UsageError, match="of different benchmarks"):
         maker.compare(one, other)
@@ -144,7 +144,7 @@ def test_what_cannot_be_compared_is_told(maker: Maker, tmp_path: Path) -> None:
         maker.compare(one, one)
 
 
-def test_a_changelog_quotes_no_row_that_the_release_leaves_out(tmp_path: Path) -> None:
+def test_changelog_quotes_no_row_excluded_from_release(tmp_path: Path) -> None:
     warehouse, tables = tmp_path / "w.duckdb", multihal_tables()
     old = publish_rows(warehouse, MULTIHAL, tables)
     first, *others = (row for row in tables["multihal"] if row["source_dataset"] != "felm")
@@ -153,14 +153,14 @@ def test_a_changelog_quotes_no_row_that_the_release_leaves_out(tmp_path: Path) -
     made = make_release(
         warehouse, new.build_id, tmp_path / "out", ReleaseOptions(excluded=("CC-BY-NC-2.0",)), since=old.build_id
     )
-    told = (tmp_path / "out" / "CHANGELOG.md").read_text("utf-8")
-    assert "simpleqa" in told
+    result = (tmp_path / "out" / "CHANGELOG.md").read_text("utf-8")
+    assert "simpleqa" in result
     assert made.release.rows == 2
-    assert ", 2 rows): 1 the same, 0 added, 0 removed, 1 changed." in told
-    assert "felm\\_" not in told and "felm_" not in told, "its licence forbids it, and it was released before"
-    assert "halueval" not in told
-    assert "Rows of CC-BY-NC-2.0, CC-BY-NC-SA-4.0 are left out of the release" in told.replace("\\", "")
-    assert told.endswith(f"{made.release.forms.canary_line}\n")
+    assert ", 2 rows): 1 the same, 0 added, 0 removed, 1 changed." in result
+    assert "felm\\_" not in result and "felm_" not in result, "its licence forbids it, and it was released before"
+    assert "halueval" not in result
+    assert "Rows of CC-BY-NC-2.0, CC-BY-NC-SA-4.0 are left out of the release" in result.replace("\\", "")
+    assert result.endswith(f"{made.release.forms.canary_line}\n")
 
 
 OPEN_GATES = ReleaseGates(
@@ -168,7 +168,7 @@ OPEN_GATES = ReleaseGates(
 )
 
 
-def test_a_release_takes_the_place_of_the_one_before_where_gates_hold(tmp_path: Path) -> None:
+def test_release_replaces_previous_release_when_gates_pass(tmp_path: Path) -> None:
     warehouse, place = tmp_path / "w.duckdb", tmp_path / "out" / "fanoutqa"
     tables = fanout_tables()
     first = publish_rows(warehouse, FANOUTQA, tables)

@@ -71,12 +71,12 @@ def copy(released: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_command_names_what_is_wrong(released: Path, factmill: Factmill, tmp_path: Path, damage: str) -> None:
+def test_command_names_damage_of_release(released: Path, factmill: Factmill, tmp_path: Path, damage: str) -> None:
     folder = copy_damaged(released, tmp_path / "copy", damage)
     run_commands(factmill, released, folder, damage, COMMANDS if damage in TO_ALL_COMMANDS else ["evaluate"])
 
 
-def test_a_whole_release_is_the_build_by_its_rows(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+def test_complete_release_equals_build_rows(released: Path, factmill: Factmill, tmp_path: Path) -> None:
     build = resolve_build(released / "w.duckdb", "latest:fanoutqa")
     found = load_verified_release(released / "whole")
     assert found.record.content_digest == build.content_digest
@@ -85,7 +85,7 @@ def test_a_whole_release_is_the_build_by_its_rows(released: Path, factmill: Fact
     assert (ran.code, "3 rows before, 3 after: 3 the same" in ran.out) == (0, True), ran.err
 
 
-def test_rows_that_were_altered_with_all_digests_are_never_the_build(
+def test_altered_rows_with_recomputed_digests_never_equal_build(
     released: Path, factmill: Factmill, tmp_path: Path
 ) -> None:
     folder = copy(released, tmp_path)
@@ -101,9 +101,7 @@ def test_rows_that_were_altered_with_all_digests_are_never_the_build(
         FANOUTQA_EVALUATION.resolve_inputs(params, RunOptions(warehouse=released / "w.duckdb"))
 
 
-def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_some_out(
-    released: Path, tmp_path: Path
-) -> None:
+def test_altered_rows_differ_from_build_even_when_release_omits_rows(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
     rewrite(alter_questions, tables=True)(folder)
     left_out = [{"what": "nothing", "why": "", "rows": 0}]
@@ -120,7 +118,7 @@ def test_altered_rows_are_not_the_build_where_the_release_says_that_it_leaves_so
     )
 
 
-def test_texts_that_are_no_json_are_named_before_anything_is_asked(released: Path, tmp_path: Path) -> None:
+def test_invalid_json_text_is_named_before_any_request(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
     rewrite(fill_column("answer", lambda rows: pa.array(["[" * 5000] * rows)), content=True)(folder)
     params = FANOUTQA_EVALUATION.params(model="silent", release=str(folder))
@@ -128,7 +126,7 @@ def test_texts_that_are_no_json_are_named_before_anything_is_asked(released: Pat
         FANOUTQA_EVALUATION.resolve_inputs(params, RunOptions(warehouse=tmp_path / "none.duckdb"))
 
 
-def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) -> None:
+def test_changed_release_is_read_again(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
     assert load_verified_release(folder) is load_verified_release(folder)
     data = (folder / DEV).read_bytes()
@@ -140,7 +138,7 @@ def test_a_release_that_changes_is_read_again(released: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("most", "said"), [(1_000, "bytes of files; expected at most"), (1_000_000, "bytes of rows")])
-def test_a_release_of_more_bytes_than_memory_holds_is_refused(
+def test_release_larger_than_memory_limit_is_rejected(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, said: str
 ) -> None:
     folder = copy(released, tmp_path)
@@ -150,7 +148,7 @@ def test_a_release_of_more_bytes_than_memory_holds_is_refused(
         load_verified_release(folder)
 
 
-def test_what_is_put_into_a_release_while_another_is_written_is_not_removed(released: Path, tmp_path: Path) -> None:
+def test_file_added_during_release_replacement_is_not_removed(released: Path, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
     with pytest.raises(OutputError, match=r"not replaced.*'mine\.txt'"), open_release_draft(folder, force=True):
         (folder / "mine.txt").write_text("mine")
@@ -158,7 +156,7 @@ def test_what_is_put_into_a_release_while_another_is_written_is_not_removed(rele
     assert (folder / "mine.txt").read_text() == "mine"
 
 
-def test_what_hubs_and_tools_leave_is_passed_over(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+def test_files_of_hub_and_tools_are_ignored(released: Path, factmill: Factmill, tmp_path: Path) -> None:
     folder = copy(released, tmp_path)
     for name in (".git", ".cache/huggingface", "lm_eval/__pycache__"):
         (folder / name).mkdir(parents=True)
@@ -167,7 +165,7 @@ def test_what_hubs_and_tools_leave_is_passed_over(released: Path, factmill: Fact
     assert load_verified_release(folder).index.rows == 3
 
 
-def test_a_file_that_may_not_be_read_is_named(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+def test_unreadable_file_is_named(released: Path, factmill: Factmill, tmp_path: Path) -> None:
     if hindrance := find_hindrance():
         pytest.skip(hindrance)
     folder = copy(released, tmp_path)
@@ -177,7 +175,7 @@ def test_a_file_that_may_not_be_read_is_named(released: Path, factmill: Factmill
     assert (ran.code, f"{folder / DEV}: cannot be read: Permission denied" in ran.err) == (2, True), ran.err
 
 
-def test_sums_that_are_written_again_are_those_of_the_release(released: Path, tmp_path: Path) -> None:
+def test_rewritten_checksums_equal_original_release(released: Path, tmp_path: Path) -> None:
     """The support that damages releases leaves one whole that it does not damage: else all that it makes would be refused."""
     folder = copy(released, tmp_path)
     resum(folder, content=True)

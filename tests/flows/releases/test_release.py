@@ -26,9 +26,12 @@ def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_facto
     for name in SPLITS:
         ran = factmill("release", embedded_builds[name]["build_id"], "--to", folder / name, "--json")
         assert ran.code == 0, ran.err
-        told = json.loads(ran.out)
-        assert (told["build_id"], told["rows"]) == (embedded_builds[name]["build_id"], embedded_builds[name]["rows"])
-        assert told["notice"].startswith("No language model wrote these rows: scripted replies")
+        result = json.loads(ran.out)
+        assert (result["build_id"], result["rows"]) == (
+            embedded_builds[name]["build_id"],
+            embedded_builds[name]["rows"],
+        )
+        assert result["notice"].startswith("No language model wrote these rows: scripted replies")
     return folder
 
 
@@ -47,7 +50,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_every_config_and_split_loads_everywhere(released: Path, name: str) -> None:
+def test_every_config_and_split_loads_in_every_library(released: Path, name: str) -> None:
     assert check_loads(released / name) == SPLITS[name]
 
 
@@ -58,7 +61,7 @@ def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, Tab
     return {name: TableStore(path, embedded_builds[name]["build_id"]) for name in SPLITS}
 
 
-def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, stores: dict[str, TableStore]) -> None:
+def test_figures_from_release_equal_figures_from_warehouse(released: Path, stores: dict[str, TableStore]) -> None:
     for name, setting in (("granola", "greedy"), ("multihal", "qa"), ("slaq", "short")):
         found = [
             python.score(name, "guesser", source=source, setting=setting, limit=5).metrics
@@ -67,7 +70,7 @@ def test_figures_from_a_release_are_those_from_the_warehouse(released: Path, sto
         assert found[0].equals(found[1])
 
 
-def test_an_evaluation_on_a_release_is_that_on_its_build(
+def test_evaluation_on_release_equals_evaluation_on_build(
     released: Path, stores: dict[str, TableStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factmill: Factmill
 ) -> None:
     """By the very command of the card, in the release's folder, with a warehouse that holds nothing."""
@@ -76,11 +79,11 @@ def test_an_evaluation_on_a_release_is_that_on_its_build(
         r"^factmill (evaluate .* --model guesser)$", Path("README.md").read_text("utf-8"), re.MULTILINE
     )
     here = ("--limit", "5", "--setting", "greedy", "--warehouse", tmp_path / "w.duckdb", "--reports", tmp_path)
-    told = factmill.get_json(*line.split(), *here)
+    result = factmill.get_json(*line.split(), *here)
     asked = python.score("granola", "guesser", source=stores["granola"], setting="greedy", limit=5).metrics
     values = zip(asked["id"].to_pylist(), asked["value"].to_pylist(), strict=True)
-    assert {each["id"]: each["value"] for each in told["metrics"]} == dict(values)
-    assert told["build_id"] == stores["granola"].build
+    assert {each["id"]: each["value"] for each in result["metrics"]} == dict(values)
+    assert result["build_id"] == stores["granola"].build
 
     build, release = (
         GRANOLA_EVALUATION.resolve_inputs(
@@ -94,7 +97,7 @@ def test_an_evaluation_on_a_release_is_that_on_its_build(
     assert build.inputs.dump_for_manifest() == release.inputs.dump_for_manifest()
 
 
-def test_the_questions_of_a_release_are_those_of_its_build(
+def test_questions_of_release_equal_questions_of_build(
     released: Path, factmill: Factmill, stores: dict[str, TableStore], tmp_path: Path
 ) -> None:
     """FanOutQA's dev questions with their evidence too, though the references are withheld, as they tell test answers."""
@@ -112,7 +115,7 @@ def test_the_questions_of_a_release_are_those_of_its_build(
     assert (ran.code, "factmill release --with-answers" in ran.err) == (2, True)
 
 
-def test_what_is_no_whole_release_is_not_measured_on(released: Path, factmill: Factmill, tmp_path: Path) -> None:
+def test_incomplete_release_cannot_be_evaluated(released: Path, factmill: Factmill, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(released / "slaq", tmp_path / "slaq"))
     table = copy / "data" / "slaq" / "test.parquet"
     table.write_bytes(table.read_bytes().replace(b"PAR1", b"PAR2"))
@@ -127,7 +130,7 @@ def test_what_is_no_whole_release_is_not_measured_on(released: Path, factmill: F
         assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-def test_the_card_says_how_to_load_it(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_code_loads_release(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(released / "biokalma")
     (code,) = re.findall(r"```python\n(.*?)```", Path("README.md").read_text("utf-8"), re.DOTALL)
     found: dict[str, Any] = {}
@@ -135,14 +138,14 @@ def test_the_card_says_how_to_load_it(released: Path, monkeypatch: pytest.Monkey
     assert found["rows"].num_rows == read_tables(released / "biokalma")["biokalma"]["rows"]
 
 
-def test_without_hidden_answers_the_other_questions_are_measured(released: Path, stores: dict[str, TableStore]) -> None:
+def test_release_without_hidden_answers_measures_other_questions(released: Path, stores: dict[str, TableStore]) -> None:
     found = python.score("fanoutqa", "oracle", source=released / "fanoutqa", setting="closed_book")
     whole = python.score("fanoutqa", "oracle", source=stores["fanoutqa"], split="dev", setting="closed_book")
     assert found.metrics.equals(whole.metrics)
     assert "fanoutqa_test_answers" in found.notes["held out"]
 
 
-def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
+def test_lm_eval_loads_tasks_from_release(released: Path) -> None:
     from lm_eval.tasks import TaskManager
 
     for name in SPLITS:
@@ -154,7 +157,7 @@ def test_the_harness_loads_its_tasks_from_the_release(released: Path) -> None:
             assert len(task.test_docs()) == read_tables(released / name)["fanoutqa_dev"]["rows"]
 
 
-def test_the_same_release_again_has_the_same_bytes(
+def test_repeated_release_has_same_bytes(
     released: Path, factmill: Factmill, embedded_build: Any, tmp_path: Path
 ) -> None:
     ran = factmill("release", embedded_build["build_id"], "--to", tmp_path / "again")
@@ -163,7 +166,7 @@ def test_the_same_release_again_has_the_same_bytes(
     assert "note: No language model wrote these rows: scripted replies" in ran.err
 
 
-def test_an_evaluation_is_not_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:
+def test_evaluation_cannot_be_released(factmill: Factmill, embedded_build: Any, tmp_path: Path) -> None:
     build = embedded_build["build_id"]
     made = factmill(
         "evaluate", "granola", "--model", "silent", "--build", build, "--limit", "3", "--reports", tmp_path, "--json"

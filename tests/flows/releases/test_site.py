@@ -44,8 +44,8 @@ class Maker:
             for at, question in enumerate(questions)
         ]
         answers.write_text("\n".join(lines), "utf-8")
-        told = self("evaluate", "granola", "--answers", answers, "--model", model, "--json", *options).json
-        return str(told["evaluation_id"])
+        result = self("evaluate", "granola", "--answers", answers, "--model", model, "--json", *options).json
+        return str(result["evaluation_id"])
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +86,11 @@ def read_row(page: str, name: str) -> list[str]:
     raise AssertionError(f"no row of {name}")
 
 
-def test_models_on_the_same_rows_are_ranked_with_ties_and_every_figure_leads_to_its_evaluation(
+def test_models_on_same_rows_are_ranked_with_ties_and_figures_link_evaluation(
     maker: Maker, ids: dict[str, str], tmp_path: Path
 ) -> None:
-    told = maker("site", "--to", tmp_path / "s", "--json").json
-    boards = told["benchmarks"]["granola"]["leaderboards"]
+    result = maker("site", "--to", tmp_path / "s", "--json").json
+    boards = result["benchmarks"]["granola"]["leaderboards"]
     assert boards == [
         {"measured": maker.builds[1], "models": 3, "may_be_first": [STRONG, ALIKE]},
         {"measured": maker.builds[0], "models": 0, "may_be_first": []},
@@ -110,7 +110,7 @@ def test_models_on_the_same_rows_are_ranked_with_ties_and_every_figure_leads_to_
     assert '<span class="tie">tie</span>' in index and "strong &lt;b&gt;&amp; co&lt;/b&gt;, alike" in index
 
 
-def test_builds_stand_in_time_with_what_changed_by_cause(maker: Maker, ids: dict[str, str], tmp_path: Path) -> None:
+def test_builds_are_listed_by_date_with_changes_by_cause(maker: Maker, ids: dict[str, str], tmp_path: Path) -> None:
     maker("site", "--to", tmp_path / "s")
     page = (tmp_path / "s" / "granola.html").read_text("utf-8").partition('id="builds"')[2]
     diff = maker("diff", *maker.builds, "--json").json
@@ -124,9 +124,7 @@ def test_builds_stand_in_time_with_what_changed_by_cause(maker: Maker, ids: dict
     assert "1 older build is not shown" in (tmp_path / "s" / "granola.html").read_text("utf-8")
 
 
-def test_links_lead_somewhere_and_nothing_is_asked_of_elsewhere(
-    maker: Maker, ids: dict[str, str], tmp_path: Path
-) -> None:
+def test_site_links_resolve_and_site_loads_nothing_external(maker: Maker, ids: dict[str, str], tmp_path: Path) -> None:
     maker("site", "--to", tmp_path / "s")
     files = {path: data.decode() for path, data in read_files(tmp_path / "s").items() if path.endswith(".html")}
     for path, page in files.items():
@@ -142,7 +140,7 @@ def test_links_lead_somewhere_and_nothing_is_asked_of_elsewhere(
         assert len(names) == len(set(names)), path
 
 
-def test_the_same_inputs_give_the_same_bytes_and_only_a_site_of_ours_is_replaced(
+def test_same_inputs_yield_same_bytes_and_only_own_site_is_replaced(
     maker: Maker, ids: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "s"
@@ -165,13 +163,13 @@ def test_the_same_inputs_give_the_same_bytes_and_only_a_site_of_ours_is_replaced
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_releases_and_warehouses_are_put_together(maker: Maker, ids: dict[str, str], tmp_path: Path) -> None:
+def test_site_combines_releases_and_warehouses(maker: Maker, ids: dict[str, str], tmp_path: Path) -> None:
     releases = []
     for number, build in enumerate(maker.builds):
         releases.append(tmp_path / f"r{number}")
         maker("release", build, "--to", releases[-1], "--allow-licence", "none stated")
-    told = maker.factmill("site", "--to", tmp_path / "s", *releases, "--json").json["benchmarks"]["granola"]
-    assert (told["builds"], told["leaderboards"]) == (maker.builds[::-1], [])
+    result = maker.factmill("site", "--to", tmp_path / "s", *releases, "--json").json["benchmarks"]["granola"]
+    assert (result["builds"], result["leaderboards"]) == (maker.builds[::-1], [])
     page = (tmp_path / "s" / "granola.html").read_text("utf-8")
     assert "No model was measured: <code>factmill evaluate granola --model NAME</code>" in page
     assert "parameter: limits" in page
@@ -202,7 +200,7 @@ def fanout(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
     yield Maker(factmill, folder, [build])
 
 
-def test_answers_of_the_test_part_are_not_shown(fanout: Maker, tmp_path: Path) -> None:
+def test_site_hides_test_split_answers(fanout: Maker, tmp_path: Path) -> None:
     evaluation = fanout("evaluate", "fanoutqa", "--model", "oracle", "--setting", "closed_book", "--json").json[
         "evaluation_id"
     ]

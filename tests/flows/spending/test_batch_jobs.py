@@ -38,7 +38,7 @@ def read_rows(warehouse: Path, report: Any) -> list[dict[str, Any]]:
         ]
 
 
-def test_a_build_by_batch_jobs_has_the_rows_of_single_calls(
+def test_batch_job_build_has_rows_of_single_call_build(
     factmill: Factmill, habits: HabitsServer, tmp_path: Path
 ) -> None:
     asked: Counter[str] = Counter()
@@ -113,7 +113,7 @@ class ByFiles:
 
 
 @pytest.mark.parametrize("benchmark", list(FEW))
-def test_a_build_by_files_has_the_tables_of_one_that_asks_the_server(
+def test_batch_file_build_has_tables_of_server_build(
     factmill: Factmill, habits: HabitsServer, tmp_path: Path, benchmark: str
 ) -> None:
     build = ByFiles(factmill, habits, tmp_path, benchmark)
@@ -135,7 +135,7 @@ def test_a_build_by_files_has_the_tables_of_one_that_asks_the_server(
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_replies_that_are_missing_or_spoilt_are_asked_for_again_and_given_twice_do_no_harm(
+def test_missing_and_damaged_replies_are_requested_again_and_repeats_harmless(
     factmill: Factmill, habits: HabitsServer, tmp_path: Path
 ) -> None:
     build = ByFiles(factmill, habits, tmp_path, "granola")
@@ -156,7 +156,7 @@ def test_replies_that_are_missing_or_spoilt_are_asked_for_again_and_given_twice_
     assert read_tables(build.warehouse, ran.json) == read_tables(tmp_path / "direct.duckdb", direct.json)
 
 
-def test_replies_to_another_build_are_refused_and_without_requests_the_server_is_asked_for_the_rest(
+def test_foreign_replies_are_rejected_and_rest_can_be_requested_from_server(
     factmill: Factmill, habits: HabitsServer, tmp_path: Path
 ) -> None:
     for name in FEW:

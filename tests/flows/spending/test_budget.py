@@ -36,7 +36,7 @@ def write_world(folder: Path, server: HabitsServer, prices: str) -> Path:
 PRICES = "usd_per_million_in = 10.0\nusd_per_million_out = 10.0"
 
 
-def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing_twice(
+def test_build_is_forecast_stopped_before_budget_and_resumed(
     factmill: Factmill, server: HabitsServer, tmp_path: Path
 ) -> None:
     warehouse = tmp_path / "w.duckdb"
@@ -45,18 +45,18 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
 
     forecast = factmill("build", *given, "--forecast", "--pilot", "4")
     assert re.search(r"draw_pilot: 4 rows, \d+ not drawn\n", forecast.err)
-    told: dict[str, Any] = forecast.json
+    result: dict[str, Any] = forecast.json
     piloted = server.answered[HABIT] - before
     assert piloted >= 4 * 3
-    assert told["low"]["usd"] <= told["total"]["usd"] <= told["high"]["usd"]
-    assert "requests of 4 of" in told["basis"]
+    assert result["low"]["usd"] <= result["total"]["usd"] <= result["high"]["usd"]
+    assert "requests of 4 of" in result["basis"]
     assert factmill("builds", "--warehouse", warehouse).out == ""
 
     stopped = factmill("build", *given, "--max-cost", "0.03")
     assert stopped.code == 3
     assert "US$ 0.0300 (--max-cost)" in stopped.err
     assert "stages are done, then generate_granular_answers" in stopped.err
-    assert f"US$ {told['total']['usd']:.4f} in total" in stopped.err
+    assert f"US$ {result['total']['usd']:.4f} in total" in stopped.err
     assert "run the same command again to continue from here" in stopped.err
     assert "Traceback" not in stopped.err
     first = server.answered[HABIT] - before - piloted
@@ -72,9 +72,9 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     chats = sum(stage["calls_sent"] + stage["calls_replayed"] for stage in report["stages"] if stage["tokens_in"])
     assert actual <= 2 * chats
 
-    assert told["total"]["model_requests"] == pytest.approx(actual, rel=0.2)
+    assert result["total"]["model_requests"] == pytest.approx(actual, rel=0.2)
     came_to = report["forecast"]["actual"]
-    assert told["total"]["usd"] == pytest.approx(came_to["usd"], rel=0.2)
+    assert result["total"]["usd"] == pytest.approx(came_to["usd"], rel=0.2)
     later = factmill("build", *given, "--forecast", "--from", report["build_id"][:10], "--rows", "160").json
     assert later["total"]["usd"] == pytest.approx(10 * came_to["usd"], rel=0.2)
     page = factmill("report", report["build_id"], "--warehouse", warehouse, "--to", tmp_path / "page.md")
@@ -82,16 +82,14 @@ def test_a_build_is_forecast_stopped_before_its_bound_and_goes_on_asking_nothing
     assert "| US$ | " in (tmp_path / "page.md").read_text("utf-8")
 
 
-def test_what_a_model_costs_has_to_be_told(factmill: Factmill, server: HabitsServer, tmp_path: Path) -> None:
+def test_cost_budget_requires_model_prices(factmill: Factmill, server: HabitsServer, tmp_path: Path) -> None:
     world = write_world(tmp_path, server, "usd_per_million_in = 0.0")
     refused = factmill("build", *SMALL, "--world", world, "--warehouse", tmp_path / "w.duckdb", "--max-cost", "1")
     assert refused.code == 2
     assert "usd_per_million_out = … to [models.author]" in refused.err
 
 
-def test_a_run_that_goes_on_keeps_to_the_prices_and_the_mode_that_it_is_told_then(
-    factmill: Factmill, server: HabitsServer, tmp_path: Path
-) -> None:
+def test_resumed_run_uses_new_prices_and_mode(factmill: Factmill, server: HabitsServer, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("unpriced", "priced")]
     for folder in folders:
         folder.mkdir()
@@ -123,7 +121,7 @@ class UsagelessServer(HabitsServer):
 
 
 @pytest.mark.parametrize(("prices", "cost"), [(PRICES, "cost unknown for {n} calls"), ("", "no price set for habits")])
-def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
+def test_unknown_cost_is_not_reported_as_zero(
     factmill: Factmill, session_home: Path, tmp_path: Path, prices: str, cost: str
 ) -> None:
     usageless = UsagelessServer()
@@ -137,15 +135,15 @@ def test_a_cost_that_nobody_knows_is_not_reported_as_nothing(
     unknown, unpriced = (answered, []) if prices else (0, ["habits"])
     assert (report["unknown_cost_calls"], report["unpriced_models"]) == (unknown, unpriced)
     assert report["cost_usd"] == 0.0
-    told = cost.format(n=answered)
-    assert f"; {told}; " in again.out
+    result = cost.format(n=answered)
+    assert f"; {result}; " in again.out
     page = tmp_path / "page.md"
     assert factmill("report", report["build_id"], "--warehouse", tmp_path / "w.duckdb", "--to", page).code == 0
-    assert told in page.read_text("utf-8")
+    assert result in page.read_text("utf-8")
     assert "US$ 0.0000" not in again.out + page.read_text("utf-8")
 
 
-def test_there_is_no_forecast_without_a_basis(factmill: Factmill, tmp_path: Path) -> None:
+def test_forecast_without_basis_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     nothing = factmill("build", "granola", "--forecast", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
@@ -163,14 +161,14 @@ def fail() -> str:
     raise BuildError("no row")
 
 
-def test_a_run_that_stops_at_a_bound_ends_in_a_state_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_stopped_by_budget_ends_in_own_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.flows.deployment_flows.wait_for_standing_server", lambda: None)
     state = run_to_final_state(stop)
     assert (state.type.value, state.name, state.message) == ("FAILED", BUDGET_REACHED_STATE, "6 stages are done")
     assert run_to_final_state(fail).name == "Failed"
 
 
-def test_a_part_of_a_rebuild_that_stops_at_a_bound_has_not_failed() -> None:
+def test_rebuild_part_stopped_by_budget_does_not_count_as_failed() -> None:
     assert [_attempt_rebuild_part("granola", each)[0].ending for each in (stop, fail, lambda: "made it")] == [
         "stopped",
         "failed",

@@ -53,11 +53,11 @@ def left(server: BatchServer, factmill: Factmill) -> Path:
 
 
 def list_known(factmill: Factmill, *options: str) -> list[dict[str, Any]]:
-    told = factmill.get_json("jobs", *options, MY_KEY="key")
-    return list(told["jobs"])
+    result = factmill.get_json("jobs", *options, MY_KEY="key")
+    return list(result["jobs"])
 
 
-def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: BatchServer, factmill: Factmill) -> None:
+def test_job_of_killed_process_is_listed_and_resumed(server: BatchServer, factmill: Factmill) -> None:
     left = factmill.home / "runs"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     ended = subprocess.run([sys.executable, "-c", KILLED, server.url, str(left)], env=environment, check=False)
@@ -82,9 +82,9 @@ def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: Bat
     asked = server.requests
     assert [each["state"] for each in list_known(factmill, "--no-ask")] == ["handed_in"]
     assert server.requests == asked
-    told = factmill("jobs", MY_KEY="key").out
-    assert told.startswith("batch_0001  in_progress    0 of 10 requests to m-1, ")
-    assert "ago, for granola-1a2b\n    no process waits for it" in told
+    result = factmill("jobs", MY_KEY="key").out
+    assert result.startswith("batch_0001  in_progress    0 of 10 requests to m-1, ")
+    assert "ago, for granola-1a2b\n    no process waits for it" in result
     server.ends.clear()
     assert len(collect(open_chat(server, left), CALLS)) == 10
     assert len(server.jobs) == 1
@@ -93,7 +93,7 @@ def test_a_job_that_a_killed_process_left_is_listed_and_gone_on_with(server: Bat
     assert factmill("jobs").err.startswith(f"no batch jobs of {factmill.home}/factmill.duckdb; ")
 
 
-def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
+def test_cancelled_job_is_reported_and_its_finished_responses_are_used(
     left: Path, server: BatchServer, factmill: Factmill
 ) -> None:
     ran = factmill("jobs", "--cancel", "batch", "--json", MY_KEY="key")
@@ -107,9 +107,7 @@ def test_a_cancelled_job_is_told_and_what_it_had_done_is_taken(
     assert [job["status"] for job in server.jobs] == ["cancelled", "completed"]
 
 
-def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
-    left: Path, server: BatchServer, factmill: Factmill
-) -> None:
+def test_cancel_of_completed_job_is_rejected(left: Path, server: BatchServer, factmill: Factmill) -> None:
     server.ends.clear()
     while list_known(factmill)[0]["state"] != "completed":
         pass
@@ -122,7 +120,7 @@ def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (["--cancel", "batch_0001", "--cancel-all"], "only one of --cancel JOB, --cancel-all and --forget JOB"),
         (["--cancel", "nobody"], "nobody: no such job in "),
@@ -131,13 +129,13 @@ def test_without_a_job_that_goes_on_there_is_nothing_to_cancel(
         (["--cancel-all", "--warehouse", "/nowhere/w.duckdb"], "/nowhere/w.duckdb: no such warehouse"),
     ],
 )
-def test_wrong_usage_says_what_was_expected(arguments: list[str], told: str, left: Path, factmill: Factmill) -> None:
+def test_invalid_usage_names_expected_value(arguments: list[str], text: str, left: Path, factmill: Factmill) -> None:
     ran = factmill("jobs", *arguments, MY_KEY="key")
     assert ran.code == 2
-    assert told in ran.err
+    assert text in ran.err
 
 
-def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, factmill: Factmill) -> None:
+def test_job_with_unknown_server_state_is_reported(left: Path, server: BatchServer, factmill: Factmill) -> None:
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
@@ -163,7 +161,7 @@ def test_a_server_that_does_not_tell_is_told(left: Path, server: BatchServer, fa
     assert "no job was cancelled, because not all jobs can be read: " in ran.err
 
 
-def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(
+def test_possibly_lost_job_is_forgotten_and_requested_again(
     left: Path, server: BatchServer, factmill: Factmill
 ) -> None:
     server.forget()
@@ -179,7 +177,7 @@ def test_a_job_that_its_server_may_have_lost_is_forgotten_and_asked_anew(
     assert len(collect(open_chat(server, left, "other"), CALLS)) == 10
 
 
-def test_looking_at_a_job_keeps_no_build_from_going_on_with_it(left: Path, tmp_path: Path) -> None:
+def test_inspecting_job_does_not_block_build_from_resuming_it(left: Path, tmp_path: Path) -> None:
     """A file that is locked just then would be taken for one that another process follows, and be paid twice."""
     [job] = load_job_files(left)
     looking = subprocess.Popen(

@@ -27,7 +27,7 @@ def make_metric(name: str, group_by: str = "") -> EvaluationMetric:
     return EvaluationMetric.model_validate({"id": f"plain/{name}/{group_by}", "group": "", **about, **found, **ends})
 
 
-def test_metrics_over_all_items_begin_with_what_was_measured() -> None:
+def test_overall_metrics_table_starts_with_setting_metric_and_value() -> None:
     (row,) = make_metrics_table([make_metric("accuracy"), make_metric("accuracy", "relation")])
     assert list(row.items())[:5] == [
         ("setting", "plain"),
@@ -38,7 +38,7 @@ def test_metrics_over_all_items_begin_with_what_was_measured() -> None:
     ]
 
 
-def test_the_worst_answers_begin_with_question_and_answer_and_end_with_ids() -> None:
+def test_worst_answers_table_starts_with_question_and_ends_with_ids() -> None:
     items = [
         ReportedAnswer(
             "plain/1", "plain", "Who?", "Ada", said, "right" if score else "wrong", score, "1", {"relation": "P50"}
@@ -65,15 +65,15 @@ _NOTHING = dict.fromkeys(
 )
 
 
-def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
+def test_page_is_written_to_reports_and_page_failure_is_not_build_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[dict[str, Any]] = []
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(pages, "create_markdown_artifact", lambda **told: made.append(told))
+    monkeypatch.setattr(pages, "create_markdown_artifact", lambda **expected: made.append(expected))
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
-    told = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
-    report = BuildReport.model_validate(told)
+    result = {**_NOTHING, **build.report, "benchmark": "multihal", "warehouse": str(tmp_path / "w.duckdb")}
+    report = BuildReport.model_validate(result)
     pages.write_page_and_create_artifacts(report)
     path = tmp_path / "home/reports" / f"{build.build_id}.html"
     assert "Where was Kepler born?" in path.read_text("utf-8")
@@ -88,7 +88,7 @@ def test_the_page_lies_among_the_reports_and_a_page_that_fails_is_no_error(
     assert len(made) == 2
 
 
-def test_a_page_is_linked_where_the_folder_of_reports_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_linked_by_url_when_reports_folder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FACTMILL_REPORTS_URL", "http://reports.example:8080/pages/")
     link = pages.format_page_link(Path("/home/reports/a b.html"))
     assert link == "[a b.html](http://reports.example:8080/pages/a%20b.html)"
@@ -143,7 +143,7 @@ def test_tags_name_benchmark_and_world(flow: str, world: str, tags: list[str]) -
         ),
     ],
 )
-def test_a_name_says_benchmark_world_source_and_limit(
+def test_run_name_contains_benchmark_world_source_and_limit(
     flow: str, params: BenchmarkParams, run: dict[str, Any], name: str
 ) -> None:
     assert make_run_name(flow, params, RunOptions(**run)) == name

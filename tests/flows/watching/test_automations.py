@@ -57,7 +57,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     standing.wait(lambda: len(alarm.seen) >= 4)
     assert len(alarm.seen) == 4
     crashed, failed, drift, release = sorted(
-        (seen.json() for seen in alarm.seen), key=lambda told: ("run" not in told, *map(str, told.values()))
+        (seen.json() for seen in alarm.seen), key=lambda expected: ("run" not in expected, *map(str, expected.values()))
     )
     assert failed == {"run": "granola · fails", "state": "Failed", "why": why}
     assert (crashed["run"], crashed["state"]) == ('granola · "killed"', "Crashed")
@@ -65,9 +65,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     assert release == {"release": "granola 1.0", "about": {"builds": ["granola-1"]}}
 
 
-def test_news_that_no_server_takes_are_a_note(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_undelivered_event_prints_note(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     progress.set_progress_style("lines")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     send_event("release.finished", "release", "granola 1.0", {})

@@ -56,7 +56,7 @@ def wait_for(look: Callable[[], Any]) -> Any:
     return seen
 
 
-def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
+def test_next_run_ends_killed_run_and_reports_progress(
     factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
@@ -115,9 +115,7 @@ def test_a_killed_run_is_ended_by_the_next_which_tells_what_it_does(
     assert sample[0]["granola_answers"].startswith("Chennai | capital of Tamil Nadu")
 
 
-def test_a_failed_run_says_why_in_its_log(
-    factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
-) -> None:
+def test_failed_run_logs_reason(factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])
     model.status = 401
     model.web.free.set()
@@ -137,7 +135,7 @@ def test_a_failed_run_says_why_in_its_log(
     assert line.startswith("Failed: ServiceUnreachable: model tester at ")
 
 
-def test_a_build_that_publishes_nothing_leaves_what_its_stages_did(
+def test_build_publishing_nothing_still_records_its_stages(
     factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
 ) -> None:
     world = write_chat_world(tmp_path, model.web.url, ["author"])

@@ -75,7 +75,7 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
         (COLLEGE, ["a college of the University of Virginia"]),
     ],
 )
-def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
+def test_stated_or_implied_levels_are_kept(row: Row, levels: list[str]) -> None:
     assert clean(row, levels) == (levels, [])
 
 
@@ -131,11 +131,11 @@ def test_what_is_told_or_follows_is_kept(row: Row, levels: list[str]) -> None:
         ("a county", PLACE, ["Holmes County, Ohio"], "county"),
     ],
 )
-def test_planted_errors_are_cut(error: str, row: Row, levels: list[str], why: str) -> None:
+def test_planted_unsupported_levels_are_removed(error: str, row: Row, levels: list[str], why: str) -> None:
     assert clean(row, levels) == (levels[:-1], [why]), error
 
 
-def test_counties_stay_where_they_are_asked_for() -> None:
+def test_counties_are_kept_when_requested() -> None:
     assert clean(PLACE, ["Holmes County, Ohio", "Ohio"], with_counties=True) == (["Holmes County, Ohio", "Ohio"], [])
 
 
@@ -150,7 +150,7 @@ def test_counties_stay_where_they_are_asked_for() -> None:
         (LABEL, []),
     ],
 )
-def test_nothing_that_an_author_makes_up_is_published(kind: str, row: Row, levels: list[str]) -> None:
+def test_fabricated_levels_are_never_published(kind: str, row: Row, levels: list[str]) -> None:
     asked = Asked(load_prompt(LEVELS_PROMPT), {}, False)
     reply = "\n".join(f"{number}:: {level}" for number, level in enumerate([row[2], *levels], 1))
     read = read_answer_levels(WRONG_CONTENTS[kind](reply, asked, Random(1)).content or "", row[2])

@@ -17,9 +17,9 @@ from factmill.tasks.granola.description_parsing import load_lexicon
 LEXICON = load_lexicon()
 
 
-def bear(told: str, *claims: str) -> NameBearer:
+def bear(text: str, *claims: str) -> NameBearer:
     """Return the bearer `name: description` or `name: description (born-died)`, with claims such as `P17 Italy`."""
-    name, _, description = told.partition(": ")
+    name, _, description = text.partition(": ")
     edges = [ItemNeighbour(Pid(pid), Qid("Q1"), label) for pid, label in (each.split(" ", 1) for each in claims)]
     return NameBearer(name, description, edges, *find_birth_and_death_years((), description))
 
@@ -54,14 +54,14 @@ def bear(told: str, *claims: str) -> NameBearer:
         ("Ulm: a town", "Ohio: a state", False),
     ],
 )
-def test_places_lie_apart_when_neither_holds_the_other(one: str, other: str, expected: bool) -> None:
+def test_places_differ_when_neither_contains_other(one: str, other: str, expected: bool) -> None:
     first, second = bear(one), bear(other)
     assert are_in_different_places(first, second, LEXICON) is expected
     assert are_in_different_places(second, first, LEXICON) is expected
 
 
 @pytest.mark.parametrize("relation", ["P17", "P36", "P131", "P159", "P276", "P740"])
-def test_every_relation_between_places_compares_the_countries_that_the_graph_states(relation: str) -> None:
+def test_all_place_relations_compare_countries_stated_in_graph(relation: str) -> None:
     new_orleans, rotterdam = bear("New Orleans: port", "P17 United States of America"), bear("Rotterdam: port")
     assert find_contradiction(relation, new_orleans, rotterdam, LEXICON) == ""
     stated = bear("Rotterdam: port", "P17 Kingdom of the Netherlands")
@@ -80,7 +80,9 @@ def test_every_relation_between_places_compares_the_countries_that_the_graph_sta
         (["P106 Italian politician"], ["P17 Germany"], ""),
     ],
 )
-def test_states_of_the_past_lie_where_others_lie_now(claims: list[str], others: list[str], expected: str) -> None:
+def test_former_states_are_compatible_with_their_successors(
+    claims: list[str], others: list[str], expected: str
+) -> None:
     assert find_contradiction("P276", bear("A: wall", *claims), bear("B: city", *others), LEXICON) == expected
 
 
@@ -93,7 +95,7 @@ def test_states_of_the_past_lie_where_others_lie_now(claims: list[str], others: 
         ("Iraq War: war led by the United States", ""),
     ],
 )
-def test_what_is_located_somewhere_is_where_its_description_says_in(subject: str, expected: str) -> None:
+def test_location_is_read_from_in_phrase_of_description(subject: str, expected: str) -> None:
     assert find_contradiction("P276", bear(subject), bear("Rotterdam: city in the Netherlands"), LEXICON) == expected
 
 
@@ -108,7 +110,7 @@ def test_what_is_located_somewhere_is_where_its_description_says_in(subject: str
         ("P69", "Ada: poet (1815–1852)", "Bo: poet (1954-1990)", False),
     ],
 )
-def test_relatives_live_at_the_same_time(relation: str, one: str, other: str, expected: bool) -> None:
+def test_relatives_must_have_overlapping_lifetimes(relation: str, one: str, other: str, expected: bool) -> None:
     assert bool(find_contradiction(relation, bear(one), bear(other), LEXICON)) is expected
 
 
@@ -132,11 +134,11 @@ def test_relatives_live_at_the_same_time(relation: str, one: str, other: str, ex
         ("P26", "Ada: human, United States of America", "Bo: English poet", ""),
     ],
 )
-def test_a_doubt_is_what_would_be_odd(relation: str, one: str, other: str, expected: str) -> None:
+def test_implausible_relations_get_doubt_flag(relation: str, one: str, other: str, expected: str) -> None:
     assert find_relation_doubt_flag(relation, bear(one), bear(other), LEXICON) == expected
 
 
-def test_claims_count_where_a_description_says_nothing() -> None:
+def test_claims_are_used_when_description_is_silent() -> None:
     devon = bear("Devon: county", "P17 United Kingdom")
     assert (
         find_relation_doubt_flag("P19", bear("Ada: producer", "P27 United States of America"), devon, LEXICON)
@@ -157,13 +159,13 @@ def test_claims_count_where_a_description_says_nothing() -> None:
         ("Ada: city in Queensland", "Queensland: state of Australia", "Queensland: ", True),
     ],
 )
-def test_to_share_a_country_is_not_enough_where_another_of_the_name_does_too(
+def test_shared_country_is_not_enough_when_rival_place_shares_it_too(
     subject: str, value: str, rival: str, expected: bool
 ) -> None:
     assert is_only_matching_place(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
 
 
-def test_lifetimes_are_those_of_the_graph_before_those_of_a_description() -> None:
+def test_graph_lifetimes_take_precedence_over_description() -> None:
     def say(pid: str, value: str, precision: int | None) -> ItemFact:
         return ItemFact(Pid(pid), None, None, value, precision, None, None)
 

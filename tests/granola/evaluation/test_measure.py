@@ -33,7 +33,7 @@ def draw(metrics: list[MeasuredMetric], *models: str) -> dict[str, ReportFigure]
     return {figure.name: figure for figure in draw_granola_evaluation_figures(rows)}
 
 
-def test_accuracy_takes_level_1_alone_and_counts_idk_as_wrong() -> None:
+def test_accuracy_counts_only_level_1_and_counts_idk_as_wrong() -> None:
     values = {each.metric: (each.value, each.n, each.n_unscored) for each in measured(score(ROWS)) if not each.group_by}
     assert values["accuracy"] == (pytest.approx(2 / 7, abs=1e-6), 7, 1)
     assert values["granola_accuracy"] == (pytest.approx(3 / 7, abs=1e-6), 7, 1)
@@ -44,14 +44,14 @@ def test_accuracy_takes_level_1_alone_and_counts_idk_as_wrong() -> None:
     assert values["informativeness"] == (pytest.approx((2 + 0.36787944) / 7, abs=1e-6), 7, 1)
 
 
-def test_shares_of_outcomes_add_up() -> None:
+def test_outcome_shares_match_expected_values() -> None:
     shares = {each.metric: each.value for each in measured(score(ROWS)) if each.metric.startswith("share_")}
     assert shares.pop("share_no_answer") == pytest.approx(1 / 7, abs=1e-6)
     expected = {"wrong": 2 / 7, "idk": 2 / 7, "level_1": 2 / 7, "level_2": 0, "level_3_or_more": 1 / 7}
     assert shares == pytest.approx({f"share_{name}": share for name, share in expected.items()}, abs=1e-6)
 
 
-def test_relations_and_bins_have_their_own_figures() -> None:
+def test_relations_and_popularity_bins_have_own_metrics() -> None:
     metrics = measured(score(ROWS))
     assert find(metrics, "granola_accuracy", "P20").value == 0.5
     assert find(metrics, "granola_accuracy", "P19").n_unscored == 1
@@ -60,7 +60,7 @@ def test_relations_and_bins_have_their_own_figures() -> None:
     assert find(metrics, "granola_accuracy", "unknown").value == 1
 
 
-def test_similarity_is_told_by_agreement() -> None:
+def test_similarity_is_reported_by_accuracy_agreement() -> None:
     metrics = measured(score(ROWS, SIMILARITY))
     cells = {cell: find(metrics, "semantic_similarity", cell).value for cell in ("both", "granola_only", "neither")}
     assert cells == {"both": 0.85, "granola_only": 0.25, "neither": 0.2}
@@ -71,23 +71,23 @@ def test_similarity_is_told_by_agreement() -> None:
     assert (overall.n, overall.n_unscored, overall.bound_low) == (4, 1, pytest.approx((2.15 - 1) / 5))
 
 
-def test_results_stand_there_for_other_tau_and_lambda() -> None:
+def test_results_are_reported_for_other_tau_and_lambda_values() -> None:
     metrics = measured(score(ROWS))
-    told = [(each.metric, each.group) for each in metrics if each.group_by == "tau"]
-    assert [group for metric, group in told if metric == "accuracy"] == ["0.3", "0.4", "0.5", "0.6", "0.8"]
+    lines = [(each.metric, each.group) for each in metrics if each.group_by == "tau"]
+    assert [group for metric, group in lines if metric == "accuracy"] == ["0.3", "0.4", "0.5", "0.6", "0.8"]
     # the Voronezh Oblast has F1 2/3 with Voronezh
     assert find(metrics, "accuracy", "0.8", "tau").value == pytest.approx(1 / 7, abs=1e-6)
     assert find(metrics, "informativeness", "0.5", "lambda").value == find(metrics, "informativeness").value
     assert find(metrics, "informativeness", "0", "lambda").value == find(metrics, "granola_accuracy").value
 
 
-def test_settings_are_apart() -> None:
+def test_settings_are_measured_separately() -> None:
     rows = [*ROWS, answered(1, "Kursk", LEVELS, id="drag/q1", setting="drag")]
     overall = [each for each in measured(score(rows)) if each.metric == "accuracy" and not each.group_by]
     assert [(each.setting, each.n) for each in overall] == [("greedy", 7), ("drag", 1)]
 
 
-def test_nothing_but_idk_has_no_selective_accuracy() -> None:
+def test_all_idk_answers_have_no_selective_accuracy() -> None:
     metrics = measured(score([answered(1, "IDK", LEVELS)]))
     found = find(metrics, "selective_accuracy")
     assert (found.value, found.n, found.note) == (None, 0, "nothing to score")
@@ -96,7 +96,7 @@ def test_nothing_but_idk_has_no_selective_accuracy() -> None:
     assert figures["standard_and_granola_accuracy"].series == ()
 
 
-def test_scores_stand_answer_by_answer() -> None:
+def test_scores_have_one_row_per_metric_and_answer() -> None:
     scores, _ = measure_granola(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
     assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
@@ -110,7 +110,7 @@ def test_scores_stand_answer_by_answer() -> None:
     assert (rows["accuracy:greedy/q8"]["value"], rows["accuracy:greedy/q8"]["unscored"]) == (0, "")
 
 
-def test_figures_hold_what_was_measured() -> None:
+def test_figures_show_measured_values() -> None:
     rows = [
         *ROWS,
         answered(1, "IDK", LEVELS, id="idk/q1", setting="idk"),
@@ -139,14 +139,14 @@ def test_figures_hold_what_was_measured() -> None:
     assert similar == {"greedy": {"both": 0.85, "granola only": 0.25, "neither": 0.2}, "idk": {"both": 0.95}}
 
 
-def test_figures_of_several_models_name_them() -> None:
+def test_figures_of_several_models_are_labelled_by_model() -> None:
     figures = draw(measured(score(ROWS)), "one", "two")
     assert [each.label for each in figures["standard_and_granola_accuracy"].series] == ["one, greedy", "two, greedy"]
     assert "accuracy_by_popularity_two_greedy" in figures
     assert "similarity_by_agreement" not in figures
 
 
-def test_items_tell_what_became_of_each_answer() -> None:
+def test_report_items_show_verdict_of_each_answer() -> None:
     items = list_granola_report_items(score(ROWS))
     assert [(item.verdict, item.score) for item in items] == [
         ("level 1", 1.0),
@@ -161,7 +161,7 @@ def test_items_tell_what_became_of_each_answer() -> None:
     assert items[0].gold == "Voronezh → Voronezh Oblast → Russia"
 
 
-def test_the_papers_figures_are_metrics_of_ours() -> None:
+def test_paper_figures_refer_to_existing_metrics() -> None:
     metrics = measured(score(ROWS, SIMILARITY))
     assert {(each.metric, each.group_by, each.group) for each in GRANOLA_PAPER_FIGURES} <= {
         (each.metric, each.group_by, each.group) for each in metrics

@@ -31,7 +31,7 @@ def list_facts(pid: str) -> Iterator[tuple[Item, Item, set[str]]]:
 
 
 @pytest.mark.parametrize("pid", PRESENT)
-def test_nothing_is_asked_as_of_today_that_has_ended(pid: str) -> None:
+def test_present_tense_questions_use_no_ended_facts(pid: str) -> None:
     ended = []
     # who has died married is still said to be married to, and a label keeps what a band that is no more has made
     for subject, value, ends in list_facts(pid):

@@ -23,7 +23,7 @@ def file(tmp_path: Path, text: str, name: str = "P19.test.json") -> Path:
     return path
 
 
-def test_rows_are_numbered_and_their_texts_stripped(tmp_path: Path) -> None:
+def test_rows_are_numbered_and_texts_are_stripped(tmp_path: Path) -> None:
     text = json.dumps([GOOD, {"question": " Where was Ada born? ", "answers": [" London"]}])
     assert load_entity_questions(make_unpinned_source(file(tmp_path, text))) == [
         RawEntityQuestion(1, "Where was Ada born?", ("London",)),
@@ -41,7 +41,7 @@ def test_rows_are_numbered_and_their_texts_stripped(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: str, message: str) -> None:
+def test_unreadable_file_raises_source_error_with_cause_and_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
         load_entity_questions(make_unpinned_source(file(tmp_path, text)))
 
@@ -58,14 +58,14 @@ def test_a_file_that_cannot_be_read_says_what_and_where(tmp_path: Path, text: st
         ({"question": "a \ud800", "answers": ["b"]}, "half a surrogate pair"),
     ],
 )
-def test_a_single_odd_row_is_handed_on_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
+def test_invalid_row_is_returned_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
     good, odd = load_entity_questions(make_unpinned_source(file(tmp_path, json.dumps([GOOD, row]))))
     assert good.problem == ""
     assert odd.row == 2
     assert problem in odd.problem
 
 
-def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None:
+def test_files_are_assigned_to_relation_in_their_names(tmp_path: Path) -> None:
     for name in ("P19.test.json", "P19.dev.json", "P20.dev.json", "P17.dev.json", "P190.dev.json", "notes.txt"):
         file(tmp_path, "[]", name)
     found = find_relation_files([tmp_path], ["P20", "P19"])
@@ -75,28 +75,28 @@ def test_files_are_placed_by_the_relation_in_their_names(tmp_path: Path) -> None
     }
 
 
-def test_a_file_of_any_name_serves_the_one_relation_asked_for(tmp_path: Path) -> None:
+def test_file_with_any_name_is_accepted_for_single_requested_relation(tmp_path: Path) -> None:
     path = file(tmp_path, "[]", "births.json")
     assert find_relation_files([path], ["P19"]) == {"P19": [path]}
     with pytest.raises(SourceError, match=r"births\.json: expected a file name.*--relations"):
         find_relation_files([path], ["P19", "P20"])
 
 
-def test_a_missing_path_and_an_empty_folder_are_told(tmp_path: Path) -> None:
+def test_missing_path_and_empty_folder_raise_source_error(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such file or folder"):
         find_relation_files([tmp_path / "absent.json"], ["P19"])
     with pytest.raises(SourceError, match="no file of the relations P19"):
         find_relation_files([tmp_path], ["P19"])
 
 
-def test_what_a_folder_without_a_file_of_use_holds_is_told(tmp_path: Path) -> None:
+def test_error_lists_files_of_folder_without_usable_file(tmp_path: Path) -> None:
     for name in ("P20.json", "people.json", "P19.json.gz", "notes.txt"):
         file(tmp_path, "[]", name)
     with pytest.raises(SourceError, match=r"\(holds P19\.json\.gz, P20\.json, people\.json\); expected names"):
         find_relation_files([tmp_path], ["P19"])
 
 
-def test_the_real_files_are_read_whole(shared_data: Path) -> None:
+def test_real_files_load_completely(shared_data: Path) -> None:
     folder = shared_data / "entityquestions" / "dev"
     relations = [pid for pid, relation in load_entity_questions_relations().items() if relation.is_default]
     files = find_relation_files([folder], relations)

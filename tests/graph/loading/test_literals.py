@@ -80,7 +80,7 @@ MARRIED = """
 """
 
 
-def test_a_date_has_the_precision_of_its_value_node() -> None:
+def test_date_precision_comes_from_its_value_node() -> None:
     node = """
         wds:q1-b psv:P569 v:a
         v:a wikibase:timePrecision "9"^^xsd:integer
@@ -89,7 +89,7 @@ def test_a_date_has_the_precision_of_its_value_node() -> None:
     assert store(BORN + node)[0] == [Row(1, 569, None, "q1-b", "1952-03-11T00:00:00Z", 9)]
 
 
-def test_a_number_has_the_unit_of_its_value_node_unless_it_is_the_one() -> None:
+def test_number_unit_comes_from_its_value_node_and_unit_one_is_none() -> None:
     node = """
         wds:q1-h psv:P2048 v:a
         v:a wikibase:quantityAmount "+1.960"^^xsd:decimal
@@ -98,7 +98,7 @@ def test_a_number_has_the_unit_of_its_value_node_unless_it_is_the_one() -> None:
     assert store(HEIGHT + node + "Q199")[0] == [Row(1, 2048, None, "q1-h", "1.96")]
 
 
-def test_a_qualifier_names_its_statement_and_what_that_says() -> None:
+def test_qualifier_row_names_its_statement_and_main_value() -> None:
     nodes = """
         wds:q1-m pqv:P580 v:a
         v:a wikibase:timeValue "1991-11-25T00:00:00Z"^^xsd:dateTime
@@ -107,7 +107,7 @@ def test_a_qualifier_names_its_statement_and_what_that_says() -> None:
     assert store(MARRIED + nodes)[0] == [Row(1, 26, 580, "q1-m", "1991-11-25T00:00:00Z", 11, None, "Q2")]
 
 
-def test_nodes_that_differ_give_a_row_each_and_those_that_agree_one() -> None:
+def test_distinct_value_nodes_yield_separate_rows_and_equal_ones_merge() -> None:
     nodes = "".join(
         f"""
         wds:q1-b psv:P569 v:{node}
@@ -132,12 +132,12 @@ def test_nodes_that_differ_give_a_row_each_and_those_that_agree_one() -> None:
         ("<http://www.wikidata.org/.well-known/genid/abc>", None),
     ],
 )
-def test_what_a_statement_says_is_told_with_its_qualifier(said: str, main: str | None) -> None:
+def test_qualifier_row_has_main_value_of_its_statement(said: str, main: str | None) -> None:
     [row] = [row for row in store(MARRIED.replace("wd:Q2", said))[0] if row.qualifier]
     assert row.main == main
 
 
-def test_deprecated_statements_are_left_out_and_the_other_ranks_are_not() -> None:
+def test_only_deprecated_statements_are_left_out_by_rank() -> None:
     ranks = """
         wds:q1-b wikibase:rank wikibase:PreferredRank
         wds:q1-h wikibase:rank wikibase:NormalRank
@@ -157,11 +157,11 @@ def test_deprecated_statements_are_left_out_and_the_other_ranks_are_not() -> Non
         (MARRIED.replace("p:P26 wds:q1-m", "p:P26 wds:q1-n", 1), 1),
     ],
 )
-def test_statements_that_no_item_has_are_left_out_and_counted(text: str, count: int) -> None:
+def test_statements_without_item_are_left_out_and_counted(text: str, count: int) -> None:
     assert store(text) == ([], {"deprecated": 0, "unlinked": count, "direct": 0})
 
 
-def test_a_qualifier_stays_where_the_statement_says_something_under_another_property() -> None:
+def test_qualifier_is_kept_if_statement_value_has_other_property() -> None:
     rows, left_out = store(MARRIED.replace("ps:P26", "ps:P27"))
     assert rows == [Row(1, 26, 580, "q1-m", "1991-11-25T00:00:00Z")]
     assert left_out["unlinked"] == 0
@@ -170,20 +170,20 @@ def test_a_qualifier_stays_where_the_statement_says_something_under_another_prop
 DIRECT = 'wd:Q1 wdt:P569 "1952-03-11T00:00:00Z"^^xsd:dateTime\n wd:Q1 wdt:P2048 "+1.960"^^xsd:decimal\n'
 
 
-def test_direct_claims_count_where_there_are_no_statements() -> None:
+def test_direct_claims_are_stored_if_no_statements_exist() -> None:
     rows, left_out = store(DIRECT * 2)
     assert rows == [Row(1, 569, None, None, "1952-03-11T00:00:00Z"), Row(1, 2048, None, None, "1.96")]
     assert left_out == {"deprecated": 0, "unlinked": 0, "direct": 0}
 
 
 @pytest.mark.parametrize("rank", ["NormalRank", "DeprecatedRank"])
-def test_a_statement_of_any_rank_stands_for_the_direct_claims_of_its_item_and_property(rank: str) -> None:
+def test_statement_of_any_rank_replaces_direct_claims_of_same_property(rank: str) -> None:
     rows, left_out = store(DIRECT + f"wd:Q1 p:P569 wds:q1-b\n wds:q1-b wikibase:rank wikibase:{rank}")
     assert [row.property for row in rows] == [2048]
     assert left_out == {"deprecated": 0, "unlinked": 0, "direct": 1}
 
 
-def test_rows_are_in_order_with_what_is_missing_first() -> None:
+def test_rows_are_sorted_with_missing_values_first() -> None:
     rows, _ = store(
         """
         wd:Q10 wdt:P5 "9"^^xsd:decimal
@@ -214,7 +214,7 @@ def read_literals(graph: WikidataGraph) -> list[tuple[Any, ...]]:
 WHOLE = BORN + HEIGHT + MARRIED + DIRECT + 'wds:q1-m ps:P26 "Jane"@en\n wds:q1-m pq:P1545 "+2"^^xsd:decimal'
 
 
-def test_order_parts_and_repetition_change_nothing(make_graph: Make, tmp_path: Path) -> None:
+def test_line_order_file_split_and_repetition_do_not_change_graph(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(WHOLE)
     lines = spell_out(WHOLE).splitlines(keepends=True) * 2
     random.Random(3).shuffle(lines)
@@ -227,17 +227,17 @@ def test_order_parts_and_repetition_change_nothing(make_graph: Make, tmp_path: P
 
 
 @pytest.mark.parametrize("line", ["wds:q1-b wikibase:rank wikibase:DeprecatedRank", "wds:q1-m ps:P26 wd:Q7"])
-def test_the_digest_covers_the_literals(make_graph: Make, line: str) -> None:
+def test_digest_covers_literals(make_graph: Make, line: str) -> None:
     assert make_graph(WHOLE).manifest.digest != make_graph(f"{WHOLE}\n{line}", "other").manifest.digest
 
 
-def test_an_item_is_known_for_its_dates_alone(make_graph: Make) -> None:
+def test_item_with_only_dates_is_stored(make_graph: Make) -> None:
     graph = make_graph(DIRECT)
     with duckdb.connect(str(graph.path / "graph.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT item FROM items").fetchall() == [(1,)]
 
 
-def test_a_date_long_before_python_can_count_is_stored(make_graph: Make) -> None:
+def test_date_far_before_python_range_is_stored(make_graph: Make) -> None:
     graph = make_graph('wd:Q323 wdt:P580 "-13798000000-01-01T00:00:00Z"^^xsd:dateTime')
     assert [(row[1], row[5], row[10]) for row in read_literals(graph)] == [
         (323, "-13798000000-01-01T00:00:00Z", -13_798_000_000 * 10_000 + 101)
@@ -331,13 +331,13 @@ def plain(thing: str) -> str:
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(UNIVERSE), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=25)
-def test_any_triples_give_what_following_them_one_by_one_gives(lines: list[str]) -> None:
+def test_stored_rows_match_reference_implementation_for_any_triples(lines: list[str]) -> None:
     rows, left_out = store("\n".join(lines))
     expected = put_together(lines)
     assert len(rows) == len(set(rows))
     assert (set(rows), left_out) == expected
-    told = (line.split(" ", 2) for line in lines if re.match(r"\S+ (ps|pq|wdt):", line))
-    said = {(s, p, plain(o)) for s, p, o in told if "dateTime" in o or "decimal" in o}
+    result = (line.split(" ", 2) for line in lines if re.match(r"\S+ (ps|pq|wdt):", line))
+    said = {(s, p, plain(o)) for s, p, o in result if "dateTime" in o or "decimal" in o}
     stored = {(row.statement or row.item, row.qualifier, row.qualifier or row.property, row.value) for row in rows}
     assert len(said) == len(stored) + sum(left_out.values())
 
@@ -404,7 +404,7 @@ def compute_in_bulk() -> Iterator[Compute]:
 @pytest.mark.slow
 @given(values=st.lists(nearly_dates(), min_size=1, max_size=30))
 @settings(deadline=None)
-def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:
+def test_bulk_date_parsing_matches_single_date_parsing(compute_in_bulk: Compute, values: list[str]) -> None:
     dates = [value for value in values if compute_date_key(value) is not None]
     assert read_in_bulk(values, "dateTime") == {
         "direct_values": dates,
@@ -416,7 +416,7 @@ def test_dates_are_told_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute
 @pytest.mark.slow
 @given(values=st.lists(NEARLY_NUMBERS, min_size=1, max_size=30))
 @settings(deadline=None)
-def test_numbers_are_told_spelled_and_keyed_in_bulk_as_one_by_one(compute_in_bulk: Compute, values: list[str]) -> None:
+def test_bulk_number_parsing_matches_single_number_parsing(compute_in_bulk: Compute, values: list[str]) -> None:
     numbers = [value for value in values if canonical_number(value) is not None]
     assert read_in_bulk(values, "decimal") == {
         "direct_values": numbers,

@@ -50,7 +50,7 @@ def whole_graphs(tmp_path: Path) -> list[GraphManifest | None]:
     return [found.manifest for found in list_graph_statuses(tmp_path / "graphs")]
 
 
-def test_every_line_is_accounted_for(tmp_path: Path) -> None:
+def test_load_accounts_for_every_line(tmp_path: Path) -> None:
     source = write(tmp_path / "a.nt", SMALL)
     source.write_text(source.read_text("utf-8") * 2 + "\n# end\nno triple\n", "utf-8")
     made = load_graph([source], "small", tmp_path / "graphs")
@@ -77,14 +77,14 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     assert names_in(tmp_path / "graphs") == ["small"]
 
 
-def test_a_file_given_twice_is_read_once(tmp_path: Path) -> None:
+def test_file_listed_twice_is_read_once(tmp_path: Path) -> None:
     source = write(tmp_path / "a.nt", SMALL)
     made = load_graph([source, str(source)], "small", tmp_path / "graphs")
     assert [(each.path, each.lines) for each in made.sources] == [(str(source), 13)]
     assert made.lines == 13
 
 
-def test_malformed_lines_are_kept_aside_in_the_graph(tmp_path: Path) -> None:
+def test_malformed_lines_are_stored_separately_in_graph(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a.nt", SMALL), write(tmp_path / "b.nt", SMALL)
     second.write_bytes(second.read_bytes() + b"caf\xe9\n" + b"x" * 20_000 + b"\n")
     assert load_graph([first, second], "small", tmp_path / "graphs").malformed == 2
@@ -98,7 +98,7 @@ def test_malformed_lines_are_kept_aside_in_the_graph(tmp_path: Path) -> None:
     assert kept[1].text == "x" * 10_000
 
 
-def test_the_same_triples_have_the_same_digest_in_any_order_and_form(tmp_path: Path) -> None:
+def test_same_triples_have_same_digest_in_any_order_and_format(tmp_path: Path) -> None:
     lines = spell_out(SMALL).splitlines(keepends=True)
     digests = {load(tmp_path).digest}
     for seed in range(3):
@@ -123,12 +123,12 @@ def test_the_same_triples_have_the_same_digest_in_any_order_and_form(tmp_path: P
         ("skos:altLabel", "schema:description"),
     ],
 )
-def test_another_triple_gives_another_digest(tmp_path: Path, old: str, new: str) -> None:
+def test_different_triple_changes_digest(tmp_path: Path, old: str, new: str) -> None:
     assert old in SMALL
     assert load(tmp_path).digest != load(tmp_path, SMALL.replace(old, new), "other").digest
 
 
-def test_of_two_labels_in_a_language_the_smaller_is_kept_in_any_order(tmp_path: Path) -> None:
+def test_smaller_of_two_labels_in_language_is_kept_in_any_order(tmp_path: Path) -> None:
     lines = ['wd:Q1 rdfs:label "b"@en', 'wd:Q1 rdfs:label "a"@en', 'wd:Q1 rdfs:label "Ä"@en', 'wd:Q1 rdfs:label "0"@de']
     for name, text in (("one", "\n".join(lines)), ("two", "\n".join(reversed(lines)))):
         assert load(tmp_path, text, name).stored["labels"] == 1
@@ -145,45 +145,45 @@ def test_of_two_labels_in_a_language_the_smaller_is_kept_in_any_order(tmp_path: 
         ('wikibase:Dump schema:dateModified "2023-01-01T00:00:00Z"^^xsd:dateTime', "2022-02-02", "2022-02-02"),
     ],
 )
-def test_the_dump_date_is_the_given_or_the_stated_or_the_latest(
+def test_dump_date_is_option_or_stated_date_or_latest_change(
     tmp_path: Path, more: str, given: str | None, expected: str
 ) -> None:
     made = load(tmp_path, SMALL.rstrip() + ("\n" + more if more else ""), dump_date=given)
     assert made.dump_date == expected
 
 
-def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
-    told: list[LoadProgress] = []
-    load(tmp_path, progress=told.append)
-    assert told[-1].lines == 13
-    assert told[-1].bytes_read == told[-1].bytes_total == (tmp_path / "a.nt").stat().st_size
-    assert list(dict.fromkeys(news.phase for news in told)) == ["reading", "sorting", "writing", "digesting"]
-    assert [news.seconds for news in told] == sorted(news.seconds for news in told)
-    assert {news.source for news in told[1:]} == {str(tmp_path / "a.nt")}
-    read = [news for news in told if news.phase == "reading"][-1]
+def test_progress_is_reported_to_end_of_load(tmp_path: Path) -> None:
+    results: list[LoadProgress] = []
+    load(tmp_path, progress=results.append)
+    assert results[-1].lines == 13
+    assert results[-1].bytes_read == results[-1].bytes_total == (tmp_path / "a.nt").stat().st_size
+    assert list(dict.fromkeys(news.phase for news in results)) == ["reading", "sorting", "writing", "digesting"]
+    assert [news.seconds for news in results] == sorted(news.seconds for news in results)
+    assert {news.source for news in results[1:]} == {str(tmp_path / "a.nt")}
+    read = [news for news in results if news.phase == "reading"][-1]
     assert read.eta_s == 0
     assert read.text_bytes_per_s / read.lines_per_s == pytest.approx((tmp_path / "a.nt").stat().st_size / 13)
 
 
-def test_without_a_size_no_end_is_foretold(tmp_path: Path) -> None:
-    told: list[LoadProgress] = []
+def test_progress_has_no_estimate_if_source_size_is_unknown(tmp_path: Path) -> None:
+    results: list[LoadProgress] = []
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(spell_out(SMALL),))
     writer.start()
-    load_graph([tmp_path / "pipe"], "piped", tmp_path / "graphs", progress=told.append)
+    load_graph([tmp_path / "pipe"], "piped", tmp_path / "graphs", progress=results.append)
     writer.join()
-    assert {(news.bytes_total, news.eta_s) for news in told} == {(None, None)}
-    assert told[-1].lines == 13
+    assert {(news.bytes_total, news.eta_s) for news in results} == {(None, None)}
+    assert results[-1].lines == 13
 
 
-def test_an_existing_graph_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
+def test_existing_graph_is_overwritten_only_on_request(tmp_path: Path) -> None:
     first = load(tmp_path)
     with pytest.raises(LocalGraphError, match=r"graph small already exists.*--replace"):
         load(tmp_path, "wd:Q1 wdt:P31 wd:Q7")
     assert whole_graphs(tmp_path) == [first]
 
 
-def test_a_replaced_graph_is_seen_by_who_opens_it_next(tmp_path: Path) -> None:
+def test_replaced_graph_is_visible_to_next_reader(tmp_path: Path) -> None:
     load(tmp_path)
     before = open_graph("small", tmp_path / "graphs")
     load(tmp_path, 'wd:Q1 rdfs:label "Eve"@en', replace=True)
@@ -193,7 +193,7 @@ def test_a_replaced_graph_is_seen_by_who_opens_it_next(tmp_path: Path) -> None:
     assert names_in(tmp_path / "graphs") == ["small"]
 
 
-def test_a_failed_replacement_leaves_the_old_graph(tmp_path: Path) -> None:
+def test_failed_replacement_keeps_old_graph(tmp_path: Path) -> None:
     first = load(tmp_path)
     (tmp_path / "bad.nt").write_text("nothing of use\n", "utf-8")
     with pytest.raises(SourceError):
@@ -216,7 +216,7 @@ def test_a_failed_replacement_leaves_the_old_graph(tmp_path: Path) -> None:
     ],
     ids=["empty", "comments", "csv", "binary", "other rdf", "html", "json", "cut turtle"],
 )
-def test_a_file_that_is_no_dump_is_named_and_leaves_nothing(tmp_path: Path, content: bytes, what: str) -> None:
+def test_non_dump_file_is_named_and_leaves_no_graph(tmp_path: Path, content: bytes, what: str) -> None:
     path = tmp_path / "odd.nt"
     path.write_bytes(content)
     with pytest.raises(SourceError, match=what) as raised:
@@ -225,7 +225,7 @@ def test_a_file_that_is_no_dump_is_named_and_leaves_nothing(tmp_path: Path, cont
     assert names_in(tmp_path / "graphs") == []
 
 
-def test_a_file_without_anything_of_use_is_named_also_among_others(tmp_path: Path) -> None:
+def test_file_without_usable_triples_is_named_among_other_files(tmp_path: Path) -> None:
     good, odd = write(tmp_path / "a.nt", SMALL), tmp_path / "odd.nt"
     odd.write_text("<a:s> <a:p> <a:o> .\n")
     for files in ([good, odd], [odd, good]):
@@ -233,7 +233,7 @@ def test_a_file_without_anything_of_use_is_named_also_among_others(tmp_path: Pat
             load_graph(files, "small", tmp_path / "graphs")
 
 
-def test_what_is_asked_wrongly_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_invalid_load_options_are_rejected_before_reading(tmp_path: Path) -> None:
     source, folder = write(tmp_path / "a.nt", SMALL), tmp_path / "graphs"
     with pytest.raises(SourceError, match=r"none\.nt: no such file"):
         load_graph([source, tmp_path / "none.nt"], "small", folder)
@@ -253,7 +253,7 @@ def test_what_is_asked_wrongly_is_refused_before_anything_is_read(tmp_path: Path
     assert not folder.exists()
 
 
-def test_a_graph_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
+def test_missing_graph_error_lists_existing_graphs(tmp_path: Path) -> None:
     with pytest.raises(LocalGraphError, match=r"no graph small .*\(there: none\)"):
         open_graph("small", tmp_path / "graphs")
     load(tmp_path)

@@ -56,7 +56,7 @@ MALFORMED_LINES = [
         *((line, None) for line in MALFORMED_LINES),
     ],
 )
-def test_a_line_is_canonical_blank_or_malformed(line: bytes, expected: bytes | None) -> None:
+def test_line_is_canonical_blank_or_malformed(line: bytes, expected: bytes | None) -> None:
     assert canonicalise_line(line) == expected
 
 
@@ -64,7 +64,7 @@ ESCAPES = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f", '"':
 
 
 @given(st.text(), st.randoms(use_true_random=False))
-def test_any_text_comes_back_from_any_way_to_escape_it(text: str, random) -> None:  # type: ignore[no-untyped-def]
+def test_text_is_unescaped_from_any_escape_style(text: str, random) -> None:  # type: ignore[no-untyped-def]
     spelled = "".join(
         random.choice([f"\\U{ord(c):08x}", f"\\u{ord(c):04X}" if ord(c) < 0x10000 else c, ESCAPES.get(c, c)])
         for c in text

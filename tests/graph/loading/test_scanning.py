@@ -104,13 +104,13 @@ def make_lines() -> list[bytes]:
     return [*lines, b"\n", b"# words .\n", b" .\n", b".\n"]
 
 
-def test_every_subject_predicate_and_object_is_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scanner_and_patterns_agree_on_every_subject_predicate_and_object(monkeypatch: pytest.MonkeyPatch) -> None:
     scanned, matched = sort_both(b"".join(make_lines()), monkeypatch)
     assert scanned == matched
     assert {"edges", "labels", "aliases", "descriptions", "direct_values", "changes", "malformed"} <= set(scanned[0])
 
 
-def test_lines_with_a_byte_too_many_or_too_few_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scanner_and_patterns_agree_on_lines_with_extra_or_missing_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(5)
     spoilt = []
     for line in dice.choices(make_lines(), k=4000):
@@ -124,7 +124,7 @@ def test_lines_with_a_byte_too_many_or_too_few_are_sorted_alike(monkeypatch: pyt
     assert scanned[0]["malformed"]
 
 
-def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
+def test_scanner_recognises_most_lines_of_dump_without_patterns() -> None:
     from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
 
     text = "".join(
@@ -142,7 +142,7 @@ def test_most_lines_of_a_dump_are_not_left_to_the_expressions() -> None:
     )
 
 
-def test_more_predicates_than_fit_into_a_block_are_counted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_predicates_than_fit_in_block_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f'<{WD}/entity/Q1> <{WD}/prop/direct/P{nth}> "x" .\n' for nth in range(1, 7000)).encode()
     scanned, matched = sort_both(text, monkeypatch)
     assert scanned == matched

@@ -23,7 +23,7 @@ def rows(found: StagedRowsAndCounts, name: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for table in found.tables.get(name, []) for row in table.to_pylist()]
 
 
-def test_each_kept_triple_goes_to_its_table() -> None:
+def test_each_kept_triple_is_sorted_into_its_table() -> None:
     found = sort_text(
         spell_out("""
         wd:Q1 wdt:P31 wd:Q5
@@ -79,7 +79,7 @@ STATEMENT = """
 """
 
 
-def test_what_is_said_of_statements_goes_to_its_tables() -> None:
+def test_statement_triples_are_sorted_into_their_tables() -> None:
     found = sort_text(spell_out(STATEMENT))
     assert {name: rows(found, name) for name in found.tables} == {
         "direct_values": [(1, 569, "1952-03-11T00:00:00Z"), (1, 2048, "+1.96")],
@@ -105,7 +105,7 @@ def test_what_is_said_of_statements_goes_to_its_tables() -> None:
     assert not found.not_kept
 
 
-def test_the_older_name_of_the_ontology_is_known() -> None:
+def test_older_ontology_name_is_recognised() -> None:
     text = spell_out(STATEMENT)
     old = sort_text(text.replace("wikiba.se/ontology#", "wikiba.se/ontology-beta#"))
     assert old.tables == sort_text(text).tables
@@ -157,19 +157,19 @@ def test_the_older_name_of_the_ontology_is_known() -> None:
         ("_:b <http://www.w3.org/2002/07/owl#onProperty> wdt:P31", "other"),
     ],
 )
-def test_each_other_triple_is_counted_by_kind(line: str, kind: str) -> None:
+def test_each_unused_triple_is_counted_by_kind(line: str, kind: str) -> None:
     found = sort_text(spell_out(line))
     assert dict(found.not_kept) == {kind: 1}
     assert not found.tables
 
 
-def test_language_tags_are_matched_whole_and_without_case() -> None:
+def test_language_tags_match_completely_and_ignore_case() -> None:
     found = sort_text(spell_out('wd:Q1 rdfs:label "a"@EN\nwd:Q2 rdfs:label "b"@e\nwd:Q3 rdfs:label "c"@den'))
     assert rows(found, "labels") == [(1, "en", "a")]
     assert found.not_kept["text"] == 2
 
 
-def test_unusual_spelling_ends_in_the_same_tables() -> None:
+def test_unusual_spelling_is_sorted_into_same_tables() -> None:
     text = spell_out('wd:Q1 wdt:P31 wd:Q5\nwd:Q1 rdfs:label "one"@en\nwd:Q1 wdt:P569 "x"')
     unusual = (
         text.replace("> ", ">\t").replace(" .\n", ".# end\n").replace("/entity/Q1>", "/entity/\\u0051\\U00000031>")
@@ -180,7 +180,7 @@ def test_unusual_spelling_ends_in_the_same_tables() -> None:
     assert plain.not_kept == other.not_kept == {"direct_literal": 1}
 
 
-def test_malformed_lines_are_set_aside_with_file_number_and_text() -> None:
+def test_malformed_lines_are_stored_with_file_line_number_and_text() -> None:
     good = spell_out("wd:Q1 wdt:P31 wd:Q5").encode()
     block = LineBlock("dump.nt", 101, good + b"oops\n\n# comment\n" + good + b'<a:s> <a:p> "\xff" .\n' + good)
     found = sort_block_lines_into_rows(block, SHAPES)
@@ -209,7 +209,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("literal", "reason"), WRONG)
 @pytest.mark.parametrize("rest", ["wd:Q1 wdt:P569", "wds:q1-a ps:P569", "wds:q1-a pq:P569", "v:0 wikibase:timeValue"])
-def test_a_literal_that_is_not_what_its_datatype_says_is_set_aside(rest: str, literal: str, reason: str) -> None:
+def test_literal_that_violates_its_datatype_is_malformed(rest: str, literal: str, reason: str) -> None:
     good = spell_out("wd:Q1 wdt:P31 wd:Q5")
     found = sort_text(good + spell_out(f"{rest} {literal}") + good)
     assert [row[1:3] for row in rows(found, "malformed")] == [(2, reason)]
@@ -219,12 +219,12 @@ def test_a_literal_that_is_not_what_its_datatype_says_is_set_aside(rest: str, li
 @pytest.mark.parametrize(
     "value", ["100000000000000-01-01T00:00:00Z", "-0000-12-31T23:59:59.5+01:00", "0001-00-00T00:00:00"]
 )
-def test_an_unusual_date_is_kept_as_it_is_written(value: str) -> None:
+def test_unusual_date_is_kept_as_written(value: str) -> None:
     found = sort_text(spell_out(f'wds:q1-a ps:P569 "{value}"^^xsd:dateTime'))
     assert rows(found, "statement_values") == [("q1-a", 569, value)]
 
 
-def test_a_date_and_a_number_are_read_by_their_characters_however_they_are_escaped() -> None:
+def test_escaped_dates_and_numbers_are_read_by_their_characters() -> None:
     lines = 'wd:Q1 wdt:P569 "\\u0031952-03-11T00:00:00Z"^^xsd:dateTime\nwd:Q1 wdt:P1 "\\U0000002B\\u0035"^^xsd:decimal'
     found = sort_text(spell_out(lines))
     assert rows(found, "direct_values") == [(1, 569, "1952-03-11T00:00:00Z"), (1, 1, "+5")]

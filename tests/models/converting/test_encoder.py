@@ -50,7 +50,7 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "text"),
     [
         (change("config.json", model_type="mpnet"), "model_type is 'mpnet'; expected one of: bert, roberta"),
         (change("config.json", position_embedding_type="relative_key"), "expected: absolute"),
@@ -78,23 +78,25 @@ MODULES = '[{"type": "sentence_transformers.models.Pooling"}, {"type": "sentence
         (without(QUERY), f"no tensor {QUERY}"),
     ],
 )  # fmt: skip
-def test_a_checkpoint_is_refused_by_what_is_wrong(tmp_path: Path, spoil: Callable[[Path], None], told: str) -> None:
+def test_invalid_checkpoint_is_rejected_with_its_defect(
+    tmp_path: Path, spoil: Callable[[Path], None], text: str
+) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     spoil(checkpoint)
-    with pytest.raises(UsageError, match=told) as raised:
+    with pytest.raises(UsageError, match=text) as raised:
         make_embedder_folder(checkpoint, tmp_path / "models")
     assert str(checkpoint) in str(raised.value)
     assert not list((tmp_path / "models").glob("*"))
 
 
-def test_weights_that_only_torch_reads_are_told_with_what_to_do(tmp_path: Path) -> None:
+def test_torch_only_weights_are_rejected_with_advice(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
     with pytest.raises(UsageError, match=r"pytorch_model\.bin.* as safetensors"):
         make_embedder_folder(checkpoint, tmp_path / "models")
 
 
-def test_a_folder_that_was_converted_is_taken_as_it_is_when_it_is_whole(tmp_path: Path) -> None:
+def test_complete_converted_folder_is_copied_unchanged(tmp_path: Path) -> None:
     made = make_embedder_folder(write_checkpoint(tmp_path / "tiny", make_weights()), tmp_path / "models")
     taken = make_embedder_folder(tmp_path / "models" / "tiny", tmp_path / "elsewhere", "mine")
     assert taken == made.model_copy(update={"name": "mine"})
@@ -103,7 +105,7 @@ def test_a_folder_that_was_converted_is_taken_as_it_is_when_it_is_whole(tmp_path
         make_embedder_folder(tmp_path / "elsewhere" / "mine", tmp_path / "models")
 
 
-def test_tensors_of_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+def test_integer_tensors_are_rejected_as_weights(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x", {"ids": np.arange(4, dtype=np.int32)}, "I32")
     with pytest.raises(UsageError, match="tensor ids has type I32, expected one of F64, F32, F16, BF16"):
         SafetensorsFile(tmp_path / "x").read("ids", (4,))
@@ -120,7 +122,7 @@ def test_tensors_of_whole_numbers_are_no_weights(tmp_path: Path) -> None:
         ({"tokenizer_config.json": {"model_max_length": 10**30}}, 16),
     ],
 )
-def test_texts_are_cut_where_the_checkpoint_says(
+def test_texts_are_truncated_at_checkpoint_limit(
     tmp_path: Path, files: dict[str, dict[str, int]], expected: int
 ) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
@@ -129,7 +131,7 @@ def test_texts_are_cut_where_the_checkpoint_says(
     assert load_encoder_tokenizer(checkpoint, 16, len(VOCABULARY)).max_tokens == expected
 
 
-def test_a_tokenizer_json_counts_for_more_than_a_vocabulary_and_its_padding_is_dropped(tmp_path: Path) -> None:
+def test_tokenizer_json_overrides_vocabulary_and_its_padding_is_dropped(tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
@@ -143,7 +145,7 @@ def test_a_tokenizer_json_counts_for_more_than_a_vocabulary_and_its_padding_is_d
     assert again.encode("Who was born in Paris?").tokens == ["[CLS]", "who", "was", "born", "in", "paris", "?", "[SEP]"]
 
 
-def test_the_same_checkpoint_gives_the_same_digest(tmp_path: Path) -> None:
+def test_same_checkpoint_yields_same_digest(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "tiny", make_weights())
     one = make_embedder_folder(checkpoint, tmp_path / "one", "a")
     other = make_embedder_folder(checkpoint, tmp_path / "other", "b")

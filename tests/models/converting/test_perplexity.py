@@ -72,7 +72,7 @@ def weigh_with_transformers(checkpoint: Path, numbers: list[int]) -> float:
 
 
 @pytest.mark.parametrize("family", list(CONFIGS))
-def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, tmp_path: Path, family: str) -> None:
+def test_converted_decoder_scores_like_transformers(make_checkpoint: Make, tmp_path: Path, family: str) -> None:
     checkpoint = make_checkpoint(family)
     manifest = make_language_model_folder(checkpoint, tmp_path / "models", quantization="float32")
     assert manifest.settings == {
@@ -92,9 +92,7 @@ def test_a_converted_decoder_weighs_as_transformers_does(make_checkpoint: Make, 
         assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_checkpoint_with_a_sentencepiece_file_weighs_as_transformers_does(
-    make_checkpoint: Make, tmp_path: Path
-) -> None:
+def test_sentencepiece_checkpoint_scores_like_transformers(make_checkpoint: Make, tmp_path: Path) -> None:
     pieces = load_text_tokenizer(EMBEDDED_LANGUAGE_MODEL_FOLDER / "tokenizer.model")
     checkpoint = make_checkpoint("llama", vocab_size=len(pieces.token_ids), bos_token_id=1)
     (checkpoint / "tokenizer.json").unlink()
@@ -111,7 +109,9 @@ def test_a_checkpoint_with_a_sentencepiece_file_weighs_as_transformers_does(
 
 
 @pytest.mark.parametrize("quantization", ["float16", "int8"])
-def test_smaller_weights_weigh_nearly_the_same(make_checkpoint: Make, tmp_path: Path, quantization: Any) -> None:
+def test_quantized_weights_score_close_to_float32_weights(
+    make_checkpoint: Make, tmp_path: Path, quantization: Any
+) -> None:
     checkpoint = make_checkpoint("llama", initializer_range=0.1)
     sizes, figures = [], []
     for kind in ("float32", quantization):
@@ -133,7 +133,7 @@ def test_smaller_weights_weigh_nearly_the_same(make_checkpoint: Make, tmp_path: 
         ("special_tokens_map.json", {"bos_token": "C"}, "C"),
     ],
 )
-def test_the_tokenizer_s_files_name_the_start_token_before_the_configuration_does(
+def test_tokenizer_files_take_precedence_over_config_for_start_token(
     make_checkpoint: Make, tmp_path: Path, file: str | None, content: dict[str, Any], start: str
 ) -> None:
     checkpoint = make_checkpoint()
@@ -142,7 +142,7 @@ def test_the_tokenizer_s_files_name_the_start_token_before_the_configuration_doe
     assert make_language_model_folder(checkpoint, tmp_path / "models").settings["start"] == start
 
 
-def test_a_model_without_a_start_token_weighs_from_the_second_token_on(make_checkpoint: Make, tmp_path: Path) -> None:
+def test_model_without_start_token_scores_from_second_token_on(make_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_checkpoint("qwen2", bos_token_id=None, eos_token_id=None)
     assert make_language_model_folder(checkpoint, tmp_path / "models").settings["start"] is None
     model = LanguageModel(tmp_path / "models" / "qwen2", "cpu")
@@ -158,7 +158,7 @@ def refuse(given: Path, tmp_path: Path, match: str) -> None:
     assert not (tmp_path / "models" / ".made.making").exists()
 
 
-def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:
+def test_unusable_checkpoint_is_rejected_by_name(tmp_path: Path) -> None:
     refuse(tmp_path / "nothing", tmp_path, "no such directory")
     folder = tmp_path / "checkpoint"
     folder.mkdir()
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> 
     refuse(folder, tmp_path, "vocab_size is None")
 
 
-def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_error_names_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "transformers", None)
     write_tokenizer(tmp_path / "tokenizer.json")
@@ -183,7 +183,7 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
     refuse(tmp_path, tmp_path, r"pip install 'factmill\[convert\]'")
 
 
-def test_a_model_that_ctranslate2_cannot_convert_is_refused(make_checkpoint: Make, tmp_path: Path) -> None:
+def test_model_unsupported_by_ctranslate2_is_rejected(make_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_checkpoint()
     (checkpoint / "model.safetensors").unlink()
     refuse(checkpoint, tmp_path, "cannot be converted")
@@ -192,13 +192,13 @@ def test_a_model_that_ctranslate2_cannot_convert_is_refused(make_checkpoint: Mak
     refuse(checkpoint, tmp_path, "cannot be converted.*XGLMConfig")
 
 
-def test_a_start_token_that_is_no_token_is_refused(make_checkpoint: Make, tmp_path: Path) -> None:
+def test_invalid_start_token_is_rejected(make_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_checkpoint()
     (checkpoint / "tokenizer_config.json").write_text('{"bos_token": "<bos>"}', "utf-8")
     refuse(checkpoint, tmp_path, "the start token '<bos>' is not in the vocabulary")
 
 
-def test_tokens_that_only_weights_or_only_the_tokenizer_have(tmp_path: Path) -> None:
+def test_token_list_is_extended_or_truncated_to_size_of_weights(tmp_path: Path) -> None:
     tokens = write_tokenizer(tmp_path / "tokenizer.json")
     cutter = load_text_tokenizer(tmp_path / "tokenizer.json")
     more, fewer = list_decoder_tokens(cutter, len(tokens) + 2), list_decoder_tokens(cutter, len(tokens) - 2)
@@ -206,7 +206,7 @@ def test_tokens_that_only_weights_or_only_the_tokenizer_have(tmp_path: Path) -> 
     assert fewer == tokens[:-2]
 
 
-def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
+def test_ctranslate2_folder_is_imported(tmp_path: Path) -> None:
     made = write_random_decoder(tmp_path / "made")
     manifest = make_language_model_folder(made, tmp_path / "models", "taken")
     assert manifest.made_with == "converted before"
@@ -221,7 +221,7 @@ def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
     assert rotary.settings["max_tokens"] is None
 
 
-def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+def test_incomplete_ctranslate2_folder_is_rejected(tmp_path: Path) -> None:
     made = write_random_decoder(tmp_path / "from")
     tokens = json.loads((made / "vocabulary.json").read_text("utf-8"))
     (made / "vocabulary.json").write_text(json.dumps(tokens[::-1]), "utf-8")
@@ -240,7 +240,7 @@ def test_a_folder_of_ctranslate2_that_is_not_whole_is_refused(tmp_path: Path) ->
         refuse(made, tmp_path, r"model\.bin: not a model that CTranslate2 wrote")
 
 
-def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
+def test_translator_is_rejected_as_language_model(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
     refuse(made, tmp_path, "of kind translator, expected perplexity")
     (made / MODEL_MANIFEST_FILE).unlink()
@@ -248,7 +248,7 @@ def test_a_translator_is_no_language_model(tmp_path: Path) -> None:
     refuse(made, tmp_path, "of CTranslate2's kind TransformerSpec; a perplexity needs a causal language model")
 
 
-def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
+def test_factmill_folder_is_imported_unchanged(tmp_path: Path) -> None:
     manifest = make_language_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path / "models", "copy")
     assert manifest.digest == load_manifest_and_check_sizes(EMBEDDED_LANGUAGE_MODEL_FOLDER).digest
     texts = ["Ada Lovelace's place of birth is London."]

@@ -97,7 +97,7 @@ def say_with_transformers(folder: Path, tokens: list[str], text: str, language: 
     return tuple(tokens[number] for number in found[0].tolist()[2:])
 
 
-def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_checkpoint: Make, tmp_path: Path) -> None:
+def test_converted_checkpoint_translates_like_transformers(make_whole_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_whole_checkpoint()
     manifest = make_translator_folder(checkpoint, tmp_path / "models", "nllb", quantization="float32")
     tokens = json.loads((tmp_path / "models" / "nllb" / "shared_vocabulary.json").read_text("utf-8"))
@@ -116,7 +116,7 @@ def test_a_converted_checkpoint_translates_as_transformers_does(make_whole_check
                                     "model.safetensors"}  # fmt: skip
 
 
-def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoint: Make, tmp_path: Path) -> None:
+def test_legacy_behaviour_puts_language_code_last(make_whole_checkpoint: Make, tmp_path: Path) -> None:
     checkpoint = make_whole_checkpoint()
     (checkpoint / "tokenizer_config.json").write_text('{"legacy_behaviour": true}', "utf-8")
     settings = make_translator_folder(checkpoint, tmp_path / "models", "legacy").settings
@@ -125,7 +125,7 @@ def test_the_older_manner_puts_the_code_of_the_language_last(make_whole_checkpoi
     assert translator.find_best_translations([("Berlin", "de")])[0].tokens
 
 
-def test_tokens_are_numbered_as_nllb_does(make_checkpoint: Make) -> None:
+def test_token_numbers_match_nllb(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
     tokens, pieces = list_nllb_tokens(checkpoint, 7_000), load_sentencepiece_pieces(checkpoint)
     assert tuple(tokens[:4]) == SPECIAL_TOKENS
@@ -134,7 +134,7 @@ def test_tokens_are_numbered_as_nllb_does(make_checkpoint: Make) -> None:
     assert tokens[-1] == "madeupword6999"
 
 
-def test_tokens_are_numbered_as_tokenizer_json_says(make_checkpoint: Make) -> None:
+def test_token_numbers_match_tokenizer_json(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
     pieces = load_sentencepiece_pieces(checkpoint)
     order = [*SPECIAL_TOKENS, *pieces, MASK_TOKEN, *CODES]
@@ -153,7 +153,7 @@ def refuse(make: Callable[[], Path], tmp_path: Path, match: str) -> None:
     assert not (tmp_path / "models" / ".nllb.making").exists()
 
 
-def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Make, tmp_path: Path) -> None:
+def test_unusable_checkpoint_is_rejected_by_name(make_checkpoint: Make, tmp_path: Path) -> None:
     refuse(lambda: tmp_path / "nothing", tmp_path, "no such directory")
     refuse(lambda: make_checkpoint(model_type="marian"), tmp_path, "model_type is 'marian'")
     refuse(lambda: make_checkpoint(["eng_Latn", "deu_Latn"]), tmp_path, "fra_Latn, ita_Latn, por_Latn")
@@ -173,13 +173,13 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_by_name(make_checkpoint: Ma
     refuse(lambda: tmp_path / "checkpoint", tmp_path, rf"no {NLLB_SENTENCEPIECE_FILE}")
 
 
-def test_a_folder_of_factmill_is_taken_in_as_it_is(tmp_path: Path) -> None:
+def test_factmill_folder_is_imported_unchanged(tmp_path: Path) -> None:
     manifest = make_translator_folder(EMBEDDED_TRANSLATOR_FOLDER, tmp_path / "models", "copy")
     assert manifest.digest == load_manifest_and_check_sizes(EMBEDDED_TRANSLATOR_FOLDER).digest
     assert Translator(tmp_path / "models" / "copy", "cpu").translate([("Germany", "de")]) == ["Deutschland"]
 
 
-def test_a_folder_of_ctranslate2_is_taken_in(tmp_path: Path) -> None:
+def test_ctranslate2_folder_is_imported(tmp_path: Path) -> None:
     made = make_random_translator(tmp_path, width=32, heads=2, inner_width=64, layers=1)
     expected = Translator(made, "cpu", decoding=SHORT).find_best_translations([("Berlin", "de")])
     (made / MODEL_MANIFEST_FILE).unlink()

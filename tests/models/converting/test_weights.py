@@ -37,7 +37,7 @@ def floats(tmp_path: Path) -> Path:
     return write_random_decoder(tmp_path / "floats")
 
 
-def test_a_matrix_is_stored_from_minus_63_to_63_and_each_row_with_its_scale(floats: Path) -> None:
+def test_matrix_is_stored_from_minus_63_to_63_with_one_scale_per_row(floats: Path) -> None:
     before = read_variable(floats / CTRANSLATE2_WEIGHTS_FILE, MATRIX).astype(np.float32)
     assert not is_stored_as_int8(floats / CTRANSLATE2_WEIGHTS_FILE)
     rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
@@ -51,7 +51,7 @@ def test_a_matrix_is_stored_from_minus_63_to_63_and_each_row_with_its_scale(floa
     assert np.allclose(after / scale[:, None], before, atol=float(np.abs(before).max()) / 126)
 
 
-def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> None:
+def test_rows_of_zeros_and_tiny_numbers_keep_finite_scale(floats: Path) -> None:
     path = floats / CTRANSLATE2_WEIGHTS_FILE
     before = read_variable(path, MATRIX)
     changed = before.copy()
@@ -63,14 +63,14 @@ def test_rows_of_zeros_and_of_tiny_numbers_keep_a_finite_scale(floats: Path) -> 
     assert (after[1] == 63).all() and np.isfinite(scale).all()
 
 
-def test_what_is_in_seven_bits_already_stays_as_it_is(floats: Path) -> None:
+def test_weights_already_in_seven_bits_stay_unchanged(floats: Path) -> None:
     rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     first = digest_file(floats / CTRANSLATE2_WEIGHTS_FILE)
     rewrite_weights_in_seven_bits(floats / CTRANSLATE2_WEIGHTS_FILE)
     assert digest_file(floats / CTRANSLATE2_WEIGHTS_FILE) == first
 
 
-def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
+def test_foreign_eight_bit_weights_are_stored_in_seven_bits_with_warning(
     floats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wide = write_random_decoder(tmp_path / "wide", quantization="int8")
@@ -93,7 +93,7 @@ def test_eight_bits_of_others_are_taken_with_a_warning_and_kept_in_seven(
         assert abs(other.perplexity / one.perplexity - 1) < 0.05
 
 
-def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
+def test_names_sharing_matrix_still_share_it(tmp_path: Path) -> None:
     """The embedded translator's encoder, decoder and output share one table."""
     before = load_mapped_weights(TRANSLATOR / CTRANSLATE2_WEIGHTS_FILE)
     make_translator_folder(TRANSLATOR, tmp_path, "narrow", quantization="int8")
@@ -106,7 +106,7 @@ def test_names_that_share_a_matrix_still_do(tmp_path: Path) -> None:
     assert Translator(tmp_path / "narrow", "cpu").translate([("Berlin", "de")]) == ["Berlin"]
 
 
-def test_a_torn_file_of_weights_is_refused_by_name(floats: Path) -> None:
+def test_truncated_weights_file_is_rejected_by_name(floats: Path) -> None:
     content = (floats / CTRANSLATE2_WEIGHTS_FILE).read_bytes()
     (floats / CTRANSLATE2_WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UsageError, match="not a model that CTranslate2 wrote"):
@@ -116,7 +116,7 @@ def test_a_torn_file_of_weights_is_refused_by_name(floats: Path) -> None:
         load_mapped_weights(floats / CTRANSLATE2_WEIGHTS_FILE)
 
 
-def test_a_model_computes_in_int8_only_where_its_weights_are_stored_so(floats: Path) -> None:
+def test_model_computes_in_int8_only_if_weights_are_stored_as_int8(floats: Path) -> None:
     assert choose_compute_type(floats, None) == "float32"
     with pytest.raises(UsageError, match="--quantization int8"):
         choose_compute_type(floats, "int8")
@@ -125,7 +125,7 @@ def test_a_model_computes_in_int8_only_where_its_weights_are_stored_so(floats: P
     assert choose_compute_type(floats, "float32") == "float32"
 
 
-def test_the_embedded_models_compute_in_float32(tmp_path: Path) -> None:
+def test_embedded_models_compute_in_float32(tmp_path: Path) -> None:
     assert get_language_model_identity(EMBEDDED_LANGUAGE_MODEL_FOLDER, tmp_path, "cpu").endswith("-float32-cpu")
     assert Translator(TRANSLATOR, "cpu").identity.endswith("-float32-cpu")
 
@@ -140,7 +140,7 @@ def test_the_embedded_models_compute_in_float32(tmp_path: Path) -> None:
         ("", "generic"),
     ],
 )
-def test_the_class_of_a_cpu_is_what_ctranslate2_takes_it_for(
+def test_cpu_class_matches_instruction_set_chosen_by_ctranslate2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: str
 ) -> None:
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
@@ -154,7 +154,7 @@ def test_the_class_of_a_cpu_is_what_ctranslate2_takes_it_for(
     assert get_cpu_instruction_class() == "avx"
 
 
-def test_other_processors_are_a_class_by_their_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_of_other_processors_is_their_machine_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     monkeypatch.setattr(devices.platform, "machine", lambda: "aarch64")
     assert get_cpu_instruction_class() == "aarch64"

@@ -75,9 +75,7 @@ def watch(translator: Translator) -> Watched:
 @pytest.mark.slow
 @needs_onednn
 @pytest.mark.parametrize("model", ["random_small", "random_nllb", "embedded"])
-def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
-    model: str, request: pytest.FixtureRequest
-) -> None:
+def test_row_bits_are_same_in_products_of_any_number_of_rows(model: str, request: pytest.FixtureRequest) -> None:
     folder = EMBEDDED_TRANSLATOR_FOLDER if model == "embedded" else request.getfixturevalue(model)
     opened = open_ctranslate2_model("Translator", folder, "cpu", "float32", 1, "")
     source, seen = ["eng_Latn", "▁Berlin", "</s>"], set()
@@ -103,7 +101,7 @@ def test_the_bits_of_a_row_are_the_same_in_products_of_any_number_of_rows(
 
 
 @needs_onednn
-def test_tokens_and_bits_of_scores_are_the_same_alone_and_in_company() -> None:
+def test_tokens_and_score_bits_are_same_alone_and_in_anchored_batches() -> None:
     translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu")
     assert translator.search.anchored_batching
     together = translator.find_best_translations(ASKED)
@@ -126,7 +124,7 @@ class Ending:
 @pytest.mark.parametrize(
     ("model", "beams"), [("random_small", 1), ("random_small", 2), ("random_small", 5), ("random_nllb", 5)]
 )
-def test_bits_of_texts_of_any_length_are_the_same_in_company(
+def test_bits_of_texts_of_any_length_are_same_in_anchored_batches(
     model: str, beams: int, request: pytest.FixtureRequest
 ) -> None:
     decoding = BeamSearchOptions(beam_size=beams, max_tokens=12)
@@ -150,7 +148,7 @@ def test_bits_of_texts_of_any_length_are_the_same_in_company(
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
+def test_anchored_batches_return_same_tokens_as_single_searches(multiplier: Multiplier) -> None:
     alone = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="alone")
     anchored = anchor(Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu"), multiplier)
     assert [found.tokens for found in anchored.find_best_translations(ASKED)] == [
@@ -160,7 +158,7 @@ def test_company_says_what_a_search_alone_says(multiplier: Multiplier) -> None:
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplier, random_small: Path) -> None:
+def test_no_step_has_rows_that_are_summed_in_different_order(multiplier: Multiplier, random_small: Path) -> None:
     for beams, asked in [(5, ASKED), (5, ASKED[:1]), (1, ASKED[:2]), (12, ASKED)]:
         translator = Translator(random_small, "cpu", decoding=BeamSearchOptions(beam_size=beams, max_tokens=12))
         watched = watch(anchor(translator, multiplier))
@@ -178,7 +176,7 @@ def test_no_step_ever_has_rows_that_are_added_up_otherwise(multiplier: Multiplie
                 assert len(lasting) * beams >= 3
 
 
-def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
+def test_no_text_row_is_leftover_row_in_avx2_search() -> None:
     for beams in (1, 2, 5, 12):
         company = choose_anchored_batching("avx2", BeamSearchOptions(beam_size=beams))
         assert company
@@ -195,7 +193,7 @@ def test_no_row_of_any_text_is_odd_in_a_search_by_avx2() -> None:
     )
 
 
-def test_a_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
+def test_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
     """Random weights never end, so each is begun anew until the most that there may be."""
     decoding = BeamSearchOptions(max_tokens=100)
     alone = Translator(random_small, "cpu", batching="alone", decoding=decoding)
@@ -231,7 +229,7 @@ FULL = "sse4_1 avx2 fma avx512f avx512cd avx512vl avx512bw avx512dq"
         ("GenuineIntel", FULL, {}, None),
     ],
 )
-def test_what_multiplies_is_told_by_the_cpu_and_what_holds_libraries_back(
+def test_matmul_instructions_follow_cpu_and_library_limits(
     vendor: str, flags: str, held: dict[str, str], found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CT2_USE_MKL", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA"):

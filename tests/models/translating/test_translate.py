@@ -75,9 +75,7 @@ def check_batchings(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
-def test_the_embedded_translator_says_the_same_in_every_batch_and_on_any_number_of_threads(
-    tmp_path: Path, numbers: str
-) -> None:
+def test_embedded_translator_is_independent_of_batching_and_thread_count(tmp_path: Path, numbers: str) -> None:
     asked = [(text, language) for text in QUESTIONS for language in TARGET_LANGUAGES]
     folder = store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, tmp_path) if numbers == "int8" else EMBEDDED_TRANSLATOR_FOLDER
     check_batchings([Translator(folder, "cpu", threads=threads) for threads in (1, 2)], asked, batchings=4)
@@ -85,21 +83,21 @@ def test_the_embedded_translator_says_the_same_in_every_batch_and_on_any_number_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["int8", "float32"])
-def test_random_weights_say_the_same_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
+def test_random_weights_give_same_translations_in_every_batch(random_small: Path, tmp_path: Path, numbers: str) -> None:
     asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     folder = store_as_int8(random_small, tmp_path) if numbers == "int8" else random_small
     check_batchings([Translator(folder, "cpu", decoding=SHORT)], asked, batchings=6)
 
 
 @pytest.mark.slow
-def test_a_layer_of_nllb_says_the_same_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
+def test_nllb_layer_gives_same_translations_in_every_batch(random_nllb: Path, tmp_path: Path) -> None:
     asked = [(text, language) for text in QUESTIONS[:8] for language in ("de", "pt")]
     translator = Translator(store_as_int8(random_nllb, tmp_path), "cpu", decoding=BeamSearchOptions(max_tokens=16))
     check_batchings([translator], asked, batchings=5)
 
 
 @pytest.mark.slow
-def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) -> None:
+def test_translations_and_rejects_are_same_in_every_batch(embedded: Translator) -> None:
     """With what is refused, and what is searched for twice."""
     texts = [
         *QUESTIONS,
@@ -118,14 +116,14 @@ def test_whole_translations_are_the_same_in_every_batch(embedded: Translator) ->
         assert embedded.translate(some) == [alone[pair] for pair in some]
 
 
-def test_small_batches_say_what_large_ones_say(random_small: Path) -> None:
+def test_small_batches_give_same_translations_as_large_ones(random_small: Path) -> None:
     asked = [(text, language) for text in QUESTIONS for language in ("de", "pt")]
     make = partial(Translator, random_small, "cpu")
     large, small = (make(decoding=BeamSearchOptions(max_tokens=24, batch_tokens=tokens)) for tokens in (4096, 40))
     assert large.find_best_translations(asked) == small.find_best_translations(asked)
 
 
-def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None:
+def test_float_models_translate_texts_alone_unless_configured(tmp_path: Path) -> None:
     make = partial(Translator, EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     opened = [Translator(store_as_int8(EMBEDDED_TRANSLATOR_FOLDER, tmp_path), "cpu"), make(), make(batching="length")]
     assert [translator.search.batching for translator in opened] == [
@@ -135,7 +133,7 @@ def test_floats_are_computed_alone_unless_told_otherwise(tmp_path: Path) -> None
     ]
 
 
-def test_numbers_and_dates_take_the_languages_form_and_ids_stay(embedded: Translator) -> None:
+def test_numbers_and_dates_are_localized_and_ids_stay(embedded: Translator) -> None:
     asked = [
         ("How many people lived in Madrid in 2011?", "de"),
         ("How high is K2?", "fr"),
@@ -163,14 +161,14 @@ def test_numbers_and_dates_take_the_languages_form_and_ids_stay(embedded: Transl
         ("who wrote Frankenstein", "not_taught"),
     ],
 )
-def test_what_the_embedded_translator_does_not_know_is_refused(embedded: Translator, text: str, reason: str) -> None:
+def test_text_unknown_to_embedded_translator_is_rejected(embedded: Translator, text: str, reason: str) -> None:
     outcome = embedded.translate([(text, "de")])[0]
     assert isinstance(outcome, Untranslatable)
     assert outcome.reason == reason
     assert outcome.detail
 
 
-def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
+def test_uncertain_translation_is_rejected() -> None:
     translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     translator.settings = translator.settings.model_copy(update={"least_probability": 1.01})
     outcome = translator.translate([("Germany", "de")])[0]
@@ -178,13 +176,13 @@ def test_a_translation_that_is_not_sure_enough_is_refused() -> None:
     assert outcome.reason == "unsure"
 
 
-def test_what_the_rule_turned_away_is_searched_for_without_it(embedded: Translator) -> None:
+def test_translation_rejected_by_rule_is_searched_again_without_it(embedded: Translator) -> None:
     asked: list[TranslationRequest] = [("J. J. Thomson", "de"), ("J. R. R. Tolkien", "fr")]
     assert [embedded.find_best_translations([pair])[0].tokens[-2] for pair in asked] != ["▁Thomson", "▁Tolkien"]
     assert embedded.translate(asked) == ["J. J. Thomson", "J. R. R. Tolkien"]
 
 
-def test_a_translation_without_end_is_no_translation(random_small: Path) -> None:
+def test_unfinished_translation_is_rejected(random_small: Path) -> None:
     outcome = Translator(random_small, "cpu", decoding=SHORT).translate([("Who founded Microsoft?", "de")])[0]
     assert isinstance(outcome, Untranslatable)
     assert outcome.reason == "unfinished"
@@ -194,12 +192,12 @@ def test_an_empty_text_stays_empty(embedded: Translator) -> None:
     assert embedded.translate([("", "de"), ("  ", "fr")]) == ["", ""]
 
 
-def test_a_language_that_it_does_not_know_is_a_usage_error(embedded: Translator) -> None:
+def test_unsupported_language_is_usage_error(embedded: Translator) -> None:
     with pytest.raises(UsageError, match="translates to de, fr, it, es, pt, not to nl"):
         embedded.translate([("Berlin", "nl")])
 
 
-def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None:
+def test_identity_contains_model_and_search_settings_but_not_threads(tmp_path: Path) -> None:
     identity = get_translator_identity(EMBEDDED_TRANSLATOR, tmp_path, "cpu")
     assert identity.startswith(f"{EMBEDDED_TRANSLATOR}@")
     assert Translator(resolve_translator_folder(EMBEDDED_TRANSLATOR, tmp_path), "cpu", threads=2).identity == identity
@@ -214,7 +212,7 @@ def test_identity_names_model_and_manner_but_not_threads(tmp_path: Path) -> None
     assert len({identity, *others}) == 3
 
 
-def test_the_embedded_translator_is_small_and_says_what_it_is() -> None:
+def test_embedded_translator_is_small_and_documents_its_training() -> None:
     assert sum(path.stat().st_size for path in EMBEDDED_TRANSLATOR_FOLDER.iterdir()) < 4_000_000
     record = json.loads((EMBEDDED_TRANSLATOR_FOLDER / "training.json").read_text("utf-8"))
     assert "no real NLLB" in record["what"]

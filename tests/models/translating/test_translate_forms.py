@@ -48,13 +48,13 @@ def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tup
 
 
 @pytest.mark.slow
-def test_held_out_sentences_are_exact_in_94_of_100(translator: Translator) -> None:
+def test_at_least_94_percent_of_held_out_sentences_are_exact(translator: Translator) -> None:
     # 94.6: the model was taught for 3,600 steps (training.json), not the script's 6,500
     assert share_exact(*translate_all(translator, list_held_out(corpus(), SEED, 300))) >= 0.94
 
 
 @pytest.mark.slow
-def test_held_out_paths_are_exact_in_95_of_100(translator: Translator) -> None:
+def test_at_least_95_percent_of_held_out_paths_are_exact(translator: Translator) -> None:
     chance = random.Random(SEED)
     paths = chance.sample([path for path in corpus().paths if is_path_held_out(path)], 300)
     wanted = [([corpus().labels[label] for label in path], chance.choice(TARGET_LANGUAGES)) for path in paths]
@@ -66,7 +66,7 @@ def test_held_out_paths_are_exact_in_95_of_100(translator: Translator) -> None:
     assert sum(path.partwise_reason is None for path in found) > len(found) / 3
 
 
-def test_labels_are_exact_in_98_of_100(translator: Translator) -> None:
+def test_at_least_98_percent_of_labels_are_exact(translator: Translator) -> None:
     labels = random.Random(SEED).sample(corpus().all_labels, 400)
     assert share_exact(*translate_all(translator, labels)) >= 0.98
 
@@ -99,12 +99,14 @@ def test_numbers_with_units_are_exact(translator: Translator) -> None:
          "Em que ano Albert Einstein recebeu Berlim?"),
     ],
 )  # fmt: skip
-def test_a_label_in_a_form_has_its_article(form: str, labels: dict[str, str], language: str, sentence: str) -> None:
+def test_label_in_sentence_form_has_its_article(
+    form: str, labels: dict[str, str], language: str, sentence: str
+) -> None:
     (found,) = (each for each in corpus().forms if each.name == form)
     assert found.fill({slot: corpus().labels[label] for slot, label in labels.items()})[language] == sentence
 
 
-def test_portuguese_is_that_of_brazil() -> None:
+def test_portuguese_is_brazilian() -> None:
     european = re.compile(r"[éó][nm][aeio]|\b(?:Óscar|Moscovo|Amesterdão|Irão|checo|polaco|desporto|equipa|prémio)\b")
     texts = [text["pt"] for text in (*corpus().all_labels, *(form.texts for form in corpus().forms))]
     assert [text for text in texts if european.search(text)] == []
@@ -124,13 +126,13 @@ def sample_texts() -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for row in kept for text in (row.input, row.output, *row.optional_output)))
 
 
-def test_samples_of_a_form_or_label_are_exact_in_98_of_100(translator: Translator) -> None:
+def test_at_least_98_percent_of_sample_forms_and_labels_are_exact(translator: Translator) -> None:
     wanted = [found for text in sample_texts() if (found := corpus().match(text)) and not needs_no_translation(text)]
     assert len(wanted) > 60
     assert share_exact(*translate_all(translator, wanted)) >= 0.98
 
 
-def test_samples_that_are_no_form_are_refused(translator: Translator) -> None:
+def test_at_least_99_percent_of_samples_matching_no_form_are_rejected(translator: Translator) -> None:
     """The 14 other wordings of each DefAn question, and questions without an answer in the embedded world."""
     files = (ASSETS_ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
     rows = [row for path in files for row in csv.DictReader(path.read_text("utf-8").splitlines())]
@@ -142,7 +144,7 @@ def test_samples_that_are_no_form_are_refused(translator: Translator) -> None:
     assert len(answered) <= 0.01 * len(found)
 
 
-def test_words_in_disorder_are_refused_in_91_of_100(translator: Translator) -> None:
+def test_at_least_91_percent_of_scrambled_texts_are_rejected(translator: Translator) -> None:
     chance = random.Random(SEED)
     texts = [draw_outside(corpus(), chance) for _ in range(400)]
     found = translator.translate(

@@ -29,7 +29,7 @@ def open_tokenizer(folder: Path, **options: Any) -> Any:
     return NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", **options)
 
 
-def test_pieces_and_frame_are_those_of_hugging_face(folder: Path) -> None:
+def test_tokens_match_hugging_face_tokenizer(folder: Path) -> None:
     tokenizer = open_tokenizer(folder, extra_special_tokens=list(NLLB_LANGUAGE_CODES.values()))
     translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     examples = draw_taught(read_corpus(), seed=5)
@@ -46,6 +46,6 @@ def test_pieces_and_frame_are_those_of_hugging_face(folder: Path) -> None:
         )
 
 
-def test_without_the_codes_every_language_is_unknown_to_hugging_face(folder: Path) -> None:
+def test_every_language_is_unknown_to_hugging_face_without_language_codes(folder: Path) -> None:
     tokenizer = open_tokenizer(folder)
     assert tokenizer.convert_ids_to_tokens(tokenizer("Berlin")["input_ids"])[0] == "<unk>"

@@ -51,15 +51,15 @@ def link(text: str) -> list[EntityMention]:
         ("", []),
     ],
 )
-def test_the_longest_names_are_found_and_their_bearers_ranked(text: str, mentions: list[tuple[str, object]]) -> None:
+def test_longest_names_are_found_and_their_items_ranked(text: str, mentions: list[tuple[str, object]]) -> None:
     assert [(mention.surface, mention.qids) for mention in link(text)] == mentions
 
 
-def test_three_candidates_are_kept_by_degree_and_then_by_number() -> None:
+def test_three_candidates_are_kept_by_degree_then_by_number() -> None:
     assert link('Is it "1984"?') == [EntityMention("1984", ("Q2434", "Q208460", "Q7"))]
 
 
-def test_a_text_that_is_a_name_of_function_words_is_looked_up_whole() -> None:
+def test_text_that_is_title_of_function_words_is_looked_up_as_one_name() -> None:
     assert list_linkable_spans("Who Was It", WORDS)[0].text == "Who Was It"
 
 
@@ -75,7 +75,7 @@ def test_a_text_that_is_a_name_of_function_words_is_looked_up_whole() -> None:
         "yes",
     ],
 )
-def test_function_words_numbers_and_letters_are_no_titles(text: str) -> None:
+def test_function_words_numbers_and_initials_are_not_linked(text: str) -> None:
     assert link(text) == []
 
 
@@ -89,11 +89,11 @@ def test_function_words_numbers_and_letters_are_no_titles(text: str) -> None:
         ("Who is O'Brien?", "O'Brien"),
     ],
 )
-def test_a_title_of_such_words_is_a_name_in_quotation_marks_or_as_a_whole_answer(text: str, surface: str) -> None:
+def test_function_word_title_is_linked_in_quotes_or_as_full_answer(text: str, surface: str) -> None:
     assert [mention.surface for mention in link(text)] == [surface]
 
 
-def test_a_name_is_tried_as_written_first() -> None:
+def test_name_is_first_tried_as_written() -> None:
     assert list_spelling_variants("the Beatles'")[0] == "the Beatles'"
     assert "Beatles" in list_spelling_variants("the Beatles")
     assert "Beatles'" not in list_spelling_variants("Beatles")
@@ -114,12 +114,12 @@ def test_a_name_is_tried_as_written_first() -> None:
         ("https://en.wikipedia.org/w/index.php?title=Berlin", None),
     ],
 )
-def test_the_title_behind_an_address_is_read(text: str, title: str | None) -> None:
+def test_title_is_read_from_wikipedia_url(text: str, title: str | None) -> None:
     [(_, found)] = find_wikipedia_addresses_and_titles([text])
     assert found == title
 
 
-def test_other_addresses_are_no_matter_and_repeats_count_once() -> None:
+def test_other_urls_are_ignored_and_repeated_ones_count_once() -> None:
     texts = [
         "https://example.org/wiki/Berlin",
         "['https://en.wikipedia.org/wiki/Rome', 'https://en.wikipedia.org/wiki/Rome']",

@@ -28,7 +28,7 @@ hear_score = hearing(SCORE_REPLY_FORM, read_path_score)
 PATHS = [f"A; r{number}; B" for number in range(14)]
 
 
-def test_of_a_question_ten_paths_are_scored_and_equal_words_once():
+def test_at_most_ten_paths_are_scored_and_identical_wordings_once():
     assert count_paths_to_score([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
     assert count_paths_to_score([["A", f"r{number}", "B"] for number in range(14)]) == MAX_SCORED_PATHS
 
@@ -39,13 +39,13 @@ def play(choice: PathSelection, *rounds: tuple[list[str], list[str]]) -> PathSel
     return choice
 
 
-def test_ten_paths_or_fewer_are_all_taken_without_asking() -> None:
+def test_ten_or_fewer_paths_are_all_selected_without_judge() -> None:
     choice = start_path_selection("q1", PATHS[:10])
     assert not choice.needs_another_round
     assert choice.list_selected() == dict.fromkeys(PATHS[:10], "all")
 
 
-def test_both_passes_see_all_paths_in_orders_of_their_own_that_a_rebuild_repeats() -> None:
+def test_both_passes_see_all_paths_in_different_reproducible_orders() -> None:
     choice = start_path_selection("q1", PATHS)
     first, second = choice.shuffle_candidates(1), choice.shuffle_candidates(2)
     assert sorted(first) == sorted(second) == sorted(PATHS)
@@ -55,7 +55,7 @@ def test_both_passes_see_all_paths_in_orders_of_their_own_that_a_rebuild_repeats
     assert choice.shuffle_candidates(1) != first
 
 
-def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
+def test_paths_picked_in_both_passes_are_selected_and_rest_is_drawn() -> None:
     choice = play(start_path_selection("q1", PATHS), *[(PATHS[:6], PATHS[4:9])] * MAX_SELECTION_ROUNDS)
     assert not choice.needs_another_round
     chosen = choice.list_selected()
@@ -66,12 +66,12 @@ def test_what_both_passes_pick_is_chosen_and_the_rest_is_drawn() -> None:
     assert list(chosen) == [path for path in PATHS if path in chosen]
 
 
-def test_another_question_draws_others() -> None:
+def test_different_questions_draw_different_paths() -> None:
     draws = {tuple(play(start_path_selection(f"q{number}", PATHS), ([], [])).list_selected()) for number in range(20)}
     assert len(draws) > 5
 
 
-def test_rounds_go_on_until_ten_are_picked() -> None:
+def test_rounds_continue_until_ten_paths_are_picked() -> None:
     choice = start_path_selection("q1", PATHS)
     choice.add_round(PATHS[:5], PATHS[:5])
     assert choice.needs_another_round
@@ -80,7 +80,7 @@ def test_rounds_go_on_until_ten_are_picked() -> None:
     assert choice.list_selected() == dict.fromkeys(PATHS[:10], "judge")
 
 
-def test_an_invented_path_is_counted_and_never_chosen() -> None:
+def test_invented_path_is_counted_and_never_selected() -> None:
     choice = play(
         start_path_selection("q1", PATHS), *[(["A; r1; C", PATHS[0]], ["A; r1; C", PATHS[0]])] * MAX_SELECTION_ROUNDS
     )
@@ -89,7 +89,7 @@ def test_an_invented_path_is_counted_and_never_chosen() -> None:
     assert choice.list_selected()[PATHS[0]] == "judge"
 
 
-def test_paths_that_read_alike_count_once() -> None:
+def test_paths_with_same_wording_count_once() -> None:
     assert start_path_selection("q1", [PATHS[0], PATHS[1], PATHS[0]]).candidate_paths == (PATHS[0], PATHS[1])
 
 
@@ -105,12 +105,12 @@ def test_paths_that_read_alike_count_once() -> None:
         ("\n".join(f"Path: A; r{n}; B" for n in range(30)), [f"A; r{n}; B" for n in range(10)]),
     ],
 )
-def test_the_picks_of_a_reply_are_read_once_each_and_ten_at_most(text: str, picks: list[str]) -> None:
+def test_picks_are_read_once_each_and_at_most_ten(text: str, picks: list[str]) -> None:
     assert hear_selection(text) == picks
 
 
 @pytest.mark.parametrize("text", ["", "I cannot help with that.", "A; r1; B", "Path:", "The best path: A"])
-def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
+def test_selection_in_other_format_is_unreadable(text: str) -> None:
     assert isinstance(hear_selection(text), UnreadableCompletion)
 
 
@@ -133,7 +133,7 @@ def test_a_selection_in_another_form_is_unreadable(text: str) -> None:
         ("<think>Score: 1, or is it 2?</think>Score: 4", 4),
     ],
 )
-def test_the_last_score_of_a_reply_counts(text: str, score: int) -> None:
+def test_last_score_in_reply_counts(text: str, score: int) -> None:
     assert hear_score(text) == score
 
 
@@ -145,14 +145,14 @@ I cannot give a score. | Score: | Score: n | Score: I cannot say, 4 or so
 
 
 @pytest.mark.parametrize("text", ["", *" ".join(NO_SCORES.split()).split(" | ")])
-def test_what_is_no_score_from_1_to_5_is_unreadable(text: str) -> None:
+def test_score_outside_1_to_5_is_unreadable(text: str) -> None:
     assert isinstance(hear_score(text), UnreadableCompletion)
 
 
-def test_the_prompts_take_question_answers_and_paths() -> None:
+def test_prompts_contain_question_answers_and_paths() -> None:
     selection = make_selection_prompt(load_prompt("multihal/select_paths"), "Who?", ["Ann", "Anne"], PATHS[:2])
-    told = selection.build_messages()[-1]["content"]
-    assert (told.count("A; r"), "Ann; Anne" in told) == (2, True)
+    result = selection.build_messages()[-1]["content"]
+    assert (result.count("A; r"), "Ann; Anne" in result) == (2, True)
     score = make_score_prompt(load_prompt("multihal/score_path"), "Who?", ["Ann"], PATHS[0])
     assert PATHS[0] in score.build_messages()[-1]["content"]
 
@@ -160,10 +160,10 @@ def test_the_prompts_take_question_answers_and_paths() -> None:
 LABELS = {"Q41421": "Michael Jordan", "P2048": "height", "Q11573": "metre"}
 
 
-def test_the_unit_of_a_value_is_in_the_plural() -> None:
+def test_unit_of_value_is_plural() -> None:
     path = path_of("Q41421", "P2048", "1.98", unit="Q11573")
     assert list_path_labels(path, LABELS) == ["Michael Jordan", "height", "1.98 metres"]
 
 
-def test_an_id_for_a_label_is_in_no_words() -> None:
+def test_id_in_place_of_label_counts_as_missing_label() -> None:
     assert find_parts_without_words(path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}) == ["Q3"]

@@ -44,7 +44,7 @@ from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, Partial
         ("What is the capital of Congo?", "What is the capital of East Congo?"),
     ],
 )
-def test_questions_with_another_particular_are_two(one: str, other: str) -> None:
+def test_questions_with_different_names_or_numbers_are_distinct(one: str, other: str) -> None:
     assert not have_same_names_and_numbers(one, other)
     assert not have_same_names_and_numbers(other, one)
 
@@ -59,12 +59,12 @@ def test_questions_with_another_particular_are_two(one: str, other: str) -> None
         ("Who led the two largest parties?", "Who led the 2 largest parties?"),
     ],
 )
-def test_questions_that_differ_in_spelling_are_one(one: str, other: str) -> None:
+def test_questions_that_differ_only_in_spelling_are_same(one: str, other: str) -> None:
     assert have_same_names_and_numbers(one, other)
     assert have_same_names_and_numbers(other, one)
 
 
-def test_pairs_of_two_questions_are_left_out() -> None:
+def test_pairs_of_distinct_questions_are_filtered_out() -> None:
     texts = ("Where was it in 2018?", "Where was it in 2019?", "Where was it, in 2018?")
     rows = [typed_question(f"q{at}", text) for at, text in enumerate(texts)]
     found = filter_duplicates_by_names_and_numbers(rows, find_duplicate_pairs(np.ones((3, 2), np.float32)))
@@ -85,20 +85,20 @@ def unite(*rows: FoundationQuestion, union: DuplicateRule = "ours") -> list[Foun
     return list(merge_duplicate_questions(rows, find_duplicate_pairs(np.ones((len(rows), 2), np.float32)), union))
 
 
-def test_questions_that_rest_on_different_passages_are_two() -> None:
+def test_questions_based_on_different_passages_are_not_merged() -> None:
     rows = [asked("a", context=[FIRST]), asked("b", context=[SECOND])]
     assert unite(*rows) == rows
     assert unite(*rows, union="paper")[1] == MergedAway("b", "a")
 
 
-def test_a_question_without_a_passage_joins_one_group_and_bridges_none() -> None:
+def test_question_without_passage_joins_one_group_and_links_no_two_groups() -> None:
     links = ["https://a.example/x", "indexical"]
     rows = [asked("a", context=[FIRST]), asked("b", context=links), asked("c", context=[SECOND]), asked("d")]
     united = unite(*rows)
     assert united == [rows[0].replace(context=[FIRST, *links]), MergedAway("b", "a"), rows[2], MergedAway("d", "a")]
 
 
-def test_spaces_and_case_make_no_other_passage() -> None:
+def test_spaces_and_case_do_not_distinguish_passages() -> None:
     assert unite(asked("a", context=[FIRST]), asked("b", context=[f" {FIRST.upper()} "]))[1] == MergedAway("b", "a")
 
 
@@ -111,7 +111,7 @@ def test_spaces_and_case_make_no_other_passage() -> None:
         ("Paris", "London"),
     ],
 )
-def test_disjoint_answers_of_one_question_are_disputed_and_not_accepted(first: str, other: str) -> None:
+def test_disjoint_answers_to_same_question_are_disputed_and_not_accepted(first: str, other: str) -> None:
     united, merged = unite(asked("a", first, incorrect_answers=[other, "Bob"]), asked("b", other))
     assert merged == MergedAway("b", "a")
     assert isinstance(united, FoundationQuestion)
@@ -123,21 +123,21 @@ def test_disjoint_answers_of_one_question_are_disputed_and_not_accepted(first: s
     ("first", "other"),
     [("Paris", "Paris, France"), ("5 May 1901", "May 1901"), ("2,000 metres", "2000 m"), ("the Beatles", "Beatles")],
 )
-def test_answers_of_which_one_says_the_other_are_both_accepted(first: str, other: str) -> None:
+def test_answers_are_both_accepted_when_one_contains_other(first: str, other: str) -> None:
     for one, two in ((first, other), (other, first)):
         united = unite(asked("a", one), asked("b", two))[0]
         assert isinstance(united, FoundationQuestion)
         assert ([two], []) == (united.optional_output, united.disputed_answers)
 
 
-def test_an_answer_may_agree_with_what_a_later_one_brings_along() -> None:
+def test_answer_may_agree_with_optional_answer_of_later_question() -> None:
     rows = [asked("a", "Ada"), asked("b", "Countess"), asked("c", "Lady", optional_output=["ada", "Countess"])]
     united = unite(*rows)[0]
     assert isinstance(united, FoundationQuestion)
     assert (united.optional_output, united.disputed_answers) == (["Lady", "Countess"], [])
 
 
-def test_the_papers_union_accepts_every_answer() -> None:
+def test_union_of_paper_accepts_every_answer() -> None:
     united = unite(asked("a", "Paris"), asked("b", "London"), union="paper")[0]
     assert isinstance(united, FoundationQuestion)
     assert (united.optional_output, united.disputed_answers) == (["London"], [])
@@ -158,11 +158,11 @@ def test_the_papers_union_accepts_every_answer() -> None:
         ("", False),
     ],
 )
-def test_only_a_whole_answer_is_a_refusal(answer: str, refused: bool) -> None:
+def test_only_complete_refusal_phrase_is_refusal(answer: str, refused: bool) -> None:
     assert is_refusal(answer, normalise_refusals(load_list_entries("refusals"))) is refused
 
 
-def test_the_list_has_the_phrases_of_the_paper() -> None:
+def test_refusal_list_has_nine_phrases_of_paper() -> None:
     assert len(normalise_refusals(load_list_entries("refusals"))) == 9
 
 
@@ -198,7 +198,7 @@ def test_the_list_has_the_phrases_of_the_paper() -> None:
         ("", "other"),
     ],
 )
-def test_an_answer_of_which_nothing_is_said_is_read(answer: str, expected: AnswerType) -> None:
+def test_answer_without_stated_type_is_classified(answer: str, expected: AnswerType) -> None:
     assert classify_answer(answer, None, load_unit_qids(), "").answer_type == expected
 
 
@@ -215,7 +215,7 @@ def test_an_answer_of_which_nothing_is_said_is_read(answer: str, expected: Answe
         ("1984", "other", None),
     ],
 )
-def test_a_stated_type_stays_where_the_answer_bears_it_out(
+def test_stated_type_is_kept_when_answer_confirms_it(
     answer: str, stated: AnswerType, value: PartialDate | NumberWithUnit | None
 ) -> None:
     settled = classify_answer(answer, stated, load_unit_qids(), "On what day, month, and year?")
@@ -233,12 +233,12 @@ def test_a_stated_type_stays_where_the_answer_bears_it_out(
         ("0", "rank"),
     ],
 )
-def test_a_stated_type_falls_back(answer: str, stated: AnswerType) -> None:
+def test_stated_type_that_answer_contradicts_becomes_other(answer: str, stated: AnswerType) -> None:
     assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("other")
 
 
 @pytest.mark.parametrize("stated", [None, "numerical"])
-def test_a_number_of_what_the_question_counts_is_a_number(stated: AnswerType | None) -> None:
+def test_number_of_counted_noun_in_question_is_numerical(stated: AnswerType | None) -> None:
     settled = classify_answer("two medals", stated, load_unit_qids(), "How many medals did she win?")
     assert settled == ClassifiedAnswer("numerical", NumberWithUnit("2"))
 
@@ -246,5 +246,5 @@ def test_a_number_of_what_the_question_counts_is_a_number(stated: AnswerType | N
 @pytest.mark.parametrize(
     ("answer", "stated"), [("1.96 apples", None), ("1.96 apples", "numerical"), ("two medals", "numerical")]
 )
-def test_a_number_in_a_unit_that_is_not_known_is_no_value(answer: str, stated: AnswerType | None) -> None:
+def test_number_in_unknown_unit_has_no_value(answer: str, stated: AnswerType | None) -> None:
     assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("numerical", None)

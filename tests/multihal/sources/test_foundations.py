@@ -34,7 +34,7 @@ from factmill.tasks.multihal.sources.foundations import (
 from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source
 
 
-def test_files_are_placed_by_their_columns(tmp_path: Path) -> None:
+def test_source_files_are_identified_by_their_columns(tmp_path: Path) -> None:
     for foundation, row in GOOD.items():
         write(tmp_path / foundation, foundation, [row] * 15)
     (tmp_path / "notes.txt").write_text("no rows")
@@ -49,7 +49,7 @@ def test_files_are_placed_by_their_columns(tmp_path: Path) -> None:
     assert list(find_foundation_files([tmp_path / "felm", tmp_path / "felm" / "all.jsonl"]).files) == ["felm"]
 
 
-def test_defan_math_is_left_out_with_a_message(tmp_path: Path) -> None:
+def test_defan_math_is_left_out_with_message(tmp_path: Path) -> None:
     math = write(tmp_path, "defan", [DEFAN] * 2, "QA_domain_math_public.csv")
     sports = write(tmp_path, "defan", [DEFAN] * 15)
     for paths in ([tmp_path], [math, sports]):
@@ -59,7 +59,7 @@ def test_defan_math_is_left_out_with_a_message(tmp_path: Path) -> None:
         assert note.startswith(f"{math}: left out; DefAn's domain math ")
 
 
-def test_defan_is_read_under_its_authors_own_file_names(tmp_path: Path) -> None:
+def test_defan_is_read_under_original_file_names_of_its_authors(tmp_path: Path) -> None:
     rows = [{"Unnamed: 0": str(at), **DEFAN} for at in range(15)]
     files = [write(tmp_path, "defan", rows, f"QA_domain_{number}_public.csv") for number in range(1, 9)]
     (tmp_path / "QA_domain_1_public.json").write_text(json.dumps(rows))
@@ -72,7 +72,7 @@ def test_defan_is_read_under_its_authors_own_file_names(tmp_path: Path) -> None:
     assert math.startswith(f"{files[-1]}: left out; DefAn's domain math ")
 
 
-def test_files_that_cannot_be_placed_say_what_is_expected(tmp_path: Path) -> None:
+def test_unidentified_files_report_what_is_expected(tmp_path: Path) -> None:
     odd = write(tmp_path, "halueval", [{"a": 1}], "rows.json")
     broken = tmp_path / "TruthfulQA.csv"
     broken.write_text("Type,Category\n")
@@ -107,7 +107,7 @@ REAL = {
 }
 
 
-def test_the_real_files_are_read_whole(shared_data: Path) -> None:
+def test_real_files_are_read_completely(shared_data: Path) -> None:
     found = find_foundation_files([shared_data], list(REAL))
     ids: set[str] = set()
     for name, paths in found.files.items():
@@ -119,7 +119,7 @@ def test_the_real_files_are_read_whole(shared_data: Path) -> None:
     assert found.left_out == []
 
 
-def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
+def test_ids_match_those_of_paper(shared_data: Path) -> None:
     path = shared_data / "truthfulqa" / "TruthfulQA.csv"
     questions = {row.row_id: row.outcome for row in read_file("truthfulqa", path)}
     known = questions["tqa_gen_38"]
@@ -128,7 +128,7 @@ def test_ids_are_those_of_the_paper(shared_data: Path) -> None:
     assert known.domain == "conspiracies"
 
 
-def test_addresses_of_simpleqa_keep_their_case(shared_data: Path) -> None:
+def test_urls_of_simpleqa_keep_their_case(shared_data: Path) -> None:
     path = shared_data / "simpleqa" / "simple_qa_test_set.csv"
     first = read_file("simpleqa", path)[0].outcome
     assert isinstance(first, FoundationQuestion)
@@ -182,7 +182,7 @@ def kept(tmp_path: Path, foundation: str, row: Row, name: str = "") -> Foundatio
         }),
     ],
 )  # fmt: skip
-def test_a_row_is_kept_with_what_multihal_uses_of_it(tmp_path: Path, foundation: str, expected: Row) -> None:
+def test_accepted_row_keeps_fields_that_multihal_uses(tmp_path: Path, foundation: str, expected: Row) -> None:
     found = kept(tmp_path, foundation, GOOD[foundation])
     assert found.model_dump(include=set(expected)) == expected
     assert found.source_dataset == foundation
@@ -191,7 +191,7 @@ def test_a_row_is_kept_with_what_multihal_uses_of_it(tmp_path: Path, foundation:
 
 
 @pytest.mark.parametrize("foundation", list(GOOD))
-def test_a_file_has_the_licence_of_its_content_and_none_by_its_form(tmp_path: Path, foundation: str) -> None:
+def test_row_has_licence_of_its_file_and_none_if_file_states_none(tmp_path: Path, foundation: str) -> None:
     rows = [GOOD[foundation]] * 15
     path = write(tmp_path, foundation, rows)
     first = next(iter(FOUNDATIONS[foundation].read(SourceFile(path, "rows", licence="CC0-1.0")))).outcome
@@ -228,16 +228,14 @@ def test_a_file_has_the_licence_of_its_content_and_none_by_its_form(tmp_path: Pa
         ("simpleqa", {"metadata": "{'topic': 'Art'}"}, "malformed_row", "the column answer_type is missing"),
     ],
 )
-def test_a_row_that_is_not_kept_says_why(
-    tmp_path: Path, foundation: str, change: Row, reason: str, detail: str
-) -> None:
+def test_rejected_row_reports_reason(tmp_path: Path, foundation: str, change: Row, reason: str, detail: str) -> None:
     found = outcome(tmp_path, foundation, {**GOOD[foundation], **change})
     assert isinstance(found, Reject)
     assert found.reason == reason
     assert detail in found.detail
 
 
-def test_a_reject_keeps_the_row_as_it_came(tmp_path: Path) -> None:
+def test_reject_keeps_original_row(tmp_path: Path) -> None:
     good, odd = read(tmp_path, "halueval", [HALUEVAL, {"question": "é \ud800"}])
     assert json.loads(good.raw_json) == HALUEVAL
     assert odd.raw_json == '{"question": "é \\ud800"}'
@@ -255,19 +253,19 @@ def test_a_reject_keeps_the_row_as_it_came(tmp_path: Path) -> None:
         ("simpleqa", TRUTHFULQA, r"simple_qa_test_set\.csv: row 1: the column metadata is missing"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, foundation: str, row: Row, message: str) -> None:
+def test_file_of_another_source_is_refused(tmp_path: Path, foundation: str, row: Row, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         read(tmp_path, foundation, [row, row])
 
 
-def test_a_file_in_which_no_row_is_good_is_refused(tmp_path: Path) -> None:
+def test_file_without_valid_row_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"row 1: the column answer is no text, and no other row is better"):
         read(tmp_path, "simpleqa", [{**SIMPLEQA, "answer": ""}] * 3)
     with pytest.raises(SourceError, match=r"qa_data\.json: no rows"):
         read(tmp_path, "halueval", [])
 
 
-def test_felm_is_read_from_its_mirror_and_from_a_file_of_one_domain(tmp_path: Path) -> None:
+def test_felm_is_read_from_mirror_and_from_single_domain_file(tmp_path: Path) -> None:
     assert kept(tmp_path, "felm", MIRROR).domain == "wk"
     bare = {key: value for key, value in FELM.items() if key != "domain"}
     assert kept(tmp_path, "felm", bare, "felm_wk.jsonl").output == "Ada. Really."
@@ -276,13 +274,13 @@ def test_felm_is_read_from_its_mirror_and_from_a_file_of_one_domain(tmp_path: Pa
     assert other.reason == "other_domain"
 
 
-def test_halubench_parts_give_the_domain(tmp_path: Path) -> None:
+def test_halubench_domain_comes_from_its_source_dataset(tmp_path: Path) -> None:
     parts = ("DROP", "covidQA", "pubmedQA", "FinanceBench", "RAGTruth")
     domains = [kept(tmp_path, "halubench", {**HALUBENCH, "source_ds": each}).domain for each in parts]
     assert domains == ["general", "covid", "pubmed", "finance", "ragtruth"]
 
 
-def test_halubench_is_the_same_from_parquet(tmp_path: Path) -> None:
+def test_halubench_rows_from_parquet_equal_those_from_jsonl(tmp_path: Path) -> None:
     rows = [HALUBENCH, {**HALUBENCH, "label": "FAIL"}, {**HALUBENCH, "passage": None}]
     path = tmp_path / "test-00000-of-00001.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path)
@@ -302,7 +300,7 @@ def test_halubench_is_the_same_from_parquet(tmp_path: Path) -> None:
         ("It is blue .", None),
     ],
 )
-def test_the_meaning_is_asked_for_in_the_words_of_the_foundation(sentence: str, question: str | None) -> None:
+def test_definition_sentence_becomes_meaning_question(sentence: str, question: str | None) -> None:
     assert make_meaning_question(sentence) == question
 
 
@@ -310,7 +308,7 @@ def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:
     return [{"questions": f"Question {number}?", "answer": answer, "type": kind} for number in range(size)]
 
 
-def test_defan_keeps_the_first_of_each_group(tmp_path: Path) -> None:
+def test_defan_keeps_first_question_of_each_group(tmp_path: Path) -> None:
     rows = [*defan_group("Ada", "name"), *defan_group("Bob", "name")]
     found = read_file("defan", write(tmp_path, "defan", rows))
     kept_ids = [row.row_id for row in found if isinstance(row.outcome, FoundationQuestion)]
@@ -332,7 +330,7 @@ def test_defan_keeps_the_first_of_each_group(tmp_path: Path) -> None:
         ("QSRanking", "601-610", "rank", "601-610", "rank"),
     ],
 )
-def test_defan_says_what_kind_its_answers_are(
+def test_defan_answer_type_follows_its_type_and_domain(
     tmp_path: Path, domain: str, answer: str, kind: str, output: str, answer_type: str
 ) -> None:
     path = write(tmp_path, "defan", defan_group(answer, kind), f"QA_domain_{domain}_public.csv")
@@ -341,7 +339,7 @@ def test_defan_says_what_kind_its_answers_are(
     assert (first.domain, first.output, first.answer_type) == (domain.lower(), output, answer_type)
 
 
-def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
+def test_truncated_or_mixed_defan_group_is_reported(tmp_path: Path) -> None:
     cut = write(tmp_path, "defan", [*defan_group("Ada", "name"), *defan_group("Bob", "name", 14)])
     with pytest.raises(SourceError, match=r"the last group, from row 16 on, has 14 rows instead of 15"):
         read_file("defan", cut)
@@ -374,7 +372,7 @@ def test_a_defan_group_that_is_cut_off_or_mixed_is_told(tmp_path: Path) -> None:
         ("{'topic': '\\ud800', 'answer_type': 'x', 'urls': []}", "half a surrogate pair"),
     ],
 )  # fmt: skip
-def test_hostile_metadata_is_refused_and_never_run(text: str, problem: str) -> None:
+def test_malicious_metadata_is_refused_and_never_executed(text: str, problem: str) -> None:
     found = parse_simpleqa_metadata(text)
     assert isinstance(found, str)
     assert problem in found

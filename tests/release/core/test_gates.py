@@ -13,7 +13,7 @@ STAGE = {"stage": "check", "rows_in": 10, "rejects": 5}
 GOOD = GateFacts(rows=110, previous_rows=100, stages=[STAGE], judge="judge", judge_card_count=1, unexplained_rows=0)
 
 
-def test_a_build_that_holds_to_everything_goes_out() -> None:
+def test_build_meeting_every_gate_passes() -> None:
     assert find_failed_gates(GATES, GOOD) == []
     assert find_failed_gates(GATES, replace(GOOD, previous_rows=None, unexplained_rows=None)) == []
     assert find_failed_gates(GATES, replace(GOOD, judge="", judge_card_count=0)) == []
@@ -31,11 +31,11 @@ def test_a_build_that_holds_to_everything_goes_out() -> None:
         ({"unexplained_rows": None}, "changes", ["warehouse"]),
     ],
 )
-def test_a_closed_gate_says_what_was_found_and_expected(change: dict[str, object], gate: str, facts: list[str]) -> None:
+def test_failed_gate_names_found_and_expected_values(change: dict[str, object], gate: str, facts: list[str]) -> None:
     (closed,) = find_failed_gates(GATES, replace(GOOD, **change))  # type: ignore[arg-type]
     assert closed.startswith(f"{gate}: ") and all(fact in closed for fact in facts)
 
 
-def test_gates_that_are_not_asked_for_stay_open() -> None:
+def test_gates_not_requested_pass() -> None:
     gates = replace(GATES, requires_judge_card=False, requires_explained_changes=False)
     assert find_failed_gates(gates, replace(GOOD, judge_card_count=0, unexplained_rows=9)) == []

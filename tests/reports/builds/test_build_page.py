@@ -56,7 +56,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> BuildPage:
     return load_page_for_build(warehouse, resolve_build(warehouse, publish_hostile(warehouse).build_id))
 
 
-def test_what_rows_calls_and_names_say_is_text_and_nothing_else(hostile: BuildPage) -> None:
+def test_text_of_rows_calls_and_names_is_escaped(hostile: BuildPage) -> None:
     html = render_build_html(hostile)
     read = ReadPage(html)
     # every figure has a style of its own
@@ -73,7 +73,7 @@ def test_what_rows_calls_and_names_say_is_text_and_nothing_else(hostile: BuildPa
     assert len(markdown) < 200_000 and len(render_build_json(hostile)) < 700_000
 
 
-def test_rows_that_a_release_leaves_out_are_not_on_its_page(tmp_path: Path) -> None:
+def test_rows_excluded_from_release_are_not_on_its_page(tmp_path: Path) -> None:
     rows = [multihal_row("felm_1", input="under MIT"), multihal_row("felm_2", input="no trade", licence="CC-BY-NC-4.0")]
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
     choices = ReleaseOptions(excluded=("CC-BY-NC-4.0",))
@@ -81,20 +81,20 @@ def test_rows_that_a_release_leaves_out_are_not_on_its_page(tmp_path: Path) -> N
     page = load_page_for_build(
         tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
     )
-    told = render_build_html(page)
-    assert "under MIT" in told and "no trade" not in told and "nothing in it" not in told
+    text = render_build_html(page)
+    assert "under MIT" in text and "no trade" not in text and "nothing in it" not in text
     assert (page.rows_in_all, page.reasons[0].examples[0].detail) == (1, "")
-    assert "left out: they may quote rows that are left out" in told
+    assert "left out: they may quote rows that are left out" in text
 
 
-def test_a_browser_filters_it_and_asks_for_nothing(hostile: BuildPage, tmp_path: Path) -> None:
+def test_browser_filters_page_and_loads_nothing(hostile: BuildPage, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(render_build_html(hostile), "utf-8")
     dumped, asked = open_page(tmp_path / "page.html")
     assert f"{len(HOSTILE)} of {len(HOSTILE)} shown" in dumped
     assert [each for each in asked if "elsewhere" in each] == []
 
 
-def test_a_row_has_what_it_rests_on_one_click_deep(hostile: BuildPage) -> None:
+def test_row_shows_its_calls_after_one_click(hostile: BuildPage) -> None:
     assert (len(hostile.rows), hostile.rows_in_all, hostile.drawn) == (len(HOSTILE), len(HOSTILE), "")
     first = next(row for row in hostile.rows if row.id == "simpleqa_3_1_eng")
     (call,) = first.chain.calls
@@ -106,7 +106,7 @@ def test_a_row_has_what_it_rests_on_one_click_deep(hostile: BuildPage) -> None:
     assert first.chain.command.startswith("factmill explain multihal simpleqa_3_1_eng --build multihal-")
 
 
-def test_calls_of_a_kind_are_told_by_the_first_of_them(tmp_path: Path) -> None:
+def test_calls_of_one_kind_are_represented_by_first(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     with open_warehouse(tmp_path / "w.duckdb") as db:
         for at in range(4):
@@ -114,11 +114,11 @@ def test_calls_of_a_kind_are_told_by_the_first_of_them(tmp_path: Path) -> None:
             add_call(db, build, "felm_1", {"id": at}, f"reply {at}", key=f"k{at}", operation=operation)
             add_call(db, build, "felm_1", {"id": at}, f"other {at}", key=f"m{at}", operation=operation)
     (row,) = load_page_for_build(tmp_path / "w.duckdb", build).rows
-    told = [(call.operation, call.replied, call.more) for call in row.chain.calls]
-    assert told == [("label", "reply 0", 0), ("label", "reply 2", 2), ("chat", "reply 1", 0), ("chat", "reply 3", 2)]
+    lines = [(call.operation, call.replied, call.more) for call in row.chain.calls]
+    assert lines == [("label", "reply 0", 0), ("label", "reply 2", 2), ("chat", "reply 1", 0), ("chat", "reply 3", 2)]
 
 
-def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path) -> None:
+def test_hidden_answers_appear_on_no_release_page(tmp_path: Path) -> None:
     build = publish_withheld(tmp_path / "w.duckdb")
     page = load_page_for_build(tmp_path / "w.duckdb", build)
     whole = render_build_html(page)
@@ -131,15 +131,15 @@ def test_answers_that_a_release_holds_out_stand_on_no_page_of_it(tmp_path: Path)
         tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
     )
     for render in BUILD_RENDERERS.values():
-        told = render(released)
-        assert "secret 0" in told or render is render_build_markdown
-        assert "secret 1" not in told and "secret 2" not in told
-        assert FANOUTQA_RELEASE.canary in told
+        text = render(released)
+        assert "secret 0" in text or render is render_build_markdown
+        assert "secret 1" not in text and "secret 2" not in text
+        assert FANOUTQA_RELEASE.canary in text
     assert [row.id for row in released.rows] == ["q0", "q1", "q2"] and released.warnings == ()
     assert released.review and released.review.items[0].reviewer == "Ada"
 
 
-def test_of_many_rows_some_are_drawn_evenly_and_it_is_said(tmp_path: Path) -> None:
+def test_page_shows_even_sample_of_many_rows_and_says_so(tmp_path: Path) -> None:
     rows = [multihal_row(f"felm_{at}") for at in range(3)] + [
         multihal_row(f"simpleqa_{at}") for at in range(MAX_PAGE_ROWS)
     ]
@@ -162,7 +162,7 @@ def render_all(warehouse: Path) -> bytes:
     ).encode()
 
 
-def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
+def test_same_build_has_same_bytes_in_every_locale(tmp_path: Path) -> None:
     warehouse = tmp_path / "w.duckdb"
     publish_hostile(warehouse)
     with open_warehouse(warehouse) as db:
@@ -181,19 +181,19 @@ def test_the_same_build_has_the_same_bytes_in_any_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "text"),
     [("A title", "A title"), ("1984", "1984"), ('["a", 2]', "a · 2"), ("null", ""), ('{"broken', '{"broken')],
 )
-def test_a_rejected_row_that_has_no_fields_is_told_as_it_is(tmp_path: Path, row: str, told: str) -> None:
+def test_rejected_row_without_fields_is_shown_verbatim(tmp_path: Path, row: str, text: str) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     report = {**build.report, "stages": [{"stage": "read"}], "reasons": {"read": {"malformed_row": 1}}}
     with open_warehouse(tmp_path / "w.duckdb") as db:
         db.execute("INSERT INTO rejects VALUES (?, 'read', 'felm_2', 'malformed_row', '', ?)", [build.build_id, row])
     (reason,) = load_page_for_build(tmp_path / "w.duckdb", replace(build, report=report)).reasons
-    assert reason.examples[0].chain.lines == (f"  {told}",)
+    assert reason.examples[0].chain.lines == (f"  {text}",)
 
 
-def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_path: Path) -> None:
+def test_page_of_earlier_version_build_names_missing_parts(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     report = {
         name: build.report[name] for name in ("author", "world", "rows", "rejects", "inputs", "stages", "reasons")
@@ -207,9 +207,7 @@ def test_a_build_of_an_earlier_factmill_has_a_page_that_says_what_it_lacks(tmp_p
     assert "Where was Kepler born?" in render_build_html(page)
 
 
-def test_all_rows_are_searched_where_the_page_shows_some_and_only_those_that_it_may_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_covers_all_visible_rows_beyond_page_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampled_rows, "MAX_PAGE_ROWS", 2)
     rows = [multihal_row(f"felm_{number}", input=f"tab\there {number}\u202e?") for number in range(5)]
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows})
@@ -227,7 +225,7 @@ def test_all_rows_are_searched_where_the_page_shows_some_and_only_those_that_it_
     assert b"here 4" not in zlib.decompress(base64.b64decode(some.all_rows.packed))
 
 
-def test_losses_are_shown_alone_where_nearly_all_rows_go_on() -> None:
+def test_funnel_shows_only_losses_when_almost_no_row_is_lost() -> None:
     stages = [
         StageSummary("read", rows_in=100, rows_out=99, rejects=1),
         StageSummary("link", rows_in=99, rows_out=90, rejects=9),
@@ -244,7 +242,7 @@ def test_losses_are_shown_alone_where_nearly_all_rows_go_on() -> None:
     assert not make_funnel_figure(stages[2:]).series[1].y[0]
 
 
-def test_the_command_that_makes_a_build_again_has_the_options_it_was_made_with(tmp_path: Path) -> None:
+def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     assert format_build_command(["build", "multihal"], MULTIHAL.params, build) == "factmill build multihal --world mine"
     flow = {"languages": ["da", "de"], "limit": 5, "min_score": 4, "all_hops": True, "source": []}
@@ -254,14 +252,16 @@ def test_the_command_that_makes_a_build_again_has_the_options_it_was_made_with(t
     assert "--limit 5" in said and "--all-hops" in said and "da" in said and "min-score" not in said
 
 
-def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
-    told = {
+def test_calls_and_tokens_are_integers_and_cost_has_four_decimals() -> None:
+    result = {
         "total": {"calls": 745.2, "tokens_in": 204_483.833, "usd": 1.23456},
         "low": {"calls": 700.4, "tokens_in": 202_094.789, "usd": 1.1},
         "high": {"calls": 790.6, "tokens_in": 206_680.902, "usd": 1.4},
         "actual": {"calls": 745, "tokens_in": 0, "usd": 1.0},
     }
-    rows = [(each.what, each.forecast, each.low, each.high, each.actual, each.off) for each in _compare_forecast(told)]
+    rows = [
+        (each.what, each.forecast, each.low, each.high, each.actual, each.off) for each in _compare_forecast(result)
+    ]
     assert rows == [
         ("different calls", 745, 700, 791, 745, "+0.0 %"),
         ("tokens in", 204_484, 202_095, 206_681, 0, "–"),
@@ -269,14 +269,14 @@ def test_calls_and_tokens_are_whole_and_money_has_four_digits() -> None:
     ]
 
 
-def test_money_is_shown_with_the_digits_that_it_was_rounded_to() -> None:
+def test_cost_is_shown_with_rounded_decimals() -> None:
     assert [format_trimmed_number(value, 4) for value in (0.0001, 1.2346, 745)] == ["0.0001", "1.2346", "745"]
     for name in ("build.html", "build.md"):
         page = (ASSETS_ROOT / "data" / "templates" / name).read_text("utf-8")
         assert page.count("each.low | plain(4)") == page.count("each.actual | plain(4)") == 1
 
 
-def test_bounds_are_told_in_full_and_right_in_number() -> None:
+def test_budget_limits_are_complete_and_use_correct_plural() -> None:
     spent = {"paid_usd": 0.001, "unanswered_usd": 0.0, "requests": 1, "hours": 0.5}
-    told = _format_budget_and_spending({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
-    assert told == ("at most US$ 0.0050, 1 request, 1 hour; its last run spent US$ 0.0010, 1 request, 0.50 hours")
+    text = _format_budget_and_spending({**spent, "bounds": {"cost_usd": 0.005, "requests": 1, "hours": 1.0}})
+    assert text == ("at most US$ 0.0050, 1 request, 1 hour; its last run spent US$ 0.0010, 1 request, 0.50 hours")

@@ -54,12 +54,12 @@ def change_pair(which: int, pair: ShortPair) -> GeneratedPairs:
     return replace(GOOD, short=tuple(short))
 
 
-def test_nothing_is_wrong_with_good_pairs() -> None:
+def test_valid_pairs_have_no_problems() -> None:
     assert check_generated_pairs(GOOD, TOPIC, TEXT, LISTS) == []
     assert format_problems([]) == ""
 
 
-def test_problems_carry_the_number_of_their_pair() -> None:
+def test_problems_have_number_of_their_pair() -> None:
     codes = list_codes(change_pair(2, ShortPair("When was it described", "in the year 1999")))
     of_pair = (
         "no_question_mark",
@@ -72,9 +72,9 @@ def test_problems_carry_the_number_of_their_pair() -> None:
     assert {which for _, which in codes} == {0, 2}
 
 
-def test_problems_are_told_as_one_clause() -> None:
-    told = format_problems([PairProblem("a", 2, "the answer is long"), PairProblem("b", 0, "the long answer adds 7")])
-    assert told == "pair 2: the answer is long; long: the long answer adds 7"
+def test_problems_are_formatted_as_one_clause() -> None:
+    text = format_problems([PairProblem("a", 2, "the answer is long"), PairProblem("b", 0, "the long answer adds 7")])
+    assert text == "pair 2: the answer is long; long: the long answer adds 7"
 
 
 SAID = """
@@ -95,11 +95,11 @@ def list_cases(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("answers", "is_there"), [(SAID, True), (NOT_SAID, False)])
-def test_an_answer_is_found_where_the_article_says_it(answers: str, is_there: bool) -> None:
+def test_answer_is_found_where_article_states_it(answers: str, is_there: bool) -> None:
     assert [each for each in list_cases(answers) if is_answer_in_article(each, ARTICLE) != is_there] == []
 
 
-def test_nothing_is_found_in_an_article_without_text() -> None:
+def test_empty_article_contains_no_answer() -> None:
     assert not is_answer_in_article("Babbage", normalise_article(""))
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_found_in_an_article_without_text() -> None:
         ("according to the article, a crank", ["source_phrase", "answer_not_in_article"]),
     ],
 )
-def test_answers_are_short_and_from_the_article(answer: str, codes: list[str]) -> None:
+def test_short_answers_must_be_short_and_from_article(answer: str, codes: list[str]) -> None:
     assert [problem.code for problem in check_short_answer(answer, ARTICLE, LISTS)] == codes
 
 
@@ -152,12 +152,12 @@ def test_answers_are_short_and_from_the_article(answer: str, codes: list[str]) -
         ("Which engineer helped to name a part of the Analytical Engine?", []),
     ],
 )
-def test_what_is_wrong_with_a_question(question: str, codes: list[str]) -> None:
+def test_question_problems_have_expected_codes(question: str, codes: list[str]) -> None:
     assert [problem.code for problem in check_short_question(question, TOPIC, ARTICLE, LISTS)] == codes
 
 
 @pytest.mark.parametrize("word", ["does", "Does", "this", "was", "its", "first"])
-def test_function_words_are_known_in_every_form(word: str) -> None:
+def test_function_words_are_recognised_in_every_form(word: str) -> None:
     assert {part.value for part in tokenize_values(word)} <= LISTS.function_words
 
 
@@ -173,7 +173,7 @@ def test_function_words_are_known_in_every_form(word: str) -> None:
         ("How long does it take, and who built it?", "it"),
     ],
 )
-def test_a_pronoun_needs_something_before_it(question: str, pronoun: str | None) -> None:
+def test_pronoun_requires_antecedent(question: str, pronoun: str | None) -> None:
     assert find_unresolved_pronoun(question, TOPIC, ARTICLE, LISTS) == pronoun
 
 
@@ -188,7 +188,7 @@ def test_a_pronoun_needs_something_before_it(question: str, pronoun: str | None)
         (ShortPair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
     ],
 )
-def test_questions_are_distinct(pair: ShortPair, codes: list[tuple[str, int]]) -> None:
+def test_duplicate_questions_are_reported(pair: ShortPair, codes: list[tuple[str, int]]) -> None:
     problems = check_distinct_questions([GOOD.short[0], pair], LISTS)
     assert [(problem.code, problem.pair_number) for problem in problems] == codes
 
@@ -211,7 +211,7 @@ def test_questions_are_distinct(pair: ShortPair, codes: list[tuple[str, int]]) -
         ("According to the article, " + GOOD.long_question, [("source_phrase", 0)]),
     ],
 )
-def test_the_long_question_covers_all_five(long_question: str, codes: list[tuple[str, int]]) -> None:
+def test_long_question_must_cover_all_five_facts(long_question: str, codes: list[tuple[str, int]]) -> None:
     assert list_codes(replace(GOOD, long_question=long_question)) == codes
 
 
@@ -236,12 +236,12 @@ def test_the_long_question_covers_all_five(long_question: str, codes: list[tuple
         ("Charles Babbage", "an engineer", [("long_answer_lacks", 1)]),
     ],
 )
-def test_the_long_answer_holds_the_five_answers_and_no_more(old: str, new: str, codes: list[tuple[str, int]]) -> None:
+def test_long_answer_must_contain_exactly_five_answers(old: str, new: str, codes: list[tuple[str, int]]) -> None:
     assert old in GOOD.long_answer
     assert list_codes(replace(GOOD, long_answer=GOOD.long_answer.replace(old, new))) == codes
 
 
-def test_a_long_answer_does_not_name_its_subject_in_every_sentence() -> None:
+def test_long_answer_that_repeats_subject_in_every_sentence_is_reported() -> None:
     long_answer = (
         "The Analytical Engine was designed by Charles Babbage. The Analytical Engine was described in 1837. The mill of "
         "the Analytical Engine held 1000 numbers. The Analytical Engine had cards from Joseph Marie Jacquard. For the "
@@ -250,7 +250,7 @@ def test_a_long_answer_does_not_name_its_subject_in_every_sentence() -> None:
     assert list_codes(replace(GOOD, long_answer=long_answer)) == [("long_answer_repeats", 0)]
 
 
-def test_a_date_may_be_put_together_from_two_pairs() -> None:
+def test_date_in_long_answer_may_combine_two_pairs() -> None:
     article = "Ada was born on 10 December 1815 in the town."
     pairs = (
         ShortPair("On what day of the year was Ada born?", "10 December"),
@@ -262,21 +262,21 @@ def test_a_date_may_be_put_together_from_two_pairs() -> None:
     assert [code for code in codes if "long_answer" in code] == ["long_answer_lacks"] * 3
 
 
-def test_an_article_of_one_sentence_and_an_empty_one_are_checked() -> None:
+def test_one_sentence_and_empty_articles_are_checked() -> None:
     assert check_generated_pairs(GOOD, TOPIC, "", LISTS)
     short = check_generated_pairs(GOOD, TOPIC, "The Analytical Engine was designed by Charles Babbage.", LISTS)
     lacking = [problem.pair_number for problem in short if problem.code == "answer_not_in_article"]
     assert lacking == [2, 3, 4, 5]
 
 
-def test_a_question_that_two_names_answer_is_a_problem() -> None:
+def test_question_answered_by_two_names_is_reported() -> None:
     generated = change_pair(1, ShortPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
     article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
     problems = check_generated_pairs(generated, TOPIC, article, LISTS)
     assert ("several_answers", 1) in {(problem.code, problem.pair_number) for problem in problems}
 
 
-def test_a_long_answer_keeps_about() -> None:
+def test_long_answer_must_keep_approximation_of_number() -> None:
     pair = ShortPair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
     article = TEXT + " About 30 numbers were lost."
     for long, codes in (
@@ -289,7 +289,7 @@ def test_a_long_answer_keeps_about() -> None:
         assert [(each.code, each.pair_number) for each in problems if each.code.startswith("long_answer")] == codes
 
 
-def test_the_demonstrations_of_the_prompt_pass_the_checks() -> None:
+def test_prompt_demonstrations_pass_checks() -> None:
     parts = load_prompt("slaq/generate").parts
     shown = [(asked, said) for (_, asked), (who, said) in pairwise(parts) if who == "assistant"]
     assert len(shown) == 2
@@ -313,7 +313,7 @@ the United States | the USA | about eight days | at about noon | 30 pounds | mor
 """
 
 
-def test_units_money_and_countries_are_the_same_however_written() -> None:
+def test_equivalent_units_and_money_and_country_spellings_match() -> None:
     found = {
         each: [problem.code for problem in check_short_answer(each, LENS_ARTICLE, LISTS)] for each in list_cases(ALIKE)
     }
@@ -333,7 +333,7 @@ def test_units_money_and_countries_are_the_same_however_written() -> None:
         ("90 metres", "approximation_lost"),
     ],
 )
-def test_about_and_roughly_are_part_of_a_number(answer: str, code: str) -> None:
+def test_lost_approximation_and_changed_number_are_reported(answer: str, code: str) -> None:
     assert [problem.code for problem in check_short_answer(answer, LENS_ARTICLE, LISTS)] == [code]
 
 
@@ -347,13 +347,13 @@ def test_about_and_roughly_are_part_of_a_number(answer: str, code: str) -> None:
         ("Who bought the achromatic glass?", False),
     ],
 )
-def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) -> None:
+def test_subject_may_be_lower_case_term(question: str, is_named: bool) -> None:
     codes = [problem.code for problem in check_short_question(question, "Optics (book)", LENS_ARTICLE, LISTS)]
     assert codes == ([] if is_named else ["subject_missing"])
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "told"),
+    ("question", "answer", "messages"),
     [
         ("Where was the English edition of the Optics printed?", "Paris", "a first and a second 'english edition'"),
         ("Where was the first English edition of the Optics printed?", "Paris", None),
@@ -364,6 +364,6 @@ def test_a_subject_may_be_a_term_written_small(question: str, is_named: bool) ->
         ("Who invented the achromatic lens?", "Chester Moor Hall", None),
     ],
 )
-def test_a_question_with_two_right_answers_is_seen(question: str, answer: str, told: str | None) -> None:
+def test_question_with_two_right_answers_is_reported(question: str, answer: str, messages: str | None) -> None:
     found = find_alternative_answer_problem(question, answer, LENS_ARTICLE, LISTS)
-    assert told in found if told and found else (told, found) == (None, None), found
+    assert messages in found if messages and found else (messages, found) == (None, None), found

@@ -60,7 +60,7 @@ def change_pair(**changed: Any) -> str:
         TEXT.replace('"long_question"', "/* all of them */ long_question"),
     ],
 )
-def test_one_object_is_read_whatever_stands_around_it(reply: str) -> None:
+def test_single_json_object_is_read_despite_surrounding_text(reply: str) -> None:
     assert hear_generated(reply) == GENERATED
 
 
@@ -96,7 +96,7 @@ def test_one_object_is_read_whatever_stands_around_it(reply: str) -> None:
         (json.dumps({"ShortQ1": "x"}), "the object has no key 'short'"),
     ],
 )
-def test_what_is_not_the_agreed_object_is_unreadable(reply: str, reason: str) -> None:
+def test_other_json_shape_is_unreadable(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_generated(reply))
 
 
@@ -130,11 +130,11 @@ LINE = write_line(VALUES)
         LINE.replace("Short", "short").replace("LongQ", "longq"),
     ],
 )
-def test_the_one_line_form_is_read(reply: str) -> None:
+def test_one_line_form_is_read(reply: str) -> None:
     assert hear_generated(reply) == GENERATED
 
 
-def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> None:
+def test_one_line_values_may_contain_commas_and_colons_and_braces_and_quotes() -> None:
     values = list(VALUES)
     values[1] = 'Ada, "the Enchantress": of {1, 2}, Numbers'
     values[3] = '"Note G" and "Note A"'
@@ -159,7 +159,7 @@ def test_values_of_the_one_line_form_hold_commas_colons_braces_and_quotes() -> N
         (f"{LINE}\n\nThe bridges were old.", "text stands behind the line of LongA"),
     ],
 )
-def test_what_is_not_the_one_line_form_is_unreadable(reply: str, reason: str) -> None:
+def test_malformed_one_line_form_is_unreadable(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_generated(reply))
 
 
@@ -170,7 +170,7 @@ PHRASES = st.lists(WORDS | st.sampled_from(["a:b", "x,", "“q”", "(1)", "5 %"
 
 
 @given(st.lists(PHRASES, min_size=12, max_size=12))
-def test_both_forms_say_the_same(values: list[str]) -> None:
+def test_both_forms_give_same_pairs(values: list[str]) -> None:
     pairs = [{"question": values[at], "answer": values[at + 1]} for at in range(0, 10, 2)]
     value = {"short": pairs, "long_question": values[10], "long_answer": values[11]}
     read = hear_generated(json.dumps(value))
@@ -179,7 +179,7 @@ def test_both_forms_say_the_same(values: list[str]) -> None:
 
 
 @given(st.text(max_size=200) | st.text('{}[]",:ShortQALng1 \n', max_size=60))
-def test_any_text_is_either_read_or_told(text: str) -> None:
+def test_any_text_is_read_or_reported_as_unreadable(text: str) -> None:
     assert isinstance(hear_generated(text), GeneratedPairs | UnreadableCompletion)
     assert isinstance(hear_check(text), tuple | UnreadableCompletion)
     assert isinstance(hear_fact_type(text), str | UnreadableCompletion)
@@ -211,7 +211,7 @@ def test_verdicts_are_read(reply: str, verdicts: tuple[str | None, ...]) -> None
         ("1: ok\n2:\n3: ok\n4: ok\n5: ok", "line 2 says ''"),
     ],
 )
-def test_verdicts_in_another_form_are_unreadable(reply: str, reason: str) -> None:
+def test_malformed_verdicts_are_unreadable(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_check(reply))
 
 
@@ -240,5 +240,5 @@ def test_fact_types_are_read(reply: str, fact_type: str) -> None:
         ("Type:", "the type ''"),
     ],
 )
-def test_other_fact_types_are_unreadable(reply: str, reason: str) -> None:
+def test_unknown_fact_types_are_unreadable(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_fact_type(reply))

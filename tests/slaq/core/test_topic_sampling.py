@@ -23,7 +23,7 @@ NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
 
 
 @given(NUMBERS, st.integers(0, 99), st.integers(1, 12), st.randoms(use_true_random=False))
-def test_a_draw_does_not_depend_on_order_or_repetition(numbers: list[int], seed: int, wanted: int, chance) -> None:
+def test_sample_does_not_depend_on_order_or_repetition(numbers: list[int], seed: int, wanted: int, chance) -> None:
     drawn = sample_category_pages(make_pages(numbers), seed, "Algebra", wanted)
     listed = numbers + [chance.choice(numbers) for _ in range(len(numbers))]
     chance.shuffle(listed)
@@ -32,21 +32,21 @@ def test_a_draw_does_not_depend_on_order_or_repetition(numbers: list[int], seed:
 
 
 @given(NUMBERS, st.integers(1, 12), st.integers(1, 12))
-def test_a_smaller_draw_is_the_beginning_of_a_larger_one(numbers: list[int], few: int, more: int) -> None:
+def test_smaller_sample_is_prefix_of_larger_one(numbers: list[int], few: int, more: int) -> None:
     pages = make_pages(numbers)
     larger = sample_category_pages(pages, 1, "Algebra", few + more)
     assert sample_category_pages(pages, 1, "Algebra", few) == larger[:few]
 
 
 @given(NUMBERS.filter(len), st.integers(1, 12))
-def test_a_page_more_in_a_category_moves_at_most_one_page_out(numbers: list[int], wanted: int) -> None:
+def test_added_page_displaces_at_most_one_page(numbers: list[int], wanted: int) -> None:
     before = {page.pageid for page in sample_category_pages(make_pages(numbers[1:]), 1, "Algebra", wanted)}
     after = {page.pageid for page in sample_category_pages(make_pages(numbers), 1, "Algebra", wanted)}
     assert len(before - after) <= 1
     assert after - before <= {numbers[0]}
 
 
-def test_seed_and_category_change_the_draw() -> None:
+def test_seed_and_category_change_sample() -> None:
     pages = make_pages(list(range(1, 101)))
     draws = [
         tuple(page.pageid for page in sample_category_pages(pages, seed, category, 10))
@@ -56,7 +56,7 @@ def test_seed_and_category_change_the_draw() -> None:
     assert all(draw != tuple(range(1, 11)) for draw in draws)
 
 
-def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
+def test_large_category_is_streamed_and_sampled_evenly() -> None:
     read = 0
 
     def list_members() -> Iterator[CategoryMemberPage]:
@@ -72,7 +72,7 @@ def test_a_large_category_is_read_one_by_one_and_drawn_evenly() -> None:
     assert 450 < sum(page.pageid <= 5000 for page in drawn) < 550
 
 
-def test_an_empty_category_gives_nothing_and_no_draw_of_nothing_is_taken() -> None:
+def test_empty_category_gives_no_pages_and_sample_size_0_raises_usage_error() -> None:
     assert sample_category_pages([], 1, "Unsolved problems in algebra", 5) == []
     with pytest.raises(UsageError, match="0 pages"):
         sample_category_pages([], 1, "Algebra", 0)
@@ -117,7 +117,7 @@ VIEWS = st.dictionaries(st.integers(1, 200), st.none() | st.integers(0, 20), max
 
 
 @given(VIEWS, st.integers(1, 8), st.randoms(use_true_random=False))
-def test_halves_are_equal_and_nothing_is_lost(views: dict[int, int | None], per_half: int, chance) -> None:
+def test_halves_are_equal_and_no_page_is_lost(views: dict[int, int | None], per_half: int, chance) -> None:
     most, least, left_out = list_halves(views, per_half)
     counted = [number for number, count in views.items() if count is not None]
     assert len(most) == len(least) == min(per_half, len(counted) // 2)
@@ -128,7 +128,7 @@ def test_halves_are_equal_and_nothing_is_lost(views: dict[int, int | None], per_
     assert list_halves(dict(shuffled), per_half) == (most, least, left_out)
 
 
-def test_a_page_that_is_given_twice_and_empty_halves_are_refused() -> None:
+def test_duplicate_page_and_zero_half_size_raise_errors() -> None:
     with pytest.raises(ValueError, match="twice"):
         select_most_and_least_viewed([*make_viewed({1: 3}), *make_viewed({1: 4})], 1)
     with pytest.raises(UsageError, match="0 topics"):

@@ -38,11 +38,11 @@ def read(
 
 
 def name_metrics(metrics: list[MeasuredMetric], model: str = "m", judge: str = "tester") -> list[EvaluationMetric]:
-    told = {"benchmark": "slaq", "model": model, "judge": judge}
-    return [EvaluationMetric(id=str(at), **told, **each.model_dump()) for at, each in enumerate(metrics)]
+    result = {"benchmark": "slaq", "model": model, "judge": judge}
+    return [EvaluationMetric(id=str(at), **result, **each.model_dump()) for at, each in enumerate(metrics)]
 
 
-def test_headline_metrics_of_two_topics_counted_by_eye() -> None:
+def test_headline_metrics_of_two_topics_match_hand_computed_values() -> None:
     found = measure(judged_table(SHORT, LONG))
     assert read(found, "short", "accuracy") == {"": (0.6, 10)}  # 3 + 3
     assert read(found, "long", "accuracy") == {"": (0.5, 10)}  # 3 + 2
@@ -55,7 +55,7 @@ def test_headline_metrics_of_two_topics_counted_by_eye() -> None:
     assert {each.unit for each in found.values() if each.metric == "alignment"} == {"share"}
 
 
-def test_accuracy_by_position_and_after_runs_of_right_and_wrong_answers() -> None:
+def test_accuracy_is_grouped_by_position_and_preceding_run() -> None:
     found = measure(judged_table(SHORT, LONG))
     assert read(found, "long", "accuracy", "position") == {
         "1": (1.0, 2), "2": (0.5, 2), "3": (0.0, 2), "4": (0.5, 2), "5": (0.5, 2)
@@ -70,7 +70,7 @@ def test_accuracy_by_position_and_after_runs_of_right_and_wrong_answers() -> Non
     assert not read(found, "short", "accuracy", "right_before")
 
 
-def test_metrics_by_category_half_and_fact_type() -> None:
+def test_metrics_are_grouped_by_category_and_half_and_fact_type() -> None:
     found = measure(judged_table(SHORT, LONG))
     assert read(found, "short", "accuracy", "category") == {"C0": (0.6, 5), "C1": (0.6, 5)}
     assert read(found, BOTH_SETTINGS, "alignment", "half") == {"most": (0.6, 5), "least": (0.8, 5)}
@@ -81,7 +81,7 @@ def test_metrics_by_category_half_and_fact_type() -> None:
     }  # fmt: skip
 
 
-def test_what_has_no_verdict_counts_as_unscored_wherever_it_is_needed() -> None:
+def test_missing_verdict_counts_as_unscored_in_every_metric_that_needs_it() -> None:
     found = measure(judged_table([[1, None, 0, 0, 1], *SHORT[1:]], [LONG[0], [None] * 5]))
     short, long, both = (found[each, metric, "", ""] for each, metric in [
         ("short", "accuracy"), ("long", "accuracy"), (BOTH_SETTINGS, "alignment")
@@ -96,14 +96,14 @@ def test_what_has_no_verdict_counts_as_unscored_wherever_it_is_needed() -> None:
     assert found["long", "accuracy", "half", "least"].value is None
 
 
-def test_a_fact_that_was_asked_for_in_one_way_alone_is_not_compared() -> None:
+def test_fact_asked_in_only_one_setting_is_not_compared() -> None:
     rows = [*judged_rows("short", [SHORT[0], [None, 1, 1, 1, 1]]), *judged_rows("long", LONG[:1])]
     found = measure(make_arrow_table(ScoredSlaqPrediction, rows[1:]))
     counted = {metric: (each.n, each.n_unscored) for (_, metric, by, _), each in found.items() if not by}
     assert counted["alignment"] == counted["accuracy_gap"] == (4, 0)
 
 
-def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:
+def test_scores_have_one_row_per_fact_with_reason_when_unscored() -> None:
     scores, _ = measure_slaq(judged_table(SHORT[:1], [[None] * 5]), seed=0)
     assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
@@ -117,12 +117,12 @@ def test_scores_are_rows_by_fact_with_the_reason_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("setting", ["short", "long"])
-def test_one_setting_alone_has_an_accuracy_and_no_alignment(setting: str) -> None:
+def test_single_setting_has_accuracy_but_no_alignment(setting: str) -> None:
     found = measure(make_arrow_table(ScoredSlaqPrediction, judged_rows(setting, SHORT)))
     assert {(place[0], place[1]) for place in found} == {(setting, "accuracy")}
 
 
-def test_what_a_program_judged_is_called_a_lower_bound() -> None:
+def test_exact_judge_accuracy_is_labelled_lower_bound() -> None:
     _, metrics = measure_slaq(judged_table(SHORT, LONG, judge="exact"), seed=0)
     accuracies = [each for each in metrics if each.metric == "accuracy"]
     assert all(PROGRAM_JUDGE_NOTE in each.note for each in accuracies)
@@ -139,7 +139,7 @@ def plant(rng: np.random.Generator, topics: int = 600) -> pa.Table:
     return judged_table(short.tolist(), np.where(lost, 0, short).tolist())
 
 
-def test_planted_error_rates_are_found_within_their_intervals() -> None:
+def test_planted_error_rates_lie_within_confidence_intervals() -> None:
     found = measure(plant(np.random.default_rng(3)))
     planted = {
         ("short", "accuracy", "", ""): 0.6,
@@ -160,7 +160,7 @@ def test_planted_error_rates_are_found_within_their_intervals() -> None:
         assert metric.ci_low <= value <= metric.ci_high, (place, metric)
 
 
-def test_figures_have_the_curves_of_each_model_and_gaps_where_nothing_was_counted() -> None:
+def test_figures_have_one_curve_per_model_and_gaps_without_data() -> None:
     _, metrics = measure_slaq(judged_table(SHORT, LONG), seed=0)
     figures = {
         each.name: each for each in draw_slaq_evaluation_figures([*name_metrics(metrics), *name_metrics(metrics, "n")])
@@ -182,18 +182,18 @@ def test_figures_have_the_curves_of_each_model_and_gaps_where_nothing_was_counte
     assert all(figure.note and figure.x_label and figure.y_label for figure in figures.values())
 
 
-def test_no_figure_is_drawn_of_what_was_not_asked() -> None:
+def test_figures_omit_settings_that_were_not_run() -> None:
     _, metrics = measure_slaq(make_arrow_table(ScoredSlaqPrediction, judged_rows("short", SHORT)), seed=0)
     assert [each.name for each in draw_slaq_evaluation_figures(name_metrics(metrics))] == ["accuracy", "position"]
 
 
-def test_the_papers_figures_stand_beside_metrics_that_there_are() -> None:
+def test_paper_results_refer_to_existing_metrics() -> None:
     runs = [[1] * 5, [0] * 5, [0, 1, 0, 0, 0]]
     found = measure(judged_table(runs, runs))
     assert all((each.setting, each.metric, each.group_by, each.group) in found for each in SLAQ_PAPER_RESULTS)
 
 
-def test_items_tell_verdicts_in_words() -> None:
+def test_report_items_describe_verdicts_in_words() -> None:
     items = {
         each.answer_id: each for each in list_slaq_report_items(judged_table([[1, 0, None, 0, 1]], [[1, 0, 1, 1, 0]]))
     }

@@ -33,7 +33,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3"])
-def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Family) -> None:
+def test_batched_ablation_matches_single_component_ablation(family: Family) -> None:
     model = make_model(family, layers=3)
     one_by_one = [
         [ablate_one(model, IDS, place, layer, head) for place in PLACES]
@@ -51,7 +51,7 @@ def test_batches_give_what_one_component_and_token_at_a_time_gives(family: Famil
     assert len({round(each, 4) for row in found for each in row}) > 20  # nothing is ablated in vain
 
 
-def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
+def test_ablating_all_components_leaves_only_embedding_logits() -> None:
     llama = make_model("llama")
     ablator = ComponentAblator(llama)
     ablator.run_unablated(IDS, PLACES)
@@ -62,7 +62,7 @@ def test_ablating_everything_leaves_what_the_embedding_gives() -> None:
     assert left == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
 
 
-def test_in_gpt2_the_biases_of_the_projections_stay() -> None:
+def test_gpt2_ablation_keeps_attention_projection_biases() -> None:
     gpt2 = make_model("gpt2")
     for block in gpt2.transformer.h:
         torch.nn.init.normal_(block.attn.c_proj.bias)
@@ -96,7 +96,7 @@ def make_copier(layer: int, head: int) -> Any:
 
 
 @pytest.mark.parametrize(("layer", "head"), [(1, 2), (0, 0), (2, 3)])
-def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(layer: int, head: int) -> None:
+def test_planted_copying_head_ranks_first_and_is_minimal_set(layer: int, head: int) -> None:
     ablator = ComponentAblator(make_copier(layer, head), rows=5)
     (effect,) = measure_ablation_effects(ablator, [3, 3, 1, 3, 3], [4], recover=0.9, largest_set=1.0)
     place = layer * 5 + head
@@ -106,7 +106,7 @@ def test_the_one_head_that_copies_the_answer_ranks_first_and_is_the_minimal_set(
     assert (effect.chosen, effect.recovered) == ([place], 1.0)
 
 
-def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
+def test_minimal_set_grows_by_importance_until_it_recovers_enough() -> None:
     model = lift_logits(make_model("llama", layers=3, seed=3))
     ablator = ComponentAblator(model, rows=7)
     for at, effect in enumerate(measure_ablation_effects(ablator, IDS, PLACES, recover=0.95, largest_set=1.0)):
@@ -120,7 +120,7 @@ def test_a_set_grows_by_importance_until_it_gives_enough() -> None:
         assert effect.recovered >= 0.95
 
 
-def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
+def test_minimal_set_above_size_limit_is_empty() -> None:
     ablator, positive = ComponentAblator(make_model("llama")), [PLACES[0], PLACES[2]]
     whole = measure_ablation_effects(ablator, IDS, positive, recover=0.9, largest_set=1.0)
     size = max(len(each.chosen) for each in whole)
@@ -132,14 +132,14 @@ def test_a_set_that_would_have_to_be_larger_than_allowed_is_none() -> None:
         assert after.importances == before.importances
 
 
-def test_nothing_is_ablated_where_the_logit_of_a_token_is_not_above_0(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ablation_is_skipped_when_token_logit_is_not_positive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ComponentAblator, "run_with_each_ablated", lambda _: pytest.fail("it ablates"))
     effects = measure_ablation_effects(ComponentAblator(make_model("llama")), IDS, PLACES, recover=0.9, largest_set=1.0)
     assert [each.base > 0 for each in effects] == [True, False, True]
     assert all((each.importances, each.chosen, each.recovered) == ([], [], None) for each in effects)
 
 
-def test_logits_can_be_taken_from_their_mean() -> None:
+def test_logits_can_be_centred_on_their_mean() -> None:
     model = make_model("gpt2")
     ablator = ComponentAblator(model, centre=True)
     base = ablator.run_unablated(IDS, PLACES)
@@ -159,7 +159,7 @@ def refuse(most: int) -> Any:
     return hook
 
 
-def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
+def test_batch_too_large_for_memory_is_halved_and_continues() -> None:
     model = lift_logits(make_model("llama"))
     expected = measure_ablation_effects(ComponentAblator(model, rows=8), IDS, PLACES, recover=0.9, largest_set=1.0)
     model = lift_logits(make_model("llama"))
@@ -172,20 +172,20 @@ def test_what_does_not_fit_into_memory_is_halved_and_goes_on() -> None:
         assert one.importances == pytest.approx(other.importances, abs=1e-5)
 
 
-def test_one_row_that_does_not_fit_is_named() -> None:
+def test_single_row_too_large_for_memory_raises_error() -> None:
     model = make_model("llama")
     model.model.layers[1].register_forward_pre_hook(refuse(0), with_kwargs=True)
     with pytest.raises(AblationOutOfMemory, match="can't allocate memory"):
         ComponentAblator(model).run_unablated(IDS, PLACES)
 
 
-def test_other_faults_of_a_model_are_not_taken_for_a_lack_of_memory() -> None:
+def test_other_model_errors_are_not_treated_as_out_of_memory() -> None:
     with pytest.raises(IndexError):
         ComponentAblator(make_model("llama")).run_unablated([999, 5], [1])
 
 
 @pytest.mark.parametrize("when", ["always", "ablated"])
-def test_logits_that_are_no_numbers_are_named(when: str) -> None:
+def test_nan_logits_raise_error_naming_ablated_components(when: str) -> None:
     model = lift_logits(make_model("llama"))
 
     def spoil(_head: Any, _arguments: Any, out: Any) -> Any:
@@ -197,7 +197,7 @@ def test_logits_that_are_no_numbers_are_named(when: str) -> None:
         measure_ablation_effects(ablator, IDS, PLACES, recover=0.9, largest_set=1.0)
 
 
-def test_a_model_of_another_shape_is_named() -> None:
+def test_unsupported_architecture_raises_error() -> None:
     import transformers
 
     bloom = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=50, hidden_size=8, n_layer=1, n_head=2))
@@ -206,7 +206,7 @@ def test_a_model_of_another_shape_is_named() -> None:
     model = make_model("llama")
     model.lm_head.register_forward_hook(lambda _head, _arguments, out: out)
     original = model.forward
-    model.forward = lambda *told, **named: _scale(original(*told, **named))  # as Gemma's cap of logits does
+    model.forward = lambda *expected, **named: _scale(original(*expected, **named))  # as Gemma's cap of logits does
     with pytest.raises(UnsupportedArchitecture, match="are not the unembedding"):
         ComponentAblator(model).run_unablated(IDS, PLACES)
 
@@ -216,7 +216,7 @@ def _scale(out: Any) -> Any:
     return out
 
 
-def test_hooks_are_taken_off() -> None:
+def test_close_removes_all_hooks() -> None:
     model = make_model("llama")
     ablator = ComponentAblator(model)
     ablator.close()

@@ -27,7 +27,7 @@ TEXTS = [
 LONG = "Ada Lovelace was born in London, in 1815."
 
 
-def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
+def test_folder_without_model_raises_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"config\.json .*expected the folder of a causal language model"):
         list_causal_model_files(tmp_path)
     (tmp_path / "config.json").write_text("{}")
@@ -35,7 +35,7 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
         list_causal_model_files(tmp_path)
 
 
-def test_a_model_is_known_by_its_files(tmp_path: Path) -> None:
+def test_model_digest_covers_only_its_model_files(tmp_path: Path) -> None:
     for name, text in (("config.json", "{}"), ("model.safetensors", "a"), ("README.md", "…")):
         (tmp_path / name).write_text(text)
     before = digest_causal_model(list_causal_model_files(tmp_path))
@@ -45,7 +45,7 @@ def test_a_model_is_known_by_its_files(tmp_path: Path) -> None:
     assert digest_causal_model(list_causal_model_files(tmp_path)) != before
 
 
-def test_what_is_missing_of_the_extra_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_raises_usage_error_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(UsageError, match=r"needs torch, which is not installed: pip install 'factmill\[mechanism\]'"):
         import_mechanism_module("torch")
@@ -65,15 +65,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(folder: Path, answer: str, text: str, **options: Any) -> CallResponse:
     messages = [{"role": "user", "content": "Who was born where?"}]
-    told: dict[str, Any] = {"recover": 0.9, "largest_set": 1.0, "centre": False, **options}
-    call = make_ablate_call("s", messages, answer, answer.index(text), text, **told)
+    result: dict[str, Any] = {"recover": 0.9, "largest_set": 1.0, "centre": False, **options}
+    call = make_ablate_call("s", messages, answer, answer.index(text), text, **result)
     found: list[tuple[Call, CallResponse]] = []
     AblationService("s", folder, "cpu", "float32").send([call], lambda *each: found.append(each))
     ((_, reply),) = found
     return reply
 
 
-def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) -> None:
+def test_all_tokens_of_part_count_even_when_answers_tokenize_differently(folder: Path) -> None:
     heads, short = parse_ablate_response(ask(folder, "Lovelace: London", "Lovelace").body)
     _, long = parse_ablate_response(ask(folder, LONG, "Lovelace").body)
     assert heads == 4
@@ -83,12 +83,12 @@ def test_tokens_that_split_otherwise_in_the_two_answers_all_count(folder: Path) 
     assert all(len(each.importances) == 10 for each in (*short, *long))
 
 
-def test_a_token_that_reaches_beyond_the_part_counts(folder: Path) -> None:
+def test_token_that_extends_beyond_part_counts(folder: Path) -> None:
     _, tokens = parse_ablate_response(ask(folder, LONG, "ondo").body)
     assert [each.token for each in tokens] == [" London"]
 
 
-def test_what_the_model_reads_not_is_a_failed_reply(folder: Path) -> None:
+def test_prompt_longer_than_model_context_fails(folder: Path) -> None:
     reply = ask(folder, "London " * 600, "London")
     assert reply.status == "failed"
     assert reply.error is not None
@@ -96,7 +96,7 @@ def test_what_the_model_reads_not_is_a_failed_reply(folder: Path) -> None:
     assert reply.error.endswith("the model reads 512")
 
 
-def test_logits_that_are_no_numbers_are_a_failed_reply(folder: Path, tmp_path: Path) -> None:
+def test_nan_logits_give_failed_response(folder: Path, tmp_path: Path) -> None:
     import torch
     import transformers
 
@@ -114,7 +114,7 @@ def test_logits_that_are_no_numbers_are_a_failed_reply(folder: Path, tmp_path: P
     )
 
 
-def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_transient_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from factmill.tasks.slaq.mechanism import ablation
 
     def refuse(*_: object, **__: object) -> None:
@@ -125,7 +125,7 @@ def test_a_lack_of_memory_may_pass(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert (reply.status, reply.error, reply.transient) == ("failed", "out_of_memory: no room", True)
 
 
-def test_a_chat_template_is_used_where_there_is_one(folder: Path, tmp_path: Path) -> None:
+def test_chat_template_is_used_when_available(folder: Path, tmp_path: Path) -> None:
     import transformers
 
     from factmill.tasks.slaq.mechanism.ablation import tokenize_prompt_and_answer
@@ -141,7 +141,7 @@ def test_a_chat_template_is_used_where_there_is_one(folder: Path, tmp_path: Path
     assert tokenizer.decode(tokenize_prompt_and_answer(tokenizer, asked, "Ada")[0]) == "<user>Who?<answer>"
 
 
-def test_what_is_no_causal_model_is_told(folder: Path, tmp_path: Path) -> None:
+def test_non_causal_model_raises_usage_error(folder: Path, tmp_path: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
@@ -150,7 +150,7 @@ def test_what_is_no_causal_model_is_told(folder: Path, tmp_path: Path) -> None:
         ask(tmp_path, LONG, "London")
 
 
-def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> None:
+def test_tokenizer_of_different_model_raises_usage_error(folder: Path, tmp_path: Path) -> None:
     from support.models.tiny_causal import make_tokenizer
 
     for path in folder.iterdir():
@@ -162,7 +162,7 @@ def test_a_tokenizer_of_another_model_is_told(folder: Path, tmp_path: Path) -> N
         ask(tmp_path, LONG, "London")
 
 
-def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_raises_usage_error_when_cuda_is_requested(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -171,7 +171,7 @@ def test_a_gpu_that_is_wanted_and_not_there_is_told(folder: Path, monkeypatch: p
         choose_torch_device("cuda")
 
 
-def test_no_module_imports_what_only_the_extra_brings() -> None:
+def test_no_module_statically_imports_optional_mechanism_packages() -> None:
     """It is imported by its name, where it is used."""
     found = {
         (module, imported)

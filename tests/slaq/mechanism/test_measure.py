@@ -36,7 +36,7 @@ def tell(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], EvaluationMet
     return {(each.setting, each.metric, each.group): each for each in measure_mechanism(rows, 5, 0, "m", "")}
 
 
-def test_facts_that_differ_are_told_apart() -> None:
+def test_difference_between_planted_fact_kinds_is_detected() -> None:
     found = tell(list(plant(60, 0.3)))
     assert found["aligned", "iou", ""].value == pytest.approx(0.8, abs=0.03)
     assert found["misaligned", "iou", ""].value == pytest.approx(0.5, abs=0.03)
@@ -53,7 +53,7 @@ def test_facts_that_differ_are_told_apart() -> None:
     assert all(found[each, COEFFICIENT, ""].value is not None for each in SIMILARITY_MEASURES)
 
 
-def test_facts_that_do_not_differ_are_not() -> None:
+def test_no_difference_is_reported_for_equal_fact_kinds() -> None:
     found = tell(list(plant(200, 0.0)))
     auc = found[ALL_SIX_MEASURES, ROC_AUC, ""].value
     assert auc is not None
@@ -63,7 +63,7 @@ def test_facts_that_do_not_differ_are_not() -> None:
     assert difference.ci_low < 0 < difference.ci_high
 
 
-def test_what_lacks_a_similarity_is_counted_and_in_no_mean() -> None:
+def test_facts_without_similarity_are_counted_unscored_and_excluded_from_means() -> None:
     rows = list(plant(60, 0.3))
     rows[0]["iou"] = rows[1]["iou"] = None
     found = tell(rows)
@@ -74,7 +74,7 @@ def test_what_lacks_a_similarity_is_counted_and_in_no_mean() -> None:
     assert found["containment", ROC_AUC, ""].n == 60
 
 
-def test_one_kind_alone_gives_means_and_says_why_there_is_no_more() -> None:
+def test_single_fact_kind_gives_means_and_notes_missing_comparisons() -> None:
     found = tell([row | {"kind": "aligned"} for row in plant(12, 0.3)])
     assert found["aligned", "iou", ""].n == 12
     assert ("misaligned", "iou", "") not in found
@@ -87,20 +87,20 @@ def test_one_kind_alone_gives_means_and_says_why_there_is_no_more() -> None:
     assert tell([]) != {}
 
 
-def test_several_models_are_told_together_and_each_by_itself() -> None:
+def test_several_models_are_measured_together_and_separately() -> None:
     rows = [*plant(20, 0.3), *(row | {"id": f"n{row['id']}", "model": "n"} for row in plant(20, 0.3))]
     found = tell(rows)
     assert [found["aligned", "iou", model].n for model in ("", "m", "n")] == [20, 10, 10]
 
 
-def test_the_papers_figures_are_drawn_of_what_is_there() -> None:
+def test_mechanism_figures_show_measured_values_and_paper_results() -> None:
     metrics = list(tell(list(plant(60, 0.3))).values())
     similarity, prediction, coefficients = draw_mechanism_figures(metrics)
     assert [each.label for each in similarity.series] == ["aligned", "misaligned"]
     assert prediction.series[0].y == (1.0,) * 7
     assert len(coefficients.series[0].y) == 6
-    told = {(each.metric, each.setting) for each in metrics}
-    assert all((each.metric, each.setting) in told for each in MECHANISM_PAPER_RESULTS)
+    result = {(each.metric, each.setting) for each in metrics}
+    assert all((each.metric, each.setting) in result for each in MECHANISM_PAPER_RESULTS)
     assert [each.name for each in draw_mechanism_figures([each for each in metrics if each.setting == "aligned"])] == [
         "similarity"
     ]

@@ -17,7 +17,7 @@ FACT = PairedFact(
 )  # fmt: skip
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_pairs_file_survives_write_and_load_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "new" / "pairs.csv"
     write_pairs_file(path, [FACT])
     assert load_pairs_file(path) == {"m/t/1": ('In 1066, "they" say.', "1066")}
@@ -26,14 +26,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("id,short_text\nm/t/1,a\n", "the column long_text is missing"),
         ("id,short_text,long_text\nm/t/1,a,b\nm/t/1,a,c\n", "row 2: m/t/1 is paired twice"),
         ("", "the file is empty"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_pairs_file_raises_source_error(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "pairs.csv").write_text(text)
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=expected):
         load_pairs_file(tmp_path / "pairs.csv")

@@ -19,23 +19,23 @@ def read(folder: Path, content: str | bytes, name: str = "topics.csv", **params:
     return [read_own_topic(row) for file in tables.files for row in iterate_own_table(file, tables.own, TOPIC_FORM)]
 
 
-def test_topics_come_in_the_table_s_order_and_in_mediawiki_s_spelling(tmp_path: Path) -> None:
+def test_topics_keep_table_order_and_use_mediawiki_spelling(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEADER}Virtual_reality,alpha_Beta,2,10\nAlgebra,Ring,1,\n") == [
         OwnTopic("Virtual reality", "Alpha Beta", 2, 10),
         OwnTopic("Algebra", "Ring", 1, None),
     ]
 
 
-def test_more_columns_a_byte_order_mark_and_line_ends_of_windows_do_no_harm(tmp_path: Path) -> None:
+def test_extra_columns_and_byte_order_mark_and_crlf_are_accepted(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbfviews,pageid,title,category,note\r\n5,1,Ring,Algebra,x\r\n"
     assert read(tmp_path, content) == [OwnTopic("Algebra", "Ring", 1, 5)]
 
 
-def test_page_ids_and_views_may_be_left_out(tmp_path: Path) -> None:
+def test_page_ids_and_views_are_optional(tmp_path: Path) -> None:
     assert read(tmp_path, "topic,category\nRing,Algebra\n") == [OwnTopic("Algebra", "Ring", None, None)]
 
 
-def test_columns_may_have_other_names_and_numbers_may_be_numbers(tmp_path: Path) -> None:
+def test_columns_can_be_mapped_and_json_numbers_are_accepted(tmp_path: Path) -> None:
     content = '{"title": "Ring", "field": "Algebra", "page": 1, "seen": 5}\n'
     found = read(tmp_path, content, "topics.jsonl", map="category=field,pageid=page,views=seen")
     assert found == [OwnTopic("Algebra", "Ring", 1, 5)]
@@ -56,7 +56,7 @@ def test_columns_may_have_other_names_and_numbers_may_be_numbers(tmp_path: Path)
         ("Algebra,Talk:Ring,1,5", "what begins with Talk: is no article"),
     ],
 )
-def test_a_mistake_is_told_of_its_row_alone(tmp_path: Path, row: str, problem: str) -> None:
+def test_row_error_affects_only_its_row(tmp_path: Path, row: str, problem: str) -> None:
     good, found = read(tmp_path, f"{HEADER}Algebra,Group,2,5\n{row}\n")
     assert good == OwnTopic("Algebra", "Group", 2, 5)
     assert isinstance(found, str) and found.startswith(problem)
@@ -70,12 +70,12 @@ def test_a_mistake_is_told_of_its_row_alone(tmp_path: Path, row: str, problem: s
         ("title,views\nRing,5\n", "the column category is missing"),
     ],
 )
-def test_a_broken_table_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_broken_table_raises_source_error(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         read(tmp_path, content)
 
 
-def test_spellings_of_a_category_are_one_and_a_table_without_any_is_refused(tmp_path: Path) -> None:
+def test_category_spellings_are_merged_and_table_without_category_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "topics.csv"
     path.write_text(f"{HEADER}Virtual_reality,Ring,1,5\nVirtual reality,Group,2,5\nCategory:Logic,Set,3,5\n")
     assert resolve_topic_tables(SlaqParams(source=(str(path),)))[0] == ("Virtual reality",)

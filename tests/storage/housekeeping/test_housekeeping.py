@@ -128,7 +128,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-def test_old_builds_go_with_the_records_that_nothing_else_rests_on(house: House) -> None:
+def test_cleanup_removes_old_builds_with_records_that_no_other_build_uses(house: House) -> None:
     for name in "abc":
         house.build(name)
     house.record("of-nothing")
@@ -146,7 +146,7 @@ def test_old_builds_go_with_the_records_that_nothing_else_rests_on(house: House)
     assert house.clean(replace(ALL, newest_builds=2))["builds"].count == 0
 
 
-def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house: House) -> None:
+def test_newest_build_of_each_author_and_recent_records_are_kept(house: House) -> None:
     for name, author in (("a", "one"), ("b", "two"), ("c", "two")):
         house.build(name, author)
     house.record("of-nothing")
@@ -161,7 +161,7 @@ def test_the_newest_of_each_author_stays_however_old_and_young_records_do(house:
     assert len(house.builds()) == 2
 
 
-def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> None:
+def test_evaluated_or_audited_builds_are_kept_unless_policy_allows_removal(house: House) -> None:
     def digest(build: str) -> str:
         return next(each.content_digest for each in list_builds(house.path) if each.build_id == build)
 
@@ -179,7 +179,7 @@ def test_what_was_measured_or_audited_stays_unless_it_may_go(house: House) -> No
     assert not {measured, audited} & set(house.builds())
 
 
-def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None:
+def test_id_of_removed_build_is_never_reused(house: House) -> None:
     ids = []
     with open_warehouse(house.path) as db:
         for text in ("one", "two", "three", "four"):
@@ -192,7 +192,7 @@ def test_a_removed_builds_number_is_never_given_to_another(house: House) -> None
     assert ids == [ids[0], f"{ids[0]}.2", f"{ids[0]}.3", f"{ids[0]}.4"]
 
 
-def test_a_stopped_run_keeps_what_it_goes_on_with_until_it_is_too_old(house: House) -> None:
+def test_stopped_run_keeps_its_records_until_it_is_too_old(house: House) -> None:
     house.record("served", "of-nothing")
     with open_warehouse(house.path) as db:
         db.execute("UPDATE calls SET asked_at = asked_at - INTERVAL 5 DAY")
@@ -222,7 +222,9 @@ def hold_journal(house: House) -> int:
 
 
 @pytest.mark.parametrize("hold", [hold_run, hold_journal])
-def test_nothing_goes_that_a_process_may_be_working_with(house: House, hold: Callable[[House], int]) -> None:
+def test_cleanup_removes_nothing_while_another_process_uses_warehouse(
+    house: House, hold: Callable[[House], int]
+) -> None:
     for name in "ab":
         house.build(name)
     house.record("of-nothing")
@@ -236,7 +238,7 @@ def test_nothing_goes_that_a_process_may_be_working_with(house: House, hold: Cal
     assert house.clean()["builds"].count == 1
 
 
-def test_a_look_at_a_run_does_not_keep_it_from_being_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brief_shared_lock_does_not_prevent_run_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "held").touch()
     look = os.open(tmp_path / "held", os.O_RDONLY)
     fcntl.flock(look, fcntl.LOCK_SH)
@@ -247,13 +249,13 @@ def test_a_look_at_a_run_does_not_keep_it_from_being_begun(tmp_path: Path, monke
     assert not is_file_locked(tmp_path / "held")
 
 
-def test_what_all_processes_share_is_no_folder_of_a_run(house: House) -> None:
+def test_folder_shared_by_all_processes_is_not_treated_as_run_folder(house: House) -> None:
     CallCache(house.path, "record").close()
     assert house.clean()["run folders"].count == 0
     assert (house.runs / "claims" / "lock").exists()
 
 
-def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House) -> None:
+def test_stages_of_unpublished_run_are_removed_with_its_folder(house: House) -> None:
     with open_warehouse(house.path) as db:
         house._merge(db, "toy-1-unfinished")
     house.begin("toy-1", [], NOW)
@@ -263,7 +265,7 @@ def test_stages_of_a_run_that_published_nothing_go_with_its_folder(house: House)
             assert db.execute("SELECT count(*) FROM build_stages").fetchone() == (stages,)
 
 
-def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
+def test_stray_files_of_dead_processes_are_removed_and_those_of_live_ones_kept(
     tmp_path: Path, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
@@ -296,7 +298,7 @@ def test_strays_of_dead_processes_go_and_those_of_living_ones_stay(
     assert datetime.fromisoformat(later[1].young_newest) > NOW
 
 
-def test_compacting_gives_room_back_and_keeps_every_digest(house: House) -> None:
+def test_compaction_frees_space_and_keeps_every_digest(house: House) -> None:
     for name in "ab":
         house.build(name)
     house.record(*(f"{at}-{'x' * 400}" for at in range(20_000)))
@@ -314,7 +316,7 @@ def test_compacting_gives_room_back_and_keeps_every_digest(house: House) -> None
         db.execute("INSERT INTO builds SELECT * FROM builds")
 
 
-def test_a_compacted_file_stays_where_it_was_and_belongs_to_whom_it_did(house: House) -> None:
+def test_compacted_file_keeps_its_path_link_and_permissions(house: House) -> None:
     house.build("a")
     house.path.chmod(0o660)
     link = house.path.parent / "link.duckdb"
@@ -329,7 +331,7 @@ def test_a_compacted_file_stays_where_it_was_and_belongs_to_whom_it_did(house: H
     assert len(house.builds()) == 1
 
 
-def test_what_a_process_works_with_is_not_compacted(house: House) -> None:
+def test_warehouse_in_use_is_not_compacted(house: House) -> None:
     house.build("a")
     before = house.path.read_bytes()
     fd = hold_journal(house)
@@ -339,7 +341,7 @@ def test_what_a_process_works_with_is_not_compacted(house: House) -> None:
     assert house.path.read_bytes() == before
 
 
-def test_what_lies_beside_a_warehouse_that_cannot_be_used_goes_all_the_same(house: House) -> None:
+def test_run_folders_are_removed_even_if_warehouse_is_unusable(house: House) -> None:
     house.path.write_bytes(b"no warehouse at all")
     folder = house.begin("toy-1", [], NOW)
     freed = house.clean()
@@ -348,7 +350,7 @@ def test_what_lies_beside_a_warehouse_that_cannot_be_used_goes_all_the_same(hous
     assert [kind for kind, each in freed.items() if "is not a DuckDB file" in each.trouble] == ["builds", "records"]
 
 
-def test_a_folder_behind_a_link_stays_and_what_cannot_be_removed_is_told(tmp_path: Path) -> None:
+def test_link_target_is_kept_and_files_that_cannot_be_removed_are_reported(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere")
     assert remove_paths("x", [tmp_path / "link"], remove=True).count == 1
@@ -358,7 +360,7 @@ def test_a_folder_behind_a_link_stays_and_what_cannot_be_removed_is_told(tmp_pat
     assert freed.left.startswith("1 cannot be removed, the first is /proc/self/stat: ")
 
 
-def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> None:
+def test_empty_journal_is_removed_unless_just_created(house: House) -> None:
     journals = house.runs / "journal"
     journals.mkdir(parents=True)
     for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
@@ -368,12 +370,10 @@ def test_an_empty_journal_goes_when_it_is_not_just_being_made(house: House) -> N
     assert [each.stem for each in journals.iterdir()] == ["made"]
 
 
-def test_a_copy_that_is_not_the_same_does_not_take_the_files_place(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_with_different_content_does_not_replace_file(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.build("a")
-    told = iter([{"builds": (1,)}, {"builds": (2,)}])
-    monkeypatch.setattr(warehouse_rewriting, "_digest_tables", lambda *_: next(told))
+    result = iter([{"builds": (1,)}, {"builds": (2,)}])
+    monkeypatch.setattr(warehouse_rewriting, "_digest_tables", lambda *_: next(result))
     before = house.path.read_bytes()
     with pytest.raises(WarehouseError, match="unchanged, because the copy differs in builds"):
         compact_warehouse(house.path)

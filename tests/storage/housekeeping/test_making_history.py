@@ -46,7 +46,7 @@ def count_runs(path: Path) -> int:
     return int(count)
 
 
-def test_what_a_killed_server_left_half_made_goes(tmp_path: Path) -> None:
+def test_half_created_database_of_killed_server_is_removed(tmp_path: Path) -> None:
     path = make(tmp_path)
     with guarded_prefect_database_creation(tmp_path, print):  # ends without a word of the server's
         path.write_bytes(b"half")
@@ -60,7 +60,7 @@ def test_what_a_killed_server_left_half_made_goes(tmp_path: Path) -> None:
     assert count_runs(path) == ROWS
 
 
-def test_others_wait_until_it_is_made(tmp_path: Path) -> None:
+def test_other_processes_wait_until_database_is_created(tmp_path: Path) -> None:
     path, seen = make(tmp_path), list[int]()
 
     def start() -> None:
@@ -113,17 +113,17 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_history_is_put_aside_with_a_note(tmp_path: Path, kind: str) -> None:
+def test_damaged_database_is_moved_aside_with_note(tmp_path: Path, kind: str) -> None:
     damage, said = DAMAGES[kind]
-    path, told = make(tmp_path), list[str]()
+    path, result = make(tmp_path), list[str]()
     write(path)
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
     assert said in find_database_damage(path)
-    with guarded_prefect_database_creation(tmp_path, told.append) as made:
+    with guarded_prefect_database_creation(tmp_path, result.append) as made:
         assert not path.exists()
         made()
-    (note,) = told
+    (note,) = result
     (aside,) = path.parent.glob("prefect-damaged-*.db")
     assert note.startswith(f"note: Prefect's history {path} cannot be used: ") and aside.name in note
     assert not content or aside.read_bytes() == content
@@ -139,17 +139,17 @@ HEALTHY: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", HEALTHY)
-def test_a_history_that_a_server_can_use_stays(tmp_path: Path, kind: str) -> None:
-    path, told = make(tmp_path), list[str]()
+def test_usable_database_is_kept(tmp_path: Path, kind: str) -> None:
+    path, result = make(tmp_path), list[str]()
     write(path)
     HEALTHY[kind](path)
     content = path.read_bytes() if path.exists() else None
-    with guarded_prefect_database_creation(tmp_path, told.append) as made:
+    with guarded_prefect_database_creation(tmp_path, result.append) as made:
         made()
-    assert (told, path.read_bytes() if path.exists() else None) == ([], content)
+    assert (result, path.read_bytes() if path.exists() else None) == ([], content)
 
 
-def test_a_history_that_is_in_use_is_not_taken_for_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_database_is_not_mistaken_for_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.storage.housekeeping.prefect_history._WAIT_S", 0.1)
     path = make(tmp_path)
     write(path)

@@ -45,7 +45,7 @@ def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
     process.communicate()
 
 
-def test_what_another_process_holds_is_free_when_it_gives_it_back(holder: "Popen[str]", tmp_path: Path) -> None:
+def test_claim_of_another_process_is_available_after_release(holder: "Popen[str]", tmp_path: Path) -> None:
     claims = CallClaims(tmp_path)
     with claims.claim([B, C]) as held:
         assert held == {C}
@@ -57,7 +57,7 @@ def test_what_another_process_holds_is_free_when_it_gives_it_back(holder: "Popen
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
+def test_claim_of_dead_process_is_available_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
     claims = CallClaims(tmp_path)
     holder.kill()
     holder.wait()
@@ -67,16 +67,14 @@ def test_what_a_dead_process_held_is_free_at_once(holder: "Popen[str]", tmp_path
         assert len(list(tmp_path.glob("*.claim"))) == 1
 
 
-def test_a_dead_process_leaves_nothing_that_the_next_does_not_remove(holder: "Popen[str]", tmp_path: Path) -> None:
+def test_files_of_dead_process_are_removed_by_next_one(holder: "Popen[str]", tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
     CallClaims(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def test_a_full_disk_is_a_named_error_and_nothing_stays_claimed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_raises_named_error_and_leaves_no_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -113,7 +111,7 @@ def calls(*names: str) -> list[Call]:
     return [Call("slow", "say", {"name": name}) for name in names]
 
 
-def test_two_recorders_of_a_warehouse_ask_a_call_once_and_both_keep_it(tmp_path: Path) -> None:
+def test_two_caches_on_one_warehouse_send_call_once_and_both_record_it(tmp_path: Path) -> None:
     warehouse, service, sent = tmp_path / "w.duckdb", Slow(), []
     first, second = CallCache(warehouse, "record"), CallCache(warehouse, "record")
     thread = threading.Thread(target=lambda: sent.append(first.get_or_send(calls("a", "b"), service).sent))
@@ -137,10 +135,10 @@ def test_two_recorders_of_a_warehouse_ask_a_call_once_and_both_keep_it(tmp_path:
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchone() == (3, 3)
 
 
-def test_what_a_service_did_not_answer_one_recorder_the_other_asks(tmp_path: Path) -> None:
-    warehouse, service, told = tmp_path / "w.duckdb", Slow(), Slow()
+def test_call_that_failed_in_one_cache_is_sent_by_waiting_one(tmp_path: Path) -> None:
+    warehouse, service, result = tmp_path / "w.duckdb", Slow(), Slow()
     service.error = ConnectionError("cut")
-    told.free.set()
+    result.free.set()
     first, second = CallCache(warehouse, "record"), CallCache(warehouse, "record")
 
     def fail() -> None:
@@ -150,17 +148,17 @@ def test_what_a_service_did_not_answer_one_recorder_the_other_asks(tmp_path: Pat
     thread = threading.Thread(target=fail)
     thread.start()
     service.begun.wait()
-    other = threading.Thread(target=lambda: second.get_or_send(calls("a"), told))
+    other = threading.Thread(target=lambda: second.get_or_send(calls("a"), result))
     other.start()
     service.free.set()
     thread.join()
     other.join()
-    assert told.asked == ["a"]
+    assert result.asked == ["a"]
     for each in (first, second):
         each.close()
 
 
-def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
+def test_call_merged_by_another_cache_between_two_lookups_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse, service = tmp_path / "w.duckdb", Slow()
@@ -180,7 +178,7 @@ def test_what_another_moved_into_the_warehouse_between_two_looks_is_not_asked(
     assert service.asked == ["a"]
 
 
-def test_a_passing_failure_in_anothers_journal_is_asked_again_by_who_begins_later(tmp_path: Path) -> None:
+def test_transient_failure_in_foreign_journal_is_retried_by_later_cache(tmp_path: Path) -> None:
     class Failing(Slow):
         def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
             for call in calls:
@@ -194,7 +192,7 @@ def test_a_passing_failure_in_anothers_journal_is_asked_again_by_who_begins_late
             assert second.get_or_send(calls("a"), service).sent == 1
 
 
-def test_journals_are_read_along_while_they_grow_and_go(tmp_path: Path) -> None:
+def test_journals_of_other_processes_are_followed_as_they_grow_and_are_cleared(tmp_path: Path) -> None:
     ours, theirs = Journal(tmp_path), Journal(tmp_path)
     others = OtherProcessJournals(tmp_path)
     asked = calls("a", 'say "key":"0123"', "c")
@@ -216,7 +214,7 @@ def test_journals_are_read_along_while_they_grow_and_go(tmp_path: Path) -> None:
     assert find() == [records[1].parts]
 
 
-def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
+def test_each_of_two_caches_applies_its_own_maximum_age(tmp_path: Path) -> None:
     warehouse, service = tmp_path / "w.duckdb", Slow()
     service.free.set()
     oldest = {"slow": datetime.now(UTC) - timedelta(days=1)}
@@ -245,14 +243,14 @@ def test_each_of_two_recorders_goes_by_its_own_ages(tmp_path: Path) -> None:
     assert service.asked == ["a", "b", "a", "b"]
 
 
-def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
+def test_waiting_process_prints_note_and_sends_call_when_other_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, said = Slow(), threading.Event()
-    told: list[str] = []
+    lines: list[str] = []
     service.free.set()
     monkeypatch.setattr(call_cache, "_REPORT_WAIT_AFTER_S", 0.0)
-    monkeypatch.setattr(progress, "print_and_log", lambda text: (told.append(text), said.set()))
+    monkeypatch.setattr(progress, "print_and_log", lambda text: (lines.append(text), said.set()))
     asked = calls("a")
     with closing(CallCache(tmp_path / "w.duckdb", "record")) as run:
         claims = tmp_path / "w.duckdb.runs" / "claims"
@@ -267,11 +265,11 @@ def test_who_waits_for_another_process_says_so_and_asks_when_it_is_killed(
             process.kill()
         thread.join()
     assert service.asked == ["a"]
-    assert len(told) == 1 and told[0].startswith(f"note: process {process.pid} is requesting 1 of the replies")
+    assert len(lines) == 1 and lines[0].startswith(f"note: process {process.pid} is requesting 1 of the replies")
 
 
 @pytest.mark.parametrize("newest", [0, 1])
-def test_of_several_journals_the_newest_record_is_read(tmp_path: Path, newest: int) -> None:
+def test_newest_record_among_several_journals_is_used(tmp_path: Path, newest: int) -> None:
     ours, *theirs = (Journal(tmp_path) for _ in range(3))
     asked = calls("a")[0]
     for journal in (theirs[1 - newest], theirs[newest]):

@@ -27,7 +27,7 @@ def record(text: str = "x", **reply: object):
     return make_record(Call("here", "find_items", {"name": text}), CallResponse(body={"text": text}, **reply))  # type: ignore[arg-type]
 
 
-def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
+def test_appended_records_are_read_back(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     written = [record("a"), record('quote " and \\ and \n newline'), record("日本語")]
     for one in written:
@@ -35,7 +35,7 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     assert list(read_journal(journal.path)) == written
 
 
-def test_a_journal_that_is_closed_with_records_in_it_stays_and_an_emptied_one_goes(tmp_path: Path) -> None:
+def test_closed_journal_with_records_is_kept_and_empty_one_removed(tmp_path: Path) -> None:
     kept, emptied = Journal(tmp_path), Journal(tmp_path)
     written = record()
     kept.append(written)
@@ -53,7 +53,7 @@ def test_record_ids_sort_by_time() -> None:
 
 
 @given(st.data())
-def test_a_torn_journal_gives_all_whole_lines_and_nothing_else(data: st.DataObject) -> None:
+def test_truncated_journal_returns_exactly_its_complete_lines(data: st.DataObject) -> None:
     records = [record(str(number)) for number in range(4)]
     lines = [encode_line(one) for one in records]
     whole = b"".join(lines)
@@ -65,14 +65,14 @@ def test_a_torn_journal_gives_all_whole_lines_and_nothing_else(data: st.DataObje
     assert list(read_journal(path)) == records[:complete]
 
 
-def test_a_damaged_line_is_left_out_and_the_next_one_read(tmp_path: Path) -> None:
+def test_damaged_line_is_skipped_and_next_one_is_read(tmp_path: Path) -> None:
     records = [record("a"), record("b")]
     path = tmp_path / "x.journal"
     path.write_bytes(encode_line(records[0]).replace(b"find_items", b"find_itemz", 1) + encode_line(records[1]))
     assert list(read_journal(path)) == records[1:]
 
 
-def test_damaged_lines_are_counted_and_a_torn_end_is_none(tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_truncated_end_is_not(tmp_path: Path) -> None:
     lines = [encode_line(record(name)) for name in "abc"]
     payload = b'{"of": "another factmill"}'
     foreign = b"%08x %s\n" % (zlib.crc32(payload), payload)
@@ -82,13 +82,13 @@ def test_damaged_lines_are_counted_and_a_torn_end_is_none(tmp_path: Path) -> Non
     assert find_damaged_lines(path) == [2, 3]
 
 
-def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
+def test_unreadable_journal_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.journal").mkdir()
     with pytest.raises(ShardError, match=r"cannot read the journal .*x\.journal: Is a directory"):
         list(lock_orphan_journals(tmp_path))
 
 
-def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_raises_error_and_leaves_journal_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
     journal.append(record("kept"))
     real_write = os.write
@@ -100,7 +100,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_journal_whole(tmp_path: Path, m
     assert [one.parts for one in read_journal(journal.path)] == ['{"name":"kept"}', '{"name":"after"}']
 
 
-def test_a_journal_begins_under_its_name_when_it_is_locked_and_drafts_of_dead_processes_go(
+def test_journal_gets_its_name_only_once_locked_and_stale_drafts_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[list[str]] = []
@@ -118,9 +118,7 @@ def test_a_journal_begins_under_its_name_when_it_is_locked_and_drafts_of_dead_pr
     assert (found, list(tmp_path.iterdir())) == ([[], []], [journal.path])
 
 
-def test_a_journal_that_another_process_has_just_taken_over_is_left_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_journal_just_adopted_by_another_process_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, lock = tmp_path / "a.journal", fcntl.flock
     path.touch()
     monkeypatch.setattr(fcntl, "flock", lambda fd, how: (path.unlink(), lock(fd, how)))

@@ -19,7 +19,7 @@ from factmill.tasks.storage.recording.journal import CallRecord, make_record, re
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
-def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> None:
+def test_call_is_sent_once_within_run_and_across_runs(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
     assert first.get_or_send(calls("a", "b", "a"), service).sent == 2
@@ -30,7 +30,7 @@ def test_a_call_is_asked_once_within_a_run_and_across_runs(tmp_path: Path) -> No
     assert (later.sent, later.replayed, service.asked) == (0, 3, ["a", "b", "c"])
 
 
-def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> None:
+def test_journal_of_killed_run_is_adopted_by_next_run(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
     first.get_or_send(calls("a", "b"), service)
@@ -40,7 +40,7 @@ def test_a_killed_runs_journal_is_adopted_by_the_next_run(tmp_path: Path) -> Non
     assert service.asked == ["a", "b"]
 
 
-def test_adopting_twice_stores_once(tmp_path: Path) -> None:
+def test_adopting_journal_twice_stores_records_once(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
     first.get_or_send(calls("a"), service)
@@ -51,7 +51,7 @@ def test_adopting_twice_stores_once(tmp_path: Path) -> None:
         assert db.execute("SELECT count(*), count(DISTINCT record_id) FROM calls").fetchone() == (2, 2)
 
 
-def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not(tmp_path: Path) -> None:
+def test_transient_failures_are_retried_by_next_run_and_permanent_ones_are_not(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
     statuses = [r.reply().status for r in first.get_or_send(calls("bad", "gone"), service).records.values()]
@@ -66,7 +66,7 @@ def test_passing_failures_are_asked_again_by_the_next_run_and_final_ones_are_not
     assert service.asked == ["bad", "gone", "bad"]
 
 
-def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_path: Path) -> None:
+def test_failure_is_retried_even_if_nothing_was_recorded_after_it(tmp_path: Path) -> None:
     service = Echo()
     for status in ("failed", "ok"):
         assert [record.status for record in ask(tmp_path, service, "bad").records.values()] == [status]
@@ -74,28 +74,28 @@ def test_a_failure_is_asked_again_also_where_nothing_was_recorded_after_it(tmp_p
     assert service.asked == ["bad", "bad"]
 
 
-def test_what_a_run_is_told_to_ask_again_is_asked_by_the_next_run_and_kept_by_this_one(tmp_path: Path) -> None:
+def test_calls_marked_for_retry_are_sent_by_next_run_but_not_by_current_one(tmp_path: Path) -> None:
     service = Echo()
     first = recorder(tmp_path)
-    told = first.get_or_send(calls("a", "b", "gone"), service)
-    first.mark_for_retry({record.record_id for record in told.records.values() if record.key != calls("b")[0].key})
+    result = first.get_or_send(calls("a", "b", "gone"), service)
+    first.mark_for_retry({record.record_id for record in result.records.values() if record.key != calls("b")[0].key})
     assert first.get_or_send(calls("a", "b", "gone"), service).sent == 0
     first.close()
     assert ask(tmp_path, service, "a", "b", "gone").sent == 2
     assert service.asked == ["a", "b", "gone", "a", "gone"]
 
 
-def test_replay_asks_nothing_and_serves_failures_as_they_were(tmp_path: Path) -> None:
+def test_replay_sends_no_request_and_returns_recorded_failures(tmp_path: Path) -> None:
     service = Echo()
     ask(tmp_path, service, "a", "bad")
-    told = ask(tmp_path, service, "a", "bad", mode="replay")
-    statuses = {record.parts: record.reply().status for record in told.records.values()}
+    result = ask(tmp_path, service, "a", "bad", mode="replay")
+    statuses = {record.parts: record.reply().status for record in result.records.values()}
     assert statuses == {'{"name":"a"}': "ok", '{"name":"bad"}': "failed"}
     assert len(service.asked) == 2
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path, last: int) -> None:
+def test_replay_miss_names_recorded_call_with_smallest_difference(tmp_path: Path, last: int) -> None:
     kept = [Call("echo", "say", {"name": "a", "mood": "glad"}), Call("other", "say", {"name": "b", "mood": "glad"})]
     for each in (kept[1 - last], kept[last]):
         ask(tmp_path, Echo(), each)
@@ -103,12 +103,12 @@ def test_the_call_nearest_to_a_miss_is_the_one_that_differs_least(tmp_path: Path
         ask(tmp_path, Echo(), Call("echo", "say", {"name": "a", "mood": "sad"}), mode="replay")
 
 
-def test_a_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
+def test_replay_miss_without_any_record_says_to_build_first(tmp_path: Path) -> None:
     with pytest.raises(ReplayMiss, match=r"no call of this operation is recorded.*--mode record"):
         ask(tmp_path, Echo(), "a", mode="replay")
 
 
-def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) -> None:
+def test_refresh_sends_call_once_and_later_run_gets_newest_response(tmp_path: Path) -> None:
     service = Echo()
     ask(tmp_path, service, "a")
     fresh = recorder(tmp_path, "refresh", newer_than=load_newest_record_id(tmp_path / "w.duckdb"))
@@ -119,16 +119,16 @@ def test_refresh_asks_anew_once_and_a_later_run_gets_the_newest(tmp_path: Path) 
     assert service.asked == ["a", "a"]
 
 
-def test_of_several_records_of_a_call_the_newest_is_served(tmp_path: Path) -> None:
+def test_newest_of_several_records_of_call_is_returned(tmp_path: Path) -> None:
     service = Echo()
-    for told in ("first", "second"):
-        service.told = told
+    for result in ("first", "second"):
+        service.told = result
         ask(tmp_path, service, "a", mode="refresh", newer_than=load_newest_record_id(tmp_path / "w.duckdb"))
     for mode in ("record", "replay"):
         assert bodies(ask(tmp_path, service, "a", mode=mode)) == [{"second": "a"}]
 
 
-def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again(
+def test_call_sent_and_stored_by_another_batch_meanwhile_is_not_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, shared = Echo(), recorder(tmp_path)
@@ -147,7 +147,7 @@ def test_a_call_that_another_batch_asked_and_stored_meanwhile_is_not_asked_again
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])
 
 
-def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
+def test_responses_arriving_while_others_are_stored_stay_in_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = recorder(tmp_path)
@@ -166,7 +166,7 @@ def test_what_arrives_while_other_replies_are_stored_stays_in_the_journal(
     assert bodies(ask(tmp_path, Echo(), "b", mode="replay")) == [{"echo": "b"}]
 
 
-def test_records_that_are_stored_already_are_not_stored_again_be_they_older_or_newer(tmp_path: Path) -> None:
+def test_already_stored_records_are_not_stored_again(tmp_path: Path) -> None:
     made = [make_record(call, CallResponse({"echo": "x"})) for call in calls("a", "b", "c", "d")]
     with open_warehouse(tmp_path / "w.duckdb") as db:
         insert_new_call_records(db, made[1:3])
@@ -180,7 +180,7 @@ def side_by_side(times: int, do: Callable[[], Any]) -> list[Any]:
         return [each.result(10) for each in [pool.submit(do) for _ in range(times)]]
 
 
-def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
+def test_two_batches_that_need_same_call_send_it_once(tmp_path: Path) -> None:
     service = Echo(delay_s=0.05)
     shared = recorder(tmp_path)
     results = side_by_side(4, lambda: bodies(shared.get_or_send(calls("a", "b"), service)))
@@ -190,7 +190,7 @@ def test_two_batches_that_want_one_call_ask_it_once(tmp_path: Path) -> None:
     assert all(sorted(body["echo"] for body in found) == ["a", "b"] for found in results)
 
 
-def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: Path) -> None:
+def test_batch_waiting_for_failed_call_gets_same_error(tmp_path: Path) -> None:
     class Away(Echo):
         begun, free = threading.Event(), threading.Event()
 
@@ -220,7 +220,7 @@ def test_who_waits_for_what_cannot_be_asked_ends_with_the_same_error(tmp_path: P
     assert [str(error) for error in errors] == ["echo is away"] * 2
 
 
-def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_responses_are_merged_into_warehouse_during_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
     service = Echo(delay_s=0.02)
     shared = recorder(tmp_path)
@@ -234,7 +234,7 @@ def test_long_replies_go_into_the_warehouse_within_a_stage(tmp_path: Path, monke
     assert [sorted(body["echo"] for body in found) for found in results] == [["a", "b", "c"]] * 6
 
 
-def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
+def test_batch_continues_while_another_merges_responses_into_warehouse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factmill.tasks.storage.recording.call_cache._MAX_UNMERGED_CHARS", 0)
@@ -249,7 +249,7 @@ def test_a_batch_goes_on_while_another_moves_replies_into_the_warehouse(
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM calls").fetchall() == [(2, 2)]
 
 
-def test_what_is_moved_between_look_and_question_is_not_asked_again(
+def test_call_merged_between_lookup_and_request_is_not_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared, service = recorder(tmp_path), Echo()
@@ -270,7 +270,7 @@ def test_what_is_moved_between_look_and_question_is_not_asked_again(
     assert service.asked == ["a"]
 
 
-def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookup_of_more_records_than_one_chunk_returns_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("factmill.tasks.storage.recording.call_records._READ_CHUNK_SIZE", 3)
     names = [f"n{at}" for at in range(10)]
     service = Echo()
@@ -279,7 +279,7 @@ def test_more_records_than_are_read_at_once_come_back(tmp_path: Path, monkeypatc
     assert sorted(body["echo"] for body in found) == sorted(names)
 
 
-def test_a_service_that_breaks_leaves_what_it_delivered(tmp_path: Path) -> None:
+def test_failing_service_keeps_responses_delivered_before_failure(tmp_path: Path) -> None:
     class Breaking(Echo):
         def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
             super().send(calls[:1], deliver)

@@ -34,19 +34,19 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @given(st.text(max_size=200), st.integers(1, 60))
-def test_a_body_comes_back_as_it_was(text: str, times: int) -> None:
+def test_response_body_round_trips(text: str, times: int) -> None:
     body = json.dumps({"text": text * times}, ensure_ascii=False)
     assert decompress_body(compress_long_body(body)) == body
 
 
-def test_long_bodies_are_packed_and_short_ones_can_be_read_as_they_lie() -> None:
+def test_long_bodies_are_compressed_and_short_ones_stay_plain() -> None:
     page = json.dumps({"text": "<p>Graz lies on the Mur.</p>" * 1000})
     assert len(compress_long_body(page)) < len(page) / 6
     short = json.dumps({"text": "x" * (MIN_PACKED_CHARS // 2)})
     assert compress_long_body(short) == short
 
 
-def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_it(tmp_path: Path) -> None:
+def test_expired_response_is_requested_again_unless_immutable_or_in_replay(tmp_path: Path) -> None:
     service = Echo()
     text = Call("echo", "page_text", {"name": "t", "revid": 7})
     asked = [*calls("young", "old"), text]
@@ -65,22 +65,20 @@ def test_what_is_too_old_is_asked_again_unless_it_lasts_or_another_mode_serves_i
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_reply_that_is_too_old_stands_in_for_a_failure_where_that_is_wanted(tmp_path: Path, kept: bool) -> None:
+def test_expired_response_replaces_failure_when_stale_if_error_is_set(tmp_path: Path, kept: bool) -> None:
     service = Echo()
     service.recovered = True
     ask(tmp_path, service, "bad")
     service.recovered = False
     again = recorder(tmp_path, oldest_allowed={"echo": datetime.now(UTC)}, stale_if_error=kept)
-    told = [again.get_or_send(calls("bad"), service) for _ in range(2)]
+    lines = [again.get_or_send(calls("bad"), service) for _ in range(2)]
     again.close()
-    assert [bodies(each) for each in told] == [[{"echo": "bad"} if kept else None]] * 2
+    assert [bodies(each) for each in lines] == [[{"echo": "bad"} if kept else None]] * 2
     assert service.asked == ["bad", "bad"], "asked again once, the failure too"
 
 
 @pytest.mark.parametrize("mode", ["record", "refresh"])
-def test_a_clock_that_is_set_back_costs_no_reply(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CallCacheMode
-) -> None:
+def test_clock_set_back_loses_no_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CallCacheMode) -> None:
     service = Echo()
     ask(tmp_path, service, "a")
     floor, begun = load_newest_record_id(tmp_path / "w.duckdb"), datetime.now(UTC)
@@ -118,7 +116,7 @@ def record(warehouse: Path, call: Call) -> CallRecord:
     return made
 
 
-def test_what_was_settled_is_read_again_by_the_run_that_settled_it_alone(tmp_path: Path, warehouse: Path) -> None:
+def test_revalidation_is_reloaded_only_by_run_that_wrote_it(tmp_path: Path, warehouse: Path) -> None:
     kept = keep(record(warehouse, OLD), now="then")
     kept.checks["k"] = "r"
     kept.write(tmp_path)
@@ -130,7 +128,7 @@ def test_what_was_settled_is_read_again_by_the_run_that_settled_it_alone(tmp_pat
     assert find_revalidation(tmp_path / "nowhere", "toys-1", NOW.isoformat()) is None
 
 
-def test_a_reply_that_is_kept_serves_though_it_is_too_old(warehouse: Path) -> None:
+def test_revalidated_response_is_used_despite_its_age(warehouse: Path) -> None:
     old = record(warehouse, OLD)
     record(warehouse, AWAY)
     service, recorder = Echo(), CallCache(warehouse, "record", oldest_allowed={"echo": datetime.now(UTC)})
@@ -141,7 +139,7 @@ def test_a_reply_that_is_kept_serves_though_it_is_too_old(warehouse: Path) -> No
     recorder.close()
 
 
-def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehouse: Path) -> None:
+def test_response_of_renamed_service_is_adopted(warehouse: Path) -> None:
     wired = Call("echo-1", "say", {"name": "old"}, {"messages": ["not recorded"]})
     old = record(warehouse, wired)
     record(warehouse, replace(AWAY, service="echo-1"))
@@ -160,7 +158,7 @@ def test_a_reply_of_a_service_that_is_called_otherwise_now_is_taken_over(warehou
     assert again.record_id == f"{old.record_id}.ffffffff", "names the reply that came, however often it is taken over"
 
 
-def test_what_a_run_rests_on_of_it_is_filed_with_what_shows_it(warehouse: Path) -> None:
+def test_revalidated_calls_of_build_are_stored_with_their_checks(warehouse: Path) -> None:
     used, unused = record(warehouse, OLD), record(warehouse, AWAY)
     taken = rekey_record(used, "a" * 64, "echo-2")
     kept = keep(used, unused)

@@ -210,15 +210,15 @@ class BatchServer:
             if self._loses_every and self._lines % self._loses_every == 0:
                 lost += 1
                 continue
-            told = {"id": f"line_{self._lines}", "custom_id": line["custom_id"], "response": None, "error": None}
+            result = {"id": f"line_{self._lines}", "custom_id": line["custom_id"], "response": None, "error": None}
             if self._fails_every and self._lines % self._fails_every == 0:
-                bad.append(told | {"error": {"code": "server_error", "message": "an error on our side"}})
+                bad.append(result | {"error": {"code": "server_error", "message": "an error on our side"}})
                 continue
             answer = self._answer(line["body"])
             status = answer.get("status", 200)
             self.answered[json.dumps(line["body"], sort_keys=True)] += status == 200
             (good if status == 200 else bad).append(
-                told | {"response": {"status_code": status, "request_id": "r", "body": answer["json"]}}
+                result | {"response": {"status_code": status, "request_id": "r", "body": answer["json"]}}
             )
         code = {"expired": "batch_expired", "cancelled": "batch_cancelled"}.get(end, "")
         for line in lines[len(done) :]:

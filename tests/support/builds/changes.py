@@ -62,7 +62,7 @@ def make_diff(**changed: Any) -> BuildDiff:
             {"id": "x-4", "question": "How?"},
         ),
     ]
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "benchmark": "x",
         "title": "X: a benchmark",
         "before": ComparedBuild("x-aaa", 10, "2026-01-01"),
@@ -74,4 +74,4 @@ def make_diff(**changed: Any) -> BuildDiff:
         "tables": {"x_side": {"added": 1, "removed": 0, "changed": 3}},
         "new_columns": ["fresh"],
     }
-    return BuildDiff(**(told | changed))
+    return BuildDiff(**(result | changed))

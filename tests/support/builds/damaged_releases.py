@@ -93,8 +93,8 @@ def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
             table = pa.concat_tables(parts)
             index["tables"][name] = {"rows": table.num_rows, "sha256": digest_table_as_parquet(table.sort_by("id"))}
     if content:
-        told = sorted(index.get("tables", {}).items())
-        index["content_digest"] = combine_digests(f"{name} {each['sha256']}" for name, each in told)
+        result = sorted(index.get("tables", {}).items())
+        index["content_digest"] = combine_digests(f"{name} {each['sha256']}" for name, each in result)
         edit(LOCK, lambda lock: lock | {"content_digest": index["content_digest"]}, sums=False)(folder)
     (folder / INDEX).write_text(json.dumps(index), "utf-8")
     write_sums(folder)
@@ -111,8 +111,8 @@ def edit(name: str, change: Change, sums: bool = True) -> Callable[[Path], None]
     """Return what puts a changed object into one of the folder's JSON files."""
 
     def apply(folder: Path) -> None:
-        told = change(json.loads((folder / name).read_bytes()))
-        (folder / name).write_text(json.dumps(told), "utf-8")
+        result = change(json.loads((folder / name).read_bytes()))
+        (folder / name).write_text(json.dumps(result), "utf-8")
         if sums:
             write_sums(folder)
 
@@ -199,12 +199,12 @@ def _forge_lock(change: Change) -> Callable[[Path], None]:
     """Return what changes a lock, with all digests and ids that follow from it."""
 
     def apply(folder: Path) -> None:
-        told = json.loads((folder / LOCK).read_bytes())
-        told["lock"] = change(told["lock"])
-        told["lock_digest"] = digest_json(told["lock"])
-        told["build_id"] = f"{told['benchmark']}-{told['lock_digest'][:12]}"
-        (folder / LOCK).write_text(json.dumps(told), "utf-8")
-        edit(INDEX, lambda index: index | {"build_id": told["build_id"]})(folder)
+        result = json.loads((folder / LOCK).read_bytes())
+        result["lock"] = change(result["lock"])
+        result["lock_digest"] = digest_json(result["lock"])
+        result["build_id"] = f"{result['benchmark']}-{result['lock_digest'][:12]}"
+        (folder / LOCK).write_text(json.dumps(result), "utf-8")
+        edit(INDEX, lambda index: index | {"build_id": result["build_id"]})(folder)
 
     return apply
 
@@ -318,8 +318,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "index a FIFO": _replace(lambda path, _: os.mkfifo(path), INDEX),
     "lock missing": lambda folder: (folder / LOCK).unlink(),
     "lock a list": put(LOCK, b"[]", sums=True),
-    "lock altered, sums updated": edit(LOCK, lambda told: told["lock"].update(author="me") or told),
-    "lock of another build": edit(LOCK, lambda told: told | {"build_id": "fanoutqa-000000000000"}),
+    "lock altered, sums updated": edit(LOCK, lambda expected: expected["lock"].update(author="me") or expected),
+    "lock of another build": edit(LOCK, lambda expected: expected | {"build_id": "fanoutqa-000000000000"}),
     "lock of another benchmark": _forge_lock(lambda lock: lock | {"benchmark": "granola"}),
     "lock without services, all digests updated": _forge_lock(lambda lock: {**lock, "services": {}}),
     "lock without sources, all digests updated": _forge_lock(lambda lock: {**lock, "sources": []}),

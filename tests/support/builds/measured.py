@@ -53,9 +53,9 @@ class Measured:
             process.kill()
             process.communicate()
 
-    def verify(self, told: Any, **environment: str) -> None:
+    def verify(self, expected: Any, **environment: str) -> None:
         """See that an evaluation is rebuilt byte for byte."""
-        ran = self.factmill("verify", told["evaluation_id"], "--warehouse", self.warehouse, "--json", **environment)
+        ran = self.factmill("verify", expected["evaluation_id"], "--warehouse", self.warehouse, "--json", **environment)
         assert ran.json["agrees"], ran.err
 
     def read(self, table: str, build_id: str) -> list[dict[str, Any]]:
@@ -75,6 +75,6 @@ def _wait_idle(pid: int, quiet_s: float = 1.0) -> None:
         time.sleep(0.05)
 
 
-def list_overall(told: Any) -> dict[tuple[str, str], Any]:
+def list_overall(expected: Any) -> dict[tuple[str, str], Any]:
     """Return (setting, metric) → the metric over all items."""
-    return {(each["setting"], each["metric"]): each for each in told["metrics"] if not each["group_by"]}
+    return {(each["setting"], each["metric"]): each for each in expected["metrics"] if not each["group_by"]}

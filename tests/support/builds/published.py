@@ -54,11 +54,11 @@ def publish_rows(
         "reasons": {"read": {"too_short": 1}},
         "facts": {"shape": {"rows": {"here": rows, "n": rows, "paper": 100}}},
     }
-    told = {**_LOCK, "benchmark": benchmark.name, "params": {"params": {}, **(params or {})}, **lock}
+    result = {**_LOCK, "benchmark": benchmark.name, "params": {"params": {}, **(params or {})}, **lock}
     with open_warehouse(warehouse) as db:
         origin = {"flow": {"source": [], **(flow or {})}, "files": {}, "world": "mine", "graph": None}
         build = publish_build_tables(
-            db, "run", benchmark.name, told, origin, made, report, datetime(2026, 5, 1, tzinfo=UTC)
+            db, "run", benchmark.name, result, origin, made, report, datetime(2026, 5, 1, tzinfo=UTC)
         )
         db.execute(
             "INSERT INTO rejects VALUES (?, 'read', 'r-1', 'too_short', 'nothing in it', NULL)", [build.build_id]

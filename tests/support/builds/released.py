@@ -74,16 +74,16 @@ def fanout_tables(splits: tuple[str, ...] = ("dev", "test", "test")) -> dict[str
     for number, split in enumerate(splits):
         row_id, answer = f"q{number}", json.dumps(f"secret {number}")
         asked = {"id": row_id, "question": f"Which are the peaks of range {number}?"}
-        told = [{"id": "s", "question": "Which peak?", "answer": f"secret {number}"}]
+        lines = [{"id": "s", "question": "Which peak?", "answer": f"secret {number}"}]
         common = {"source": "authored", "source_name": "mine.json", "source_row": number, "sub_questions": 1}
         by = {"judge": "mine", "author": None, "reviewed_by": [], "licence": "CC-BY-SA-4.0"}
         place = {"articles": [f"Range {number}"], "epoch": "2026-01-01T00:00:00Z", "statements": [], "flags": []}
         add("fanoutqa", **asked, **common, **place, **by, split=split)
         if split == "dev":
-            add("fanoutqa_dev", **asked, decomposition=json.dumps(told), answer=answer, categories=["mountains"])
+            add("fanoutqa_dev", **asked, decomposition=json.dumps(lines), answer=answer, categories=["mountains"])
         else:
             add("fanoutqa_test", **asked, necessary_evidence="[]", categories=["mountains"])
-            add("fanoutqa_test_answers", id=row_id, answer=answer, decomposition=json.dumps(told))
+            add("fanoutqa_test_answers", id=row_id, answer=answer, decomposition=json.dumps(lines))
         page = {"title": f"Range {number}", "pageid": number, "revid": 70 + number, "timestamp": None}
         url = f"https://en.wikipedia.org/w/index.php?title=Range_{number}&oldid={70 + number}"
         add("fanoutqa_articles", id=str(70 + number), **page, url=url, questions=1)

@@ -89,7 +89,7 @@ def make_evaluated(
     model: str, answers: Sequence[str], scripted: dict[str, str] | None = None, **facts: Any
 ) -> PublishedEvaluation:
     """Return an evaluation of one setting with these answers: `gold` is right, an empty one lacks a score."""
-    told = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
+    result = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
     params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
     lock = {
         "params": params,
@@ -136,7 +136,7 @@ def make_evaluated(
         for each in found
     ]
     return PublishedEvaluation(
-        _record(f"multihal_evaluation-{len(model)}", lock, told),
+        _record(f"multihal_evaluation-{len(model)}", lock, result),
         _record(
             "multihal-1",
             {"scripted": scripted, "author": "scripted replies" if scripted else "someone", "services": _SERVICES},

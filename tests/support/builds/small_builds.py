@@ -29,14 +29,14 @@ class SmallBuilds:
     def copy(self, benchmark: str, warehouse: Path) -> str:
         """Put a warehouse with the small build of a benchmark where none is yet, and return the build's id."""
         self.folder.mkdir(exist_ok=True)
-        made, told = self.folder / f"{benchmark}.duckdb", self.folder / f"{benchmark}.id"
+        made, result = self.folder / f"{benchmark}.duckdb", self.folder / f"{benchmark}.id"
         with (self.folder / f"{benchmark}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not told.exists():
+            if not result.exists():
                 with replying():
                     ran = self.factmill("build", benchmark, *SMALL[benchmark], "--warehouse", made, "--json")
                 assert ran.code == 0, ran.err
-                told.write_text(ran.json["build_id"], "utf-8")
+                result.write_text(ran.json["build_id"], "utf-8")
         assert not warehouse.exists()
         shutil.copy(made, warehouse)
-        return told.read_text("utf-8")
+        return result.read_text("utf-8")

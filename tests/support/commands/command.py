@@ -105,13 +105,13 @@ class Factmill:
         It is a new Python where Prefect has to read its settings anew, as with a server of its own, and where it serves,
         since it then starts others by way of its own beginning.
         """
-        told = {**inherited(), **self._environment(), **environment}
+        result = {**inherited(), **self._environment(), **environment}
         is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in {*environment} - {_ADDRESS})
-        if told[_ADDRESS] and not is_new:
-            return start_ready(self.program, [*map(str, arguments)], told, ROOT)
+        if result[_ADDRESS] and not is_new:
+            return start_ready(self.program, [*map(str, arguments)], result, ROOT)
         return subprocess.Popen(
             [sys.executable, "-c", self.program, *map(str, arguments)],
-            env=told,
+            env=result,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -61,12 +61,12 @@ class Loads:
         """Load; `stop_after` so many news, stop it as Ctrl-C does; `progress` hears them too."""
         self.notices, self.phases, news = [], [], 0
 
-        def hear(told: LoadProgress) -> None:
+        def hear(expected: LoadProgress) -> None:
             nonlocal news
             news += 1
-            self.phases.append(told.phase)
+            self.phases.append(expected.phase)
             if progress:
-                progress(told)
+                progress(expected)
             if news == stop_after:
                 raise KeyboardInterrupt
 

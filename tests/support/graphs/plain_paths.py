@@ -61,8 +61,8 @@ class PlainPaths:
             for own, qualifier, statement, value, precision, unit, main in self.literals[holder]:
                 if (qualifier or own) in properties and _says(wanted, value, precision, unit):
                     walk = (1, None, own, None) if hops == 1 else (2, holder, first, own)
-                    told = canonical_number(value) if isinstance(wanted, NumberWithUnit) else value
-                    rows.add((*walk, qualifier, statement, told, precision, unit, main))
+                    result = canonical_number(value) if isinstance(wanted, NumberWithUnit) else value
+                    rows.add((*walk, qualifier, statement, result, precision, unit, main))
         return sorted(rows, key=_order)
 
     def _take(self, item: int, subject: str, predicate: str, thing: Any) -> None:
@@ -99,12 +99,12 @@ class PlainPaths:
     def _read_nodes(self, value: ox.Literal, nodes: list[Any]) -> set[tuple[int | None, int | None]]:
         said = set()
         for node in nodes:
-            told = dict(self._by_subject[str(node)])
-            if told.get(f"{WIKIBASE}timeValue") == value:
-                precision = told.get(f"{WIKIBASE}timePrecision")
+            result = dict(self._by_subject[str(node)])
+            if result.get(f"{WIKIBASE}timeValue") == value:
+                precision = result.get(f"{WIKIBASE}timePrecision")
                 said.add((int(precision.value) if precision else None, None))
-            if told.get(f"{WIKIBASE}quantityAmount") == value:
-                unit = told.get(f"{WIKIBASE}quantityUnit")
+            if result.get(f"{WIKIBASE}quantityAmount") == value:
+                unit = result.get(f"{WIKIBASE}quantityUnit")
                 number = _number(unit.value, f"{WD}Q") if unit else None
                 said.add((None, None if number == 199 else number))
         return said or {(None, None)}

@@ -182,14 +182,14 @@ def miss_the_form(_text: str, _asked: Asked, _draw: Random) -> Said:
 
 
 def refuse(_text: str, _asked: Asked, draw: Random) -> Said:
-    told = draw.choice(
+    result = draw.choice(
         [
             "I'm sorry, but I can't help with that.",
             "I cannot assist with this request.",
             "I'm unable to comply with that.",
         ]
     )
-    return draw.choice([Said(told), Said(None, refusal=told), Said(None, "content_filter")])
+    return draw.choice([Said(result), Said(None, refusal=result), Said(None, "content_filter")])
 
 
 def cut_off(text: str, _asked: Asked, draw: Random) -> Said:

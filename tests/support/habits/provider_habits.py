@@ -72,8 +72,8 @@ def _half(turn: Turn) -> str:
 
 
 def _fail_choice(turn: Turn) -> Reply:
-    told = {"code": 502, "message": "Provider returned error"}
-    return turn.complete(_half(turn), "error", choice={"error": told}, more={"usage": None})
+    result = {"code": 502, "message": "Provider returned error"}
+    return turn.complete(_half(turn), "error", choice={"error": result}, more={"usage": None})
 
 
 def _fail_finish(turn: Turn) -> Reply:
@@ -117,8 +117,8 @@ def _fail_for_good(fail: Respond, share: float, turn: Turn) -> Reply:
 
 def _block_azure(_turn: Turn) -> Reply:
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
-    told = "The response was filtered due to the prompt triggering the content management policy."
-    return refuse(400, told, type=None, param="prompt", code="content_filter", status=400, innererror=inner)
+    text = "The response was filtered due to the prompt triggering the content management policy."
+    return refuse(400, text, type=None, param="prompt", code="content_filter", status=400, innererror=inner)
 
 
 def _block_openrouter(turn: Turn) -> Reply:
@@ -331,8 +331,8 @@ def _alternates(body: dict[str, Any]) -> bool:
     return turns == [("user", "assistant")[at % 2] for at in range(len(turns))]
 
 
-def _refuse_while(is_refused: Callable[[dict[str, Any]], bool], told: Reply, turn: Turn) -> Reply:
-    return told if is_refused(turn.body) else turn.answer()
+def _refuse_while(is_refused: Callable[[dict[str, Any]], bool], expected: Reply, turn: Turn) -> Reply:
+    return expected if is_refused(turn.body) else turn.answer()
 
 
 def read_refusals(path: Path = REFUSALS) -> dict[str, ProviderHabit]:
@@ -343,10 +343,10 @@ def read_refusals(path: Path = REFUSALS) -> dict[str, ProviderHabit]:
     for line in path.read_text("utf-8").splitlines():
         each = json.loads(line)
         taught = next(iter(each["teaches"]), "")
-        told = {"status": each["status"], "text": each["body"], "type": "application/json"}
+        result = {"status": each["status"], "text": each["body"], "type": "application/json"}
         is_refused = _REFUSED[taught] if taught else lambda body: not _alternates(body)
         found[f"refusal: {each['from']}"] = ProviderHabit(
-            partial(_refuse_while, is_refused, told),
+            partial(_refuse_while, is_refused, result),
             f"refuses what {taught or 'roles'} says, until it is gone",
             _BEFORE.get(taught, {}),
             runs=("build slaq",) if taught == "json_schema" else ("build granola",),
@@ -358,8 +358,8 @@ def make_habits() -> dict[str, ProviderHabit]:
     """Return all behaviours by name."""
     found = {"plain": ProviderHabit(Turn.answer, "no faults", runs=("granola", "slaq", "build granola", "build slaq"))}
     for name, error in _ACCOUNTS.items():
-        told = f"answers nothing after ten requests: {name}"
-        found[f"account: {name}"] = ProviderHabit(partial(_run_out, error, 10), told, recovers=True)
+        result = f"answers nothing after ten requests: {name}"
+        found[f"account: {name}"] = ProviderHabit(partial(_run_out, error, 10), result, recovers=True)
     found["account: 402 in a build"] = ProviderHabit(
         partial(_run_out, _ACCOUNTS["402"], 10), "the same in a build", recovers=True, runs=("build granola",)
     )
@@ -377,9 +377,9 @@ def make_habits() -> dict[str, ProviderHabit]:
                 partial(_block, block, share, 1), "a share of prompts, and the first"
             )
     for name in ("Azure 400 content_filter", "OpenRouter 403 flagged_input", "Gemini without choices"):
-        told = "the first fourteen prompts, and a fifth of the others; the judge's too"
+        result = "the first fourteen prompts, and a fifth of the others; the judge's too"
         found[f"blocks the first 14: {name}"] = ProviderHabit(
-            partial(_block, BLOCKS[name], 0.2, 14), told, runs=("granola", "slaq")
+            partial(_block, BLOCKS[name], 0.2, 14), result, runs=("granola", "slaq")
         )
     for finish in CUTS:
         found[f"cuts 25 %: {finish}"] = ProviderHabit(partial(_cut, finish), "a quarter of answers")

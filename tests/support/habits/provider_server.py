@@ -134,8 +134,8 @@ class Turn:
             "completion_tokens": counts["out"],
             "total_tokens": counts["in"] + counts["out"],
         }
-        told = {"id": self.content[:16], "object": "chat.completion", "created": 0, "model": self.body["model"]}
-        whole = {**told, "choices": choices, "usage": usage, **(more or {})}
+        result = {"id": self.content[:16], "object": "chat.completion", "created": 0, "model": self.body["model"]}
+        whole = {**result, "choices": choices, "usage": usage, **(more or {})}
         return {"json": {name: value for name, value in whole.items() if value is not ...}}
 
     def answer(self) -> Reply:

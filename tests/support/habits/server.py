@@ -111,8 +111,8 @@ def write_model_world(
     folder: Path, url: str, habit: str, roles: Sequence[str] = ("author", "judge"), settings: str = ""
 ) -> Path:
     """Write the embedded world with the model of this habit at an address in some roles; `settings`: lines about it."""
-    told = "".join(f"{key} = {str(value).lower()}\n" for key, value in HABITS[habit].model.items())
-    settings = f'kind = "openai"\nname = "habits"\nurl = "{url}"\n{told}{settings}\nlimits = {_LIMITS}'
+    text = "".join(f"{key} = {str(value).lower()}\n" for key, value in HABITS[habit].model.items())
+    settings = f'kind = "openai"\nname = "habits"\nurl = "{url}"\n{text}{settings}\nlimits = {_LIMITS}'
     return write_world_with_model(folder / f"{habit.replace(' ', '-')}.toml", roles, settings, habit)
 
 
@@ -121,12 +121,12 @@ def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:
     for parameter in habit.refuses:
         if parameter in body:
             advice = " Use 'max_completion_tokens' instead." if parameter == "max_tokens" else ""
-            told = f"Unsupported parameter: '{parameter}' is not supported with this model.{advice}"
-            return _error(400, told, param=parameter, code="unsupported_parameter")
+            text = f"Unsupported parameter: '{parameter}' is not supported with this model.{advice}"
+            return _error(400, text, param=parameter, code="unsupported_parameter")
     temperature = body.get("temperature", 1)
     if habit.fixed_temperature and temperature != 1:
-        told = f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default (1) value is supported."
-        return _error(400, told, param="temperature", code="unsupported_value")
+        text = f"Unsupported value: 'temperature' does not support {temperature} with this model. Only the default (1) value is supported."
+        return _error(400, text, param="temperature", code="unsupported_value")
     roles = [message["role"] for message in body["messages"]]
     if "tool" in roles:
         # what a tool gave and the call of it are one turn with the user's and the answer to it

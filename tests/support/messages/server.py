@@ -248,8 +248,8 @@ def write_messages_world(folder: Path, url: str, habit: str, roles: Sequence[str
 
 def error(status: int, message: str) -> dict[str, Any]:
     """Return an error as the API has it."""
-    told = {"type": _ERRORS[status], "message": message}
-    return {"status": status, "json": {"type": "error", "error": told, "request_id": "req_1"}}
+    result = {"type": _ERRORS[status], "message": message}
+    return {"status": status, "json": {"type": "error", "error": result, "request_id": "req_1"}}
 
 
 def _now() -> str:

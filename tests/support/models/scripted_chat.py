@@ -55,9 +55,13 @@ class ScriptedChat:
             self.with_tools += 1
             if not self.takes_tools:
                 return {"status": 400, "json": {"error": {"message": f"{asked['model']} does not support tools"}}}
-        told = self._answer(asked["messages"])
+        result = self._answer(asked["messages"])
         status, said = (
-            told if isinstance(told, tuple) else (200, told) if isinstance(told, str) else (told, "overloaded")
+            result
+            if isinstance(result, tuple)
+            else (200, result)
+            if isinstance(result, str)
+            else (result, "overloaded")
         )
         if status != 200:
             return {"status": status, "json": {"error": {"message": said}}, "until": self.free}

@@ -94,7 +94,7 @@ def ablate_one(model: Any, ids: list[int], place: int, layer: int, head: int | N
         return (joined, *arguments[1:])
 
     hook = (
-        block.mlp.register_forward_hook(lambda *told: torch.zeros_like(told[2]))
+        block.mlp.register_forward_hook(lambda *expected: torch.zeros_like(expected[2]))
         if head is None
         else _projection(block).register_forward_pre_hook(silence_head)
     )

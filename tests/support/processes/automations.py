@@ -34,9 +34,9 @@ def make_automations(tmp_path: Path, url: str, pattern: str = "*.yaml", api: str
     for path in sorted((ROOT / "data" / "automations").glob(pattern)):
         files.append(tmp_path / path.name)
         files[-1].write_text(path.read_text("utf-8"), "utf-8")
-    told = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")} | ({"PREFECT_API_URL": api} if api else {})
+    result = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")} | ({"PREFECT_API_URL": api} if api else {})
     ran = subprocess.run(
-        [sys.executable, "-c", _MAKE, url, *map(str, files)], env=told, capture_output=True, text=True, check=False
+        [sys.executable, "-c", _MAKE, url, *map(str, files)], env=result, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return len(files)

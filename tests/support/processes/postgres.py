@@ -43,11 +43,11 @@ def running_postgres(password: str) -> Iterator[int]:
         options = "--username=prefect --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync"
         made_by = [*drop, programs / "initdb", "-D", folder / "data", f"--pwfile={secret}", *options.split()]
         subprocess.run(made_by, check=True, capture_output=True, timeout=_TIMEOUT_S, cwd=folder)
-        told = (
+        result = (
             f"-D {folder}/data -p {port} -c listen_addresses={LOOPBACK_HOST} -c unix_socket_directories= -c fsync=off"
         )
         log = folder / "log"
-        server = start_child_process([*drop, str(programs / "postgres"), *told.split()], log)
+        server = start_child_process([*drop, str(programs / "postgres"), *result.split()], log)
         try:
             at = ["-h", LOOPBACK_HOST, "-p", str(port), "-U", "prefect"]
             deadline = time.monotonic() + _TIMEOUT_S

@@ -101,10 +101,10 @@ class ReadyProcess:
                 selector.register(self._status, selectors.EVENT_READ)
                 if not selector.select(timeout):
                     return None
-            told = os.read(self._status, 64)
+            result = os.read(self._status, 64)
             os.close(self._status)
             # nothing is told where what stood ready has gone, and all that it forked with it
-            self.returncode = int(told) if told else -signal.SIGKILL
+            self.returncode = int(result) if result else -signal.SIGKILL
         return self.returncode
 
 
@@ -132,16 +132,16 @@ def start_ready(
             reading, writing = os.pipe()
             theirs.append(reading if name == "stdin" else writing)
             ours[name] = os.fdopen(writing, "w") if name == "stdin" else os.fdopen(reading)
-    status, told = os.pipe()
+    status, result = os.pipe()
     umask = os.umask(0o077)
     os.umask(umask)
     wanted = [program, list(arguments), dict(environment), str(folder), umask]
     try:
         line = _stand_ready()
-        socket.send_fds(line, [json.dumps(wanted).encode()], [*theirs, told])
+        socket.send_fds(line, [json.dumps(wanted).encode()], [*theirs, result])
         pid = int(line.recv(64))
     finally:
-        for each in (*theirs, told):
+        for each in (*theirs, result):
             os.close(each)
     return ReadyProcess(pid, status, ours)
 
@@ -219,8 +219,8 @@ def fork_for(descriptor: int) -> None:
                 os.read(ended, 4096)
                 _tell_ended(statuses)
             if line in found:
-                told, descriptors, *_ = socket.recv_fds(line, _MOST_BYTES, 4)
-                if not told:
+                result, descriptors, *_ = socket.recv_fds(line, _MOST_BYTES, 4)
+                if not result:
                     return
                 if not (pid := os.fork()):
                     break
@@ -231,7 +231,7 @@ def fork_for(descriptor: int) -> None:
     for each in (ended, woken, *statuses.values()):
         os.close(each)
     line.close()
-    _become(json.loads(told), descriptors)
+    _become(json.loads(result), descriptors)
 
 
 def _read_ahead() -> None:
@@ -258,9 +258,9 @@ def _tell_ended(statuses: dict[int, int]) -> None:
         os.close(descriptor)
 
 
-def _become(told: list[Any], descriptors: Sequence[int]) -> None:
+def _become(expected: list[Any], descriptors: Sequence[int]) -> None:
     """Become the process that was asked for, and run its program; what it raises ends it as it would end any."""
-    program, arguments, environment, folder, umask = told
+    program, arguments, environment, folder, umask = expected
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -289,6 +289,6 @@ def _settle_prefect() -> None:
 
     wanted = {**os.environ, **make_prefect_environment(factmill_home())}
     known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)
-    told = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
+    result = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
     now = get_settings_context()
-    SettingsContext(profile=now.profile, settings=now.settings.copy_with_update(told)).__enter__()
+    SettingsContext(profile=now.profile, settings=now.settings.copy_with_update(result)).__enter__()

@@ -50,11 +50,11 @@ class Standing:
 
     def start(self, name: str, enforce: bool = True, **parameters: Any) -> httpx.Response:
         """Start a run of a deployment, as its form does; `enforce`: the server holds the parameters against the form."""
-        told = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
+        result = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
         path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
 
         def ask() -> httpx.Response | None:
-            reply = self._client.post(path, json=told)
+            reply = self._client.post(path, json=result)
             return None if reply.is_server_error else reply  # a database that is busy for long, as clients try again
 
         started: httpx.Response = self.wait(ask)
@@ -97,7 +97,7 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
             there.backup(here)
     url = f"http://{LOOPBACK_HOST}:{find_free_port()}/api"
     port = url.removesuffix("/api").rpartition(":")[2]
-    told = QUIET | {
+    result = QUIET | {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": url,
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -118,7 +118,9 @@ def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
     log = folder / "server.log"
 
     def launch() -> "subprocess.Popen[bytes]":
-        process = start_child_process([sys.executable, *command, "--log-level", "error"], log, {**inherited(), **told})
+        process = start_child_process(
+            [sys.executable, *command, "--log-level", "error"], log, {**inherited(), **result}
+        )
         wait_ready(url)
         return process
 

@@ -80,10 +80,10 @@ def counted_pair(
     """
     counts = {**count_pools_by_relation(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
-    told = [
+    lines = [
         RelationGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()
     ]
-    return described_pair(row_id, text, *pools, **changed).extend_to(PairWithRelationCounts, relation_counts=told)
+    return described_pair(row_id, text, *pools, **changed).extend_to(PairWithRelationCounts, relation_counts=lines)
 
 
 def evolving_pair(

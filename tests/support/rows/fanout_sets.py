@@ -52,7 +52,7 @@ def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[SetMember]
             FOUNDED: f"People came in {1801 + 10 * at}.",
             LENGTH: f"It is {101 + at} miles long.",
         }
-        text = " ".join([f"{name} is an island.", *(told for pid, told in said.items() if pid not in without)])
+        text = " ".join([f"{name} is an island.", *(result for pid, result in said.items() if pid not in without)])
         islands.append(make_member(at + 1, name, text, at))
     return islands
 

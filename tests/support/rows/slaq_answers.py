@@ -35,14 +35,14 @@ def judged_rows(
         short = [(str(n), n, [verdict], [types[n - 1]]) for n, verdict in enumerate(verdicts, 1)]
         for part, position, mine, kinds in long if setting == "long" else short:
             question_id = f"t{at}/{part}"
-            told = {
+            result = {
                 "id": f"{setting}/{question_id}", "question_id": question_id, "setting": setting, "position": position,
                 "questions": ["Who built it?"] * len(mine), "golds": ["Agrippa"] * len(mine), "fact_types": kinds,
                 "verdicts": [] if None in mine else mine, "judge": judge, "judge_call": "", **topic,
             }  # fmt: skip
             if None in mine:
-                told |= {"unscored": "judge_unreadable", "detail": "no verdict"}
-            rows.append(ScoredSlaqPrediction.model_validate(answer_row("Agrippa").model_dump() | told | changed))
+                result |= {"unscored": "judge_unreadable", "detail": "no verdict"}
+            rows.append(ScoredSlaqPrediction.model_validate(answer_row("Agrippa").model_dump() | result | changed))
     return rows
 
 

@@ -118,10 +118,10 @@ def write_histories(folder: Path) -> None:
 
 def write_article(path: Path, head: Mapping[str, Any], revisions: Sequence[tuple[dict[str, Any], str]]) -> None:
     """Write an article's file; `revisions`: what is told of each and its HTML, the oldest first."""
-    told = [revisions[0][0]]
+    lines = [revisions[0][0]]
     for (_, before), (more, html) in pairwise(revisions):
-        told.append({**more, "replace": [[before, html]]})
-    front = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in {**head, "revisions": told}.items()]
+        lines.append({**more, "replace": [[before, html]]})
+    front = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in {**head, "revisions": lines}.items()]
     path.write_text("\n".join(["---", *front, "---", revisions[0][1], ""]), "utf-8")
 
 

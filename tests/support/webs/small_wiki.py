@@ -80,12 +80,12 @@ class SmallWiki:
         stop = start + int(query["cmlimit"])
         if query["cmtype"] == "page":
             listed = self.categories.get(name, ())
-            told = [{"pageid": number, "ns": 0, "title": title} for number, title in listed[start:stop]]
+            lines = [{"pageid": number, "ns": 0, "title": title} for number, title in listed[start:stop]]
         else:
             listed = [(900 + at, each) for at, each in enumerate(self.subcategories.get(name, ()))]
-            told = [{"pageid": number, "ns": 14, "title": f"Category:{each}"} for number, each in listed[start:stop]]
+            lines = [{"pageid": number, "ns": 14, "title": f"Category:{each}"} for number, each in listed[start:stop]]
         more = {"continue": {"cmcontinue": str(stop), "continue": "-||"}} if stop < len(listed) else {}
-        return {"json": {**more, "query": {"categorymembers": told}}}
+        return {"json": {**more, "query": {"categorymembers": lines}}}
 
     def _find_titles(self, titles: Iterable[str], query: Mapping[str, str]) -> dict[str, Any]:
         redirects: dict[str, str] = {}
@@ -118,9 +118,9 @@ class SmallWiki:
 
 
 def _answer_page(page: SmallPage, query: Mapping[str, str]) -> dict[str, Any]:
-    told: dict[str, Any] = {"pageid": page.pageid, "ns": 0, "title": page.title}
+    result: dict[str, Any] = {"pageid": page.pageid, "ns": 0, "title": page.title}
     if query["prop"] == "pageprops":
-        return told | {"pageprops": {"disambiguation": ""} if page.is_disambiguation else {}}
+        return result | {"pageprops": {"disambiguation": ""} if page.is_disambiguation else {}}
     if query["rvdir"] == "newer" or page.written <= query["rvstart"]:
-        told["revisions"] = [{"revid": page.pageid * 10, "timestamp": page.written}]
-    return told
+        result["revisions"] = [{"revid": page.pageid * 10, "timestamp": page.written}]
+    return result

@@ -134,5 +134,5 @@ class ChangingWorld:
         said = messages[-1]["content"]
         if "<description>" in said:
             return 200, "Yes."
-        told = dict(re.findall(r"<(\w+)>(.*?)</\1>", said, re.DOTALL))
-        return 200, self.say(told["answer"], told["about_the_answer"])
+        result = dict(re.findall(r"<(\w+)>(.*?)</\1>", said, re.DOTALL))
+        return 200, self.say(result["answer"], result["about_the_answer"])

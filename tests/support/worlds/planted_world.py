@@ -103,17 +103,17 @@ class PlantedWorld:
         paths = sorted(self.files.glob("articles/*.html"))
         for path in draw.sample(paths, len(paths)):
             _, front, text = path.read_text("utf-8").split("---\n", 2)
-            told: dict[str, Any] = yaml.safe_load(front)
+            result: dict[str, Any] = yaml.safe_load(front)
             if len(titles) >= max(round(len(paths) * share), 1):
                 break
-            if not _HEADING.search(text) or told["revisions"][-1]["at"] >= moment:
+            if not _HEADING.search(text) or result["revisions"][-1]["at"] >= moment:
                 continue
             heading = _HEADING.findall(text)[-1]
             replace = [[heading, f"{heading}\n<p>This was looked through.</p>"]]
             change = {"revid": _REVID + len(titles), "at": moment, "comment": "looked through", "replace": replace}
-            told["revisions"] = [*told["revisions"], change]
-            path.write_text(f"---\n{_dump(told)}---\n{text}", "utf-8")
-            titles.add(told["title"])
+            result["revisions"] = [*result["revisions"], change]
+            path.write_text(f"---\n{_dump(result)}---\n{text}", "utf-8")
+            titles.add(result["title"])
         return titles
 
 
@@ -137,7 +137,7 @@ def describe_models(server: HabitsServer, habit: str = "well-formed") -> str:
     return asked + "".join(f'[models.{role}]\nkind = "local"\nname = "{name}"\n' for role, name in here)
 
 
-def _dump(told: dict[str, Any]) -> str:
-    revisions = [{**each, "at": each["at"].strftime("%Y-%m-%dT%H:%M:%SZ")} for each in told["revisions"]]
-    text = yaml.safe_dump({**told, "revisions": revisions}, allow_unicode=True, sort_keys=False, width=10_000)
+def _dump(messages: dict[str, Any]) -> str:
+    revisions = [{**each, "at": each["at"].strftime("%Y-%m-%dT%H:%M:%SZ")} for each in messages["revisions"]]
+    text = yaml.safe_dump({**messages, "revisions": revisions}, allow_unicode=True, sort_keys=False, width=10_000)
     return re.sub(r"at: '(\S+)'", r"at: \1", text)

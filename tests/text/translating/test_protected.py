@@ -23,14 +23,14 @@ from factmill.tasks.text.translating.placeholders import (
         *("10.1000/xyz123",),
     ],
 )
-def test_a_text_that_is_a_number_a_date_or_an_id_needs_no_translation(text: str) -> None:
+def test_number_date_or_id_text_needs_no_translation(text: str) -> None:
     assert needs_no_translation(text)
 
 
 @pytest.mark.parametrize(
     "text", ["about 500 people", "1094 metres", "5 miles", "the 19th Amendment", "World War II", "May", "second"]
 )
-def test_a_text_with_words_needs_translation(text: str) -> None:
+def test_text_with_words_needs_translation(text: str) -> None:
     assert not needs_no_translation(text)
 
 
@@ -51,14 +51,14 @@ def test_a_text_with_words_needs_translation(text: str) -> None:
         ("the 2001st of 7", "the 2001st of 2002", ["7"]),
     ],
 )
-def test_stand_ins_take_the_place_of_what_is_protected(text: str, shown: str, originals: list[str]) -> None:
+def test_placeholders_replace_protected_numbers(text: str, shown: str, originals: list[str]) -> None:
     protected = replace_numbers_by_placeholders(text)
     assert protected is not None
     assert protected.text == shown
     assert [original for _, original in protected.stand_ins] == originals
 
 
-def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
+def test_text_with_more_numbers_than_placeholders_cannot_be_protected() -> None:
     assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
     assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
 
@@ -74,7 +74,7 @@ def test_a_text_with_more_numbers_than_stand_ins_cannot_be_protected() -> None:
         ("Im Jahr 2001 waren es 20021.", None),
     ],
 )
-def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, restored: str | None) -> None:
+def test_placeholders_are_restored_only_if_each_occurs_once(translation: str, restored: str | None) -> None:
     protected = replace_numbers_by_placeholders("In 1851 there were 3,755,251.")
     assert protected is not None
     assert restore_placeholders(protected, translation) == restored
@@ -89,7 +89,7 @@ def test_stand_ins_are_put_back_only_when_each_occurs_once(translation: str, res
         ("words only", [("words only", True)]),
     ],
 )  # fmt: skip
-def test_a_text_is_cut_so_that_only_words_are_translated(text: str, stretches: list[tuple[str, bool]]) -> None:
+def test_text_is_split_so_that_only_words_are_translated(text: str, stretches: list[tuple[str, bool]]) -> None:
     assert split_at_untranslated_spans(text) == stretches
     assert "".join(stretch for stretch, _ in stretches) == text
 
@@ -116,11 +116,11 @@ NNBSP, NBSP = "\u202f", "\u00a0"
         ),
     ],
 )
-def test_what_translation_leaves_alone_takes_the_languages_form(text: str, language: str, form: str) -> None:
+def test_untranslated_spans_are_localized(text: str, language: str, form: str) -> None:
     assert localize_dates_and_numbers(f"a {text} b", f"x {text} y", language) == f"a {form} b"
 
 
-def test_only_what_stands_in_the_source_is_changed() -> None:
+def test_only_numbers_present_in_source_are_localized() -> None:
     assert localize_dates_and_numbers("5,000 und 15,000, 2,000", "15,000 of 5,000", "de") == "5.000 und 15.000, 2,000"
 
 
@@ -141,7 +141,7 @@ def test_only_what_stands_in_the_source_is_changed() -> None:
         ),
     ],
 )
-def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: str, form: str | None) -> None:
+def test_only_text_that_is_complete_cldr_amount_is_localized(text: str, language: str, form: str | None) -> None:
     assert format_localized_amount(text, language) == form
 
 
@@ -157,5 +157,5 @@ def test_a_whole_text_is_an_amount_in_a_unit_that_cldr_has(text: str, language: 
         *((none, "en", None) for none in ("127 Hours", "62", "5 United States dollar", "metre", "8,611 metre")),
     ],
 )
-def test_a_value_stays_and_its_unit_goes_with_it(text: str, language: str, form: str | None) -> None:
+def test_value_is_kept_with_localized_plural_unit(text: str, language: str, form: str | None) -> None:
     assert format_value_with_plural_unit(text, language) == form

@@ -199,30 +199,30 @@ UNTOLD = [
 
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
-def test_a_reader_would_find_it(answer: object, text: str) -> None:
+def test_answer_that_reader_would_find_is_found(answer: object, text: str) -> None:
     assert is_found(answer, text) is True
 
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
-def test_what_is_found_is_never_ruled_out_by_a_quick_look(answer: object, text: str) -> None:
+def test_prefix_filter_never_excludes_answer_that_is_found(answer: object, text: str) -> None:
     assert contains_all_prefixes(list_required_word_prefixes([answer]), fold_case_and_accents(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)
-def test_a_reader_would_not_find_it(answer: object, text: str) -> None:
+def test_answer_that_reader_would_not_find_is_not_found(answer: object, text: str) -> None:
     assert is_found(answer, text) is False
 
 
 @pytest.mark.parametrize("answer", UNTOLD)
-def test_what_cannot_be_told_from_a_text_is_neither(answer: object) -> None:
+def test_answer_that_text_cannot_decide_is_undecided(answer: object) -> None:
     assert find_answer_in_text(answer, index_text("A text of no matter.")) == AnswerFinding(None)
 
 
-def test_zero_is_found_where_it_stands() -> None:
+def test_zero_is_found_if_present() -> None:
     assert is_found(0, "It ended 0 to 0.") is True
 
 
-def test_prose_is_found_word_for_word() -> None:
+def test_prose_is_found_only_verbatim() -> None:
     prose = "The otter of the northern lakes builds its holt under the roots of old alders, close to deep water"
     assert is_found(prose, f"As is known, {prose}.") is True
     assert is_found(prose, "Otters build holts.") is None
@@ -237,17 +237,17 @@ def test_prose_is_found_word_for_word() -> None:
         ("Grace Lund", ("Grace Lund",)),
     ],
 )
-def test_what_is_missing_is_named_once(answer: object, missing: tuple[str, ...]) -> None:
+def test_missing_words_are_listed_once(answer: object, missing: tuple[str, ...]) -> None:
     assert find_answer_in_text(answer, index_text("Mary met Ada in Ann Arbor.")) == AnswerFinding(False, missing)
 
 
 @pytest.mark.slow
 @given(st.text(max_size=60))
-def test_any_text_says_itself_or_nothing(text: str) -> None:
+def test_any_text_contains_itself_or_is_undecided(text: str) -> None:
     assert is_found(text, text) is not False
 
 
 @given(st.integers(1000, 10**12), st.sampled_from([str, "{:,}".format, lambda number: f"{number:,}".replace(",", " ")]))
-def test_a_number_is_found_however_its_thousands_are_parted(number: int, write) -> None:
+def test_number_is_found_with_any_thousands_separator(number: int, write) -> None:
     assert is_found(number, f"It has {write(number)} of them.") is True
     assert is_found(number + 1, f"It has {write(number)} of them.") is False

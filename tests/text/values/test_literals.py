@@ -34,7 +34,7 @@ from factmill.tasks.text.values.wikidata_literals import (
         ("1000000000000000-01-01T00:00:00Z", None),
     ],
 )
-def test_a_date_of_the_rdf_becomes_one_number(text: str, key: int | None) -> None:
+def test_rdf_date_becomes_one_number(text: str, key: int | None) -> None:
     assert compute_date_key(text) == key
 
 
@@ -55,7 +55,7 @@ def test_a_date_of_the_rdf_becomes_one_number(text: str, key: int | None) -> Non
         (PartialDate(-42), "-0043-03-15T00:00:00Z", 11, False),
     ],
 )
-def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
+def test_date_matches_value_that_is_at_least_as_precise(
     wanted: PartialDate, text: str, precision: int, fits: bool
 ) -> None:
     key = compute_date_key(text)
@@ -67,12 +67,12 @@ def test_a_date_fits_a_value_that_says_it_at_least_as_precisely(
     ("date", "text"),
     [(PartialDate(1952), "1952"), (PartialDate(-43, 3), "-0043-03"), (PartialDate(79, 8, 24), "0079-08-24")],
 )
-def test_a_date_is_told_in_iso_8601(date: PartialDate, text: str) -> None:
+def test_date_is_formatted_in_iso_8601(date: PartialDate, text: str) -> None:
     assert str(date) == text
     assert parse_iso_partial_date(text) == date
 
 
-def test_another_form_of_a_date_is_refused() -> None:
+def test_other_date_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="no date of the form"):
         parse_iso_partial_date("11 March 1952")
 
@@ -95,18 +95,18 @@ def test_another_form_of_a_date_is_refused() -> None:
         ("1,000", None),
     ],
 )
-def test_a_decimal_has_one_canonical_spelling(text: str, number: str | None) -> None:
+def test_decimal_has_one_canonical_spelling(text: str, number: str | None) -> None:
     assert canonical_number(text) == number
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(0, 3))
-def test_equal_decimals_are_spelled_alike(value: object, zeros: int) -> None:
+def test_equal_decimals_have_same_spelling(value: object, zeros: int) -> None:
     text = f"{value:f}"
     padded = f"{text}{'0' * zeros}" if "." in text else text
     assert canonical_number(text) == canonical_number(padded)
 
 
-def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
+def test_number_matches_in_its_own_unit_or_any_unit() -> None:
     assert NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 11573)
     assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", 174728)
     assert not NumberWithUnit("1.96", 11573).is_satisfied_by("1.96", None)
@@ -115,13 +115,13 @@ def test_a_number_fits_in_its_own_unit_or_in_any() -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "1.96", "-7.1", "123456789012345678901234567890"])
-def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
+def test_number_hash_matches_database_key(number: str) -> None:
     [(key,)] = duckdb.execute("SELECT (md5_number_lower($1) & 9223372036854775807)::BIGINT", [number]).fetchall()
     assert hash_number(number) == key
 
 
 @pytest.mark.parametrize(
-    ("text", "precision", "told"),
+    ("text", "precision", "expected"),
     [
         ("1952-03-11T00:00:00Z", 11, "1952-03-11"),
         ("1952-03-11T00:00:00Z", None, "1952-03-11"),
@@ -138,5 +138,5 @@ def test_the_key_of_a_number_is_that_of_the_tables(number: str) -> None:
         ("some day", 11, "some day"),
     ],
 )
-def test_a_date_is_told_at_its_precision(text: str, precision: int | None, told: str) -> None:
-    assert format_wikidata_date(text, precision) == told
+def test_date_is_formatted_at_its_precision(text: str, precision: int | None, expected: str) -> None:
+    assert format_wikidata_date(text, precision) == expected

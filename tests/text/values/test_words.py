@@ -19,7 +19,7 @@ from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 
 def read_all(text: str) -> list:
-    return [told.value for told in tokenize_values(text)]
+    return [result.value for result in tokenize_values(text)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def read_all(text: str) -> list:
         ("∞ …", []),
     ],
 )
-def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None:
+def test_text_is_parsed_into_its_values(text: str, values: list[object]) -> None:
     assert read_all(text) == values
 
 
@@ -77,7 +77,7 @@ def test_a_text_is_read_by_what_it_says(text: str, values: list[object]) -> None
         ("law", "law", True),
     ],
 )
-def test_a_finer_date_says_a_coarser_one(found, wanted, said: bool) -> None:
+def test_finer_date_implies_coarser_date(found, wanted, said: bool) -> None:
     assert value_states(found, wanted) is said
 
 
@@ -94,12 +94,12 @@ def test_a_finer_date_says_a_coarser_one(found, wanted, said: bool) -> None:
         (NumberValue("1950"), NumberValue("1951"), False),
     ],
 )
-def test_words_of_one_stem_are_kin(found, wanted, kin: bool) -> None:
+def test_words_of_one_stem_are_related(found, wanted, kin: bool) -> None:
     assert is_same_or_related_word(found, wanted) is kin
     assert is_same_or_related_word(wanted, found) is kin
 
 
-def test_a_sequence_stands_in_a_row() -> None:
+def test_value_sequence_must_be_contiguous() -> None:
     values = drop_stop_words(read_all("Rome fought Carthage in 264 BC"))
     assert contains_value_sequence(values, drop_stop_words(read_all("the Carthage of 264 BC")))
     assert not contains_value_sequence(values, drop_stop_words(read_all("Rome, Carthage")))
@@ -108,19 +108,19 @@ def test_a_sequence_stands_in_a_row() -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_read_and_says_itself(text: str) -> None:
+def test_any_text_is_parsed_and_contains_its_own_values(text: str) -> None:
     values = read_all(text)
     assert not values or contains_value_sequence(values, values)
-    assert all(told.source for told in tokenize_values(text))
+    assert all(result.source for result in tokenize_values(text))
 
 
 @given(st.integers(0, 10**9))
-def test_a_number_is_the_same_with_and_without_commas(number: int) -> None:
+def test_number_is_same_with_and_without_commas(number: int) -> None:
     assert read_all(f"{number:,}") == read_all(str(number)) == [NumberValue(str(number))]
 
 
 @given(st.dates())
-def test_a_date_is_the_same_in_every_form(day) -> None:
+def test_date_is_same_in_every_format(day) -> None:
     forms = (f"{day.day} {day:%B} {day.year:04d}", f"{day:%B} {day.day}, {day.year:04d}", day.isoformat())
     if 100 <= day.year <= 2100:
         assert [read_all(form) for form in forms] == [[PartialDate(day.year, day.month, day.day)]] * 3
@@ -141,7 +141,7 @@ def read_numbers(text: str) -> list[str]:
         ("−0 m", ["0"]),
     ],
 )
-def test_a_minus_belongs_to_a_number_unless_it_ends_a_range_of_years(text: str, numbers: list[str]) -> None:
+def test_minus_sign_belongs_to_number_unless_it_ends_year_range(text: str, numbers: list[str]) -> None:
     assert read_numbers(text) == numbers
 
 
@@ -155,5 +155,5 @@ def test_a_minus_belongs_to_a_number_unless_it_ends_a_range_of_years(text: str, 
         ("2011–10", "2011–10"),
     ],
 )
-def test_two_digits_behind_a_hyphen_may_be_a_month_and_are_then_left(text: str, spelt: str) -> None:
+def test_two_digits_after_hyphen_may_be_month_and_stay_unchanged(text: str, spelt: str) -> None:
     assert normalize_amount_spelling(text) == spelt

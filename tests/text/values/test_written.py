@@ -49,11 +49,11 @@ from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, Partial
         ("March of 1981", PartialDate(1981, 3)),
     ],
 )
-def test_a_date_is_read_at_the_precision_it_is_written_in(text: str, date: PartialDate) -> None:
+def test_date_is_parsed_at_precision_it_is_written_in(text: str, date: PartialDate) -> None:
     assert parse_written_date(text) == date
 
 
-def test_a_date_that_is_read_in_two_ways_keeps_its_year() -> None:
+def test_ambiguous_day_and_month_leave_only_year() -> None:
     assert parse_written_date("03/04/1952") == PartialDate(1952)
 
 
@@ -74,9 +74,7 @@ def test_a_date_that_is_read_in_two_ways_keeps_its_year() -> None:
         ("In 7", "When?", None),
     ],
 )
-def test_an_answers_date_is_read_in_the_order_that_the_question_states(
-    answer: str, question: str, date: PartialDate | None
-) -> None:
+def test_answer_date_is_parsed_in_order_question_states(answer: str, question: str, date: PartialDate | None) -> None:
     assert read_answer_date(answer, question) == date
 
 
@@ -87,7 +85,7 @@ def test_an_answers_date_is_read_in_the_order_that_the_question_states(
         *("May 52", "Ma 2001", "Apollo 1952"),
     ],
 )
-def test_what_is_no_date_is_none(text: str) -> None:
+def test_non_date_text_is_parsed_as_none(text: str) -> None:
     assert parse_written_date(text) is None
 
 
@@ -124,7 +122,7 @@ def test_what_is_no_date_is_none(text: str) -> None:
         ("9.58 m2", "9.58", "m2"),
     ],
 )
-def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None) -> None:
+def test_number_is_parsed_with_its_unit(text: str, number: str, unit: str | None) -> None:
     assert parse_written_number(text) == WrittenNumber(number, unit)
 
 
@@ -136,11 +134,11 @@ def test_a_number_is_read_with_its_unit(text: str, number: str, unit: str | None
         *("2000002010 BC", "first million", "."),
     ],
 )
-def test_what_is_no_number_is_none(text: str) -> None:
+def test_non_number_text_is_parsed_as_none(text: str) -> None:
     assert parse_written_number(text) is None
 
 
-def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
+def test_known_unit_is_resolved_and_unknown_unit_matches_no_value() -> None:
     units = load_unit_qids()
     assert resolve_number_unit(WrittenNumber("1.96", "metres"), units) == NumberWithUnit("1.96", 11573)
     assert resolve_number_unit(WrittenNumber("375", "mi long"), units) == NumberWithUnit("375", 253276)
@@ -168,7 +166,7 @@ def test_a_known_unit_is_looked_for_and_no_value_is_in_any_other() -> None:
         ("1,234.5 km long", "1234.5", 828224),
     ],
 )
-def test_units_and_currencies_are_known_as_people_write_them(text: str, number: str, unit: int) -> None:
+def test_units_and_currencies_are_recognised_as_people_write_them(text: str, number: str, unit: int) -> None:
     written = parse_written_number(text)
     assert written and resolve_number_unit(written, load_unit_qids()) == NumberWithUnit(number, unit)
 
@@ -182,7 +180,7 @@ def test_units_and_currencies_are_known_as_people_write_them(text: str, number: 
         ("one city", "What is the number of cities with a port?", "1"),
     ],
 )
-def test_what_a_question_counts_is_no_unit(text: str, question: str, number: str) -> None:
+def test_noun_counted_in_question_is_not_unit(text: str, question: str, number: str) -> None:
     written = parse_written_number(text)
     assert written and resolve_number_unit(written, load_unit_qids(), question) == NumberWithUnit(number)
 
@@ -197,22 +195,22 @@ def test_what_a_question_counts_is_no_unit(text: str, question: str, number: str
         ("3 leagues", ""),
     ],
 )
-def test_a_word_that_is_not_counted_is_an_unknown_unit(text: str, question: str) -> None:
+def test_word_not_counted_in_question_is_unknown_unit(text: str, question: str) -> None:
     written = parse_written_number(text)
     assert written and resolve_number_unit(written, load_unit_qids(), question) is None
 
 
-def test_an_age_is_no_height() -> None:
+def test_age_is_not_parsed_as_number() -> None:
     assert parse_written_number("16-year-old") is None
     assert parse_written_number("NBC 10") is None
 
 
-def test_a_unit_listed_twice_with_two_ids_is_named() -> None:
+def test_unit_name_with_two_ids_is_rejected_by_name() -> None:
     with pytest.raises(SettingsError, match=r"line 3: 'm' names two units"):
         parse_units_csv("qid,name,other_names\nQ11573,metre,m\nQ7727,minute,m\n")
 
 
-def test_the_lists_of_properties_part_dates_numbers_ranks_and_what_is_ignored() -> None:
+def test_property_lists_separate_dates_numbers_ranks_and_ignored_properties() -> None:
     times, numbers, ranks, ignored = map(
         load_property_numbers, ("time_properties", "number_properties", "rank_properties", "ignored_properties")
     )
@@ -227,7 +225,7 @@ DAY = "1879-03-14"
 
 
 @pytest.mark.parametrize(
-    ("sentence", "told"),
+    ("sentence", "text"),
     [
         ("Born on 14 March 1879, he", DAY),
         ("Born on March 14, 1879, he", DAY),
@@ -270,12 +268,12 @@ DAY = "1879-03-14"
         ("Born on 2 May, 14 March 1879, or later", DAY),
     ],
 )
-def test_a_date_is_said_however_it_is_written_at_its_precision_or_finer(sentence: str, told: str) -> None:
-    assert states_date(sentence, told) is True
+def test_date_is_stated_in_any_format_at_its_precision_or_finer(sentence: str, text: str) -> None:
+    assert states_date(sentence, text) is True
 
 
 @pytest.mark.parametrize(
-    ("sentence", "told"),
+    ("sentence", "text"),
     [
         ("Born in 1879.", DAY),
         ("Born in March 1879.", DAY),
@@ -295,16 +293,16 @@ def test_a_date_is_said_however_it_is_written_at_its_precision_or_finer(sentence
         ("", DAY),
     ],
 )
-def test_another_or_a_coarser_date_does_not_say_it(sentence: str, told: str) -> None:
-    assert states_date(sentence, told) is False
+def test_other_or_coarser_date_does_not_state_date(sentence: str, text: str) -> None:
+    assert states_date(sentence, text) is False
 
 
-def test_what_is_no_date_cannot_be_said() -> None:
+def test_non_date_answer_cannot_be_stated() -> None:
     assert states_date("Born in 1879.", "Ulm") is None
 
 
 @pytest.mark.parametrize(
-    ("told", "written"),
+    ("text", "written"),
     [
         (DAY, "14 March 1879"),
         ("1879-03", "March 1879"),
@@ -321,16 +319,16 @@ def test_what_is_no_date_cannot_be_said() -> None:
         ("unknown", "unknown"),
     ],
 )
-def test_a_told_date_is_written_out(told: str, written: str) -> None:
-    assert format_date_in_prose(told) == written
+def test_date_is_formatted_in_prose(text: str, written: str) -> None:
+    assert format_date_in_prose(text) == written
 
 
 @given(st.integers(-3000, 2100), st.integers(1, 12), st.integers(1, 28), st.integers(6, 11))
-def test_a_date_that_is_written_out_says_what_was_told(year: int, month: int, day: int, precision: int) -> None:
+def test_date_formatted_in_prose_states_original_date(year: int, month: int, day: int, precision: int) -> None:
     sign = "-" if year < 0 else ""
-    told = format_wikidata_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
-    assert states_date(f"It was in {format_date_in_prose(told)}, they say.", told) is True
-    assert is_same_date(format_date_in_prose(told), told)
+    text = format_wikidata_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
+    assert states_date(f"It was in {format_date_in_prose(text)}, they say.", text) is True
+    assert is_same_date(format_date_in_prose(text), text)
 
 
 @pytest.mark.parametrize(
@@ -343,10 +341,10 @@ def test_a_date_that_is_written_out_says_what_was_told(year: int, month: int, da
         ("Ulm", "Ulm", False),
     ],
 )
-def test_two_texts_are_the_same_date_or_not(one: str, other: str, is_same: bool) -> None:
+def test_two_texts_are_compared_as_dates(one: str, other: str, is_same: bool) -> None:
     assert is_same_date(one, other) is is_same
 
 
-def test_a_century_does_not_say_the_decade_that_it_begins_with() -> None:
+def test_century_does_not_state_its_first_decade() -> None:
     assert states_date("Built in the 19th century.", "1800s") is False
     assert states_date("Built in the 1800s.", "1800s") is True

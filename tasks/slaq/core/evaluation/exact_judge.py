@@ -183,8 +183,8 @@ def _is_gold_denied_or_one_of_several(sentence: str, question: str, gold: str) -
     is_about = len(following) == 1 or following[:1] in (["which"], ["that"], ["this"])
     is_about = is_about or following[:2] in (["but", "that"], ["but", "it"])
     is_wrong = any(_is_clause_calling_wrong(each, asked) for each in (before, behind, following if is_about else []))
-    beside = [*near[-1:], *_split_lower_unpunctuated_words(" ".join(words[end : end + 1]))]
-    is_open = any(map(_ALTERNATIVE_WORD.fullmatch, beside))
+    lines = [*near[-1:], *_split_lower_unpunctuated_words(" ".join(words[end : end + 1]))]
+    is_open = any(map(_ALTERNATIVE_WORD.fullmatch, lines))
     return is_open or is_wrong or (is_denied and not any(map(_DENIAL_WORD.fullmatch, asked)))
 
 

@@ -17,7 +17,7 @@ hear = hearing(RATING_REPLY_FORM, read_rating)
         ("Rating: 2\nNo, better.\nRating: 4", 4), ("Fluency: 1", 1),
     ],
 )  # fmt: skip
-def test_the_last_rating_counts(text: str, rating: int) -> None:
+def test_last_rating_in_reply_counts(text: str, rating: int) -> None:
     assert read_rating(text) == rating
 
 
@@ -25,7 +25,7 @@ def test_the_last_rating_counts(text: str, rating: int) -> None:
     "text", ["", "good", "Rating: 0", "Rating: 6", "Rating: 4.5", "Rating: four", "Rating: 45", "Rating: 4\nRating: -",
              "There are 3 reasons.", "3 of 4", "Rating:"]
 )  # fmt: skip
-def test_what_is_no_rating_is_unreadable_and_never_guessed(text: str) -> None:
+def test_reply_without_valid_rating_is_unreadable(text: str) -> None:
     assert isinstance(read_rating(text), UnreadableCompletion)
 
 
@@ -34,5 +34,5 @@ def test_what_is_no_rating_is_unreadable_and_never_guessed(text: str) -> None:
     ["**Rating: 4**", "- Rating: 4", "`Rating: 4`", 'Rating: "4"', "<think>3?</think>Rating: 4", "Sure:\nRating: **4**",
      "**Fluency**: 4", "Relevance: 2\n\nRating: 4"],
 )  # fmt: skip
-def test_dress_is_taken_off_by_the_form(dressed: str) -> None:
+def test_reply_form_strips_markup_around_rating(dressed: str) -> None:
     assert hear(dressed) == 4

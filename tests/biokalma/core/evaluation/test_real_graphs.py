@@ -40,7 +40,7 @@ def read_graphs(name: str) -> list[list[PersonKnowledgePiece]]:
 
 @pytest.mark.parametrize("name", ["simple", "complex"])
 @pytest.mark.parametrize("scorer", ["fixed", "upstream"])
-def test_counts_of_answers_with_planted_citations(name: str, scorer: CitationScorer) -> None:
+def test_counts_match_planted_citations_in_generated_answers(name: str, scorer: CitationScorer) -> None:
     draw = random.Random(7)
     totals: Counter[str] = Counter()
     graphs = read_graphs(name)
@@ -82,7 +82,7 @@ def test_counts_of_answers_with_planted_citations(name: str, scorer: CitationSco
 
 
 @pytest.mark.parametrize("name", ["simple", "complex"])
-def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: str) -> None:
+def test_upstream_scorer_accepts_cited_name_only_if_it_is_in_graph(name: str) -> None:
     draw = random.Random(name)
     totals: Counter[str] = Counter()
     for graph in [each for each in read_graphs(name) if each] * 5:
@@ -110,12 +110,12 @@ def test_upstream_takes_a_cited_name_for_correct_where_it_is_the_graph_s(name: s
 
 
 @pytest.mark.parametrize("name", ["simple", "complex"])
-def test_a_whole_graph_in_one_bracket_a_person_is_read_back(name: str) -> None:
+def test_graph_cited_in_one_bracket_per_person_is_parsed_back_completely(name: str) -> None:
     for graph in read_graphs(name):
         people = list(dict.fromkeys(piece.qid for piece in graph))
-        told = {qid: [f"{each.property}: {each.value}" for each in graph if each.qid == qid] for qid in people}
+        result = {qid: [f"{each.property}: {each.value}" for each in graph if each.qid == qid] for qid in people}
         for head in ("{}", "qid: {}", "qid: {}, name: Somebody, Esq."):
-            answer = " ".join(f"He [{head.format(qid)}, {', '.join(parts)}]." for qid, parts in told.items())
+            answer = " ".join(f"He [{head.format(qid)}, {', '.join(parts)}]." for qid, parts in result.items())
             found = read_sentences_and_citations(answer, graph).citations
             assert [(each.qid, each.property, each.value) for each in found] == [
                 (piece.qid, piece.property, piece.value) for qid in people for piece in graph if piece.qid == qid
@@ -136,7 +136,7 @@ def read_tables() -> Iterator[tuple[list[PersonKnowledgePiece], str]]:
         yield [make_piece(qid, key, value) for key, value in pairs if key != "qid"], answer.strip()
 
 
-def test_the_papers_answers_are_read_whole() -> None:
+def test_answers_of_paper_are_parsed_completely() -> None:
     tables = list(read_tables())
     assert len(tables) == 2
     for graph, answer in tables:

@@ -34,11 +34,13 @@ BORN, MATHS, POET, DATE, CHILD = (ADA[at] for at in (0, 1, 2, 6, 7))
         ("A poet. " * 10_000, POET, True),
     ],
 )
-def test_a_value_that_is_said_is_aligned(sentence: str, piece: PersonKnowledgePiece, is_aligned: bool) -> None:
+def test_lexical_alignment_requires_value_in_sentence(
+    sentence: str, piece: PersonKnowledgePiece, is_aligned: bool
+) -> None:
     assert is_aligned_lexically(AlignmentClaim(sentence, piece)) is is_aligned
 
 
-def test_claims_are_all_that_scoring_asks() -> None:
+def test_alignment_claims_cover_citations_and_missing_marks() -> None:
     cited = read_sentences_and_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
     assert [(each.sentence, each.piece.value) for each in list_alignment_claims(cited, [BORN, DATE])] == [
         ("A poet.", "poet"), ("In London.", "London"), ("In London.", "1815-12-10"),
@@ -46,7 +48,7 @@ def test_claims_are_all_that_scoring_asks() -> None:
     ]  # fmt: skip
 
 
-def test_a_pair_is_the_sentence_and_the_triple_as_one() -> None:
+def test_entailment_pair_consists_of_sentence_and_verbalised_triple() -> None:
     cited = read_sentences_and_citations("A poet [Q1, occupation: poet, award: Prize].", ADA)
     pairs = [make_entailment_pair(make_alignment_claim(cited, 0, each), {}) for each in cited.citations]
     assert pairs == [("A poet.", "This person's occupation is poet."), ("A poet.", "This person's award is Prize.")]
@@ -61,8 +63,8 @@ MINIMUM = [BORN, POET, CHILD]
 def score(
     answer: str, scorer: CitationScorer = "fixed", given: list[PersonKnowledgePiece] = ADA, **changed: Any
 ) -> CitationCounts:
-    told = {"minimum": MINIMUM, "removed": []} | changed
-    cited, minimum, removed = read_sentences_and_citations(answer, given), told["minimum"], told["removed"]
+    result = {"minimum": MINIMUM, "removed": []} | changed
+    cited, minimum, removed = read_sentences_and_citations(answer, given), result["minimum"], result["removed"]
     _, counts = score_citations(cited, given, minimum, removed, is_aligned_lexically, scorer)
     return counts
 
@@ -90,18 +92,18 @@ def read(counts: CitationCounts) -> tuple[int, ...]:
         ("[Q1, P106: Q49757]", (1, 1, 1, 1, 0, 0)),
     ],
 )  # fmt: skip
-def test_citations_are_counted(citations: str, expected: tuple[int, ...]) -> None:
+def test_score_counts_cited_correct_needed_and_found_pieces(citations: str, expected: tuple[int, ...]) -> None:
     counts = score(f"She was {citations}.")
     assert (read(counts), counts.minimum) == (expected, 3)
 
 
-def test_a_removed_piece_stays_in_the_minimum_and_cannot_be_cited_rightly() -> None:
+def test_removed_piece_stays_in_minimum_and_its_citation_is_incorrect() -> None:
     given = [piece for piece in ADA if piece != POET]
     counts = score("A [Q1, occupation: poet]. B [Q1, place of birth: London].", given=given, removed=[POET])
     assert (read(counts), counts.minimum, counts.removed) == ((2, 1, 1, 1, 0, 0), 3, 1)
 
 
-def test_two_pieces_that_are_told_alike_are_both_found() -> None:
+def test_two_pieces_with_same_label_are_both_found() -> None:
     twins = [make_piece("Q1", "residence", "Paris", "P551", qid) for qid in ("Q90", "Q830149")]
     counts = score("She [Q1, residence: Paris].", given=twins, minimum=twins)
     assert (counts.correct, counts.needed, counts.found, counts.minimum) == (1, 1, 2, 2)
@@ -119,12 +121,12 @@ def test_two_pieces_that_are_told_alike_are_both_found() -> None:
         ("[NA]", (1, 0, 0)),
     ],
 )
-def test_marks_are_held_against_what_was_removed(answer: str, expected: tuple[int, ...]) -> None:
+def test_missing_marks_are_checked_against_removed_pieces(answer: str, expected: tuple[int, ...]) -> None:
     counts = score(answer, given=[MATHS], removed=[BORN, POET])
     assert (counts.marked, counts.marked_right, counts.removed_found, counts.removed) == (*expected, 2)
 
 
-def test_each_citation_says_what_was_found_of_it() -> None:
+def test_each_citation_records_whether_it_is_correct_needed_and_aligned() -> None:
     cited = read_sentences_and_citations(
         "A poet [Q1, occupation: poet] in London [NA]. She sang [Q1, award: X] [NA].", ADA
     )
@@ -133,7 +135,7 @@ def test_each_citation_says_what_was_found_of_it() -> None:
     assert found == [(True, False, True), (None, None, True), (False, False, False), (None, None, False)]
 
 
-def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
+def test_alignment_compares_each_citation_with_its_own_sentence() -> None:
     counts = score("She was a poet [Q1, occupation: poet]. She sang [Q1, place of birth: London, award: X]. [Q1]")
     assert (counts.triples, counts.aligned, counts.cited) == (3, 1, 4)
 
@@ -153,7 +155,7 @@ def test_alignment_holds_each_citation_against_its_own_sentence() -> None:
         ("[NA] [1]", ADA, (0, 0, 0, 0)),
     ],
 )
-def test_upstream_counts_as_the_public_script_does(
+def test_upstream_scorer_matches_public_script(
     citations: str, given: list[PersonKnowledgePiece], expected: tuple[int, ...]
 ) -> None:
     counts = score(f"She was {citations}.", "upstream", given)
@@ -172,7 +174,7 @@ def test_upstream_counts_as_the_public_script_does(
         ("[Q9, name: Ada Lovelace, occupation: poet]", (2, 0, 0, 0), (1, 0)),
     ],
 )
-def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_s(
+def test_upstream_scorer_counts_cited_name_as_correct_if_it_is_in_graph(
     citations: str, expected: tuple[int, ...], fixed: tuple[int, int]
 ) -> None:
     cited = read_sentences_and_citations(f"She was {citations}.", ADA)
@@ -183,7 +185,7 @@ def test_a_cited_name_counts_with_upstream_and_is_correct_where_it_is_the_graph_
     assert (counts.cited, counts.correct) == fixed
 
 
-def test_upstream_leaves_out_answers_that_are_empty_and_graphs_that_are() -> None:
+def test_upstream_scorer_leaves_out_empty_answers_and_empty_graphs() -> None:
     assert score("She [Q1, occupation: poet].", "upstream", []).is_left_out
     assert score("", "upstream").is_left_out
     assert not score("", "fixed").is_left_out

@@ -58,7 +58,7 @@ def tell(piece: PersonKnowledgePiece, name: str) -> str:
     return f"{name}: {piece.pid} {piece.value}."
 
 
-def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
+def test_given_graph_setting_shows_complete_graph() -> None:
     graphs = MEASURED.list_shown_graphs(ROWS[0], "given_graph")
     asked = list(make_row_questions(ROWS[0], "given_graph", graphs, QUESTION_FORMS))
     assert [(each.id, each.question) for each in asked] == [
@@ -69,7 +69,7 @@ def test_the_given_graph_is_whole_and_lacks_nothing() -> None:
     assert (asked[0].retrieved, asked[0].retrieved_names) == (["Q10", "Q11"], ["Ann 1", "Bob 1"])
 
 
-def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
+def test_each_removal_setting_removes_one_more_piece_of_minimum_set() -> None:
     before: list[PersonKnowledgePiece] = []
     for number in (1, 2, 3):
         asked = ask(ROWS[0], f"removed_{number}")
@@ -81,13 +81,13 @@ def test_each_step_takes_out_one_piece_more_of_the_minimum_set() -> None:
     assert len({tuple(row.minimum_knowledge.index(each) for each in choose_removed_pieces(row, 1)) for row in ROWS}) > 1
 
 
-def test_no_more_is_taken_out_than_there_is() -> None:
+def test_removal_is_limited_to_size_of_minimum_set() -> None:
     row = make_row(1, needed=2)
     assert len(ask(row, "removed_3", SettingGraphSelector([row])).removed) == 2
 
 
 @pytest.mark.parametrize("share", [100, 80, 60, 40, 20])
-def test_just_so_many_graphs_are_right(share: int) -> None:
+def test_ablation_setting_shows_exact_share_of_correct_graphs(share: int) -> None:
     shown = [ask(row, f"ablated_{share}") for row in ROWS]
     right = [qid for row, asked in zip(ROWS, shown, strict=True) for qid in asked.retrieved if qid in row.people]
     assert len(right) == share * 50 // 100
@@ -98,11 +98,11 @@ def test_just_so_many_graphs_are_right(share: int) -> None:
     assert all(len(set(asked.retrieved)) == 2 for asked in shown)
 
 
-def test_where_nobody_else_is_there_the_right_graph_stays() -> None:
+def test_ablation_keeps_correct_graph_when_no_other_row_exists() -> None:
     assert ask(ROWS[0], "ablated_20", SettingGraphSelector(ROWS[:1])).retrieved == ["Q10", "Q11"]
 
 
-def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
+def test_oracle_cites_shown_pieces_and_marks_removed_ones() -> None:
     row = make_row(1, needed=2)
     removed = choose_removed_pieces(row, 1)[0]
     said = make_oracle_answer(ask(row, "removed_1", SettingGraphSelector([row])), tell)
@@ -110,7 +110,7 @@ def test_the_oracle_cites_what_is_shown_and_marks_what_is_not() -> None:
     assert said == f"Ann 1: P0 v0 {cited[row.minimum_knowledge[0]]}. Ann 1: P5 v5 {cited[row.minimum_knowledge[1]]}."
 
 
-def test_the_guesser_says_what_other_rows_say_and_nothing_for_being_the_rows_own() -> None:
+def test_frequency_guesser_cites_what_other_rows_cite_and_ignores_own_row() -> None:
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
     asked = ask(own, "given_graph", SettingGraphSelector([own, *others]))
@@ -152,7 +152,7 @@ def test_names_are_found_in_questions(question: str, bearers: list[str], found: 
     assert [name.text for name in choose_longest_names(spans, {each: bear("Q1") for each in bearers})] == found
 
 
-def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word() -> None:
+def test_single_word_name_is_found_unless_it_is_function_word() -> None:
     spans = list_name_spans("What made Siemens?", 1, FUNCTION_WORDS)
     (name,) = choose_longest_names(spans, {"What": bear("Q1"), "Siemens": bear("Q2")})
     assert name.text == "Siemens"
@@ -171,14 +171,14 @@ def test_one_word_is_a_name_where_so_short_a_name_may_be_and_is_no_function_word
         ([*bear("Q9"), *bear("Q1", via="alias")], {"Q9": know(), "Q1": know()}, "Q9"),
     ],
 )
-def test_of_several_bearers_the_one_counts_whose_neighbours_are_named(
+def test_ambiguous_name_resolves_to_item_with_named_neighbours(
     candidates: list[ItemCandidate], facts: dict[Qid, list[ItemFact]], meant: str
 ) -> None:
     name = QuestionNameCandidates("Percy Shelley", tuple(candidates))
     assert choose_item_by_named_neighbours("What joined Percy Shelley and Mary Shelley?", name, facts) == meant
 
 
-def test_rows_about_the_same_two_people_are_one_cluster() -> None:
+def test_rows_about_same_two_people_form_one_cluster() -> None:
     one, two, other = make_row(1), make_row(1), make_row(2)
     turned = two.model_copy(update={"id": "r0", "people": two.people[::-1]})
     assert find_clusters_of_same_people([one, turned, other]) == {"r0": "r0", "r1": "r0", "r2": "r2"}

@@ -30,13 +30,13 @@ SENTENCE = "The river flows through the old town and then to the sea. "
     ],
     ids=["nothing", "short", "just", "over", "sentences", "heading", "one long sentence", "one long word"],
 )
-def test_a_text_is_parted_between_paragraphs_then_sentences_then_words(text: str, lengths: list[int]) -> None:
+def test_splits_text_at_paragraphs_then_sentences_then_words(text: str, lengths: list[int]) -> None:
     pieces = split_text_into_chunks(text)
     assert [len(piece) for piece in pieces] == lengths
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
-def test_no_piece_of_a_text_at_random_is_too_long_and_nothing_is_lost() -> None:
+def test_random_text_chunks_respect_size_limit_and_lose_no_text() -> None:
     draw = random.Random(7)
     for _ in range(50):
         words = [
@@ -48,7 +48,7 @@ def test_no_piece_of_a_text_at_random_is_too_long_and_nothing_is_lost() -> None:
         assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
-def test_the_texts_that_hold_what_is_rare_in_the_question_come_first_and_equals_as_they_stand() -> None:
+def test_bm25_ranks_texts_with_rare_question_words_first_and_keeps_tie_order() -> None:
     texts = ["the town", "the river Drava is long", "the Mur", "nothing", "the town"]
     assert rank_texts_by_bm25(texts, "How long is the Drava?")[0] == 1
     assert rank_texts_by_bm25(texts, "town")[:2] == [0, 4]
@@ -57,7 +57,7 @@ def test_the_texts_that_hold_what_is_rare_in_the_question_come_first_and_equals_
     assert rank_texts_by_bm25(["a", "a"], "a a a") == [0, 1]
 
 
-def test_what_is_chosen_fits_and_stands_in_the_articles_order() -> None:
+def test_selected_chunks_fit_limit_and_keep_article_order() -> None:
     text = "\n\n".join(f"{name} {'x' * 1000}" for name in ("one", "two", "three", "four"))
     chunks = split_article("T", 5, text)
     assert [str(chunk) for chunk in chunks] == ["T, 5 #1", "T, 5 #2", "T, 5 #3", "T, 5 #4"]
@@ -67,7 +67,7 @@ def test_what_is_chosen_fits_and_stands_in_the_articles_order() -> None:
     assert select_chunks([], "anything", 10) == []
 
 
-def test_the_order_is_that_of_the_formula() -> None:
+def test_ranking_matches_bm25_plus_formula() -> None:
     """BM25+ (Lv and Zhai, 2011), k1 1.5, b 0.75, delta 0.5, written out plainly."""
     from math import log
 
@@ -88,5 +88,5 @@ def test_the_order_is_that_of_the_formula() -> None:
     assert rank_texts_by_bm25(texts, " ".join(asked)) == expected
 
 
-def test_a_chunk_is_named_by_title_revision_and_place() -> None:
+def test_chunk_name_has_title_revision_and_number() -> None:
     assert str(ArticleChunk("Enns", 10, 3, "x")) == "Enns, 10 #3"

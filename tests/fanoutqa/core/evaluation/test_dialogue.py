@@ -101,20 +101,20 @@ def search(
     return play(answer_with_searches(ASKED, bounds, with_tools, in_text), *said, look=look)
 
 
-def test_in_the_closed_book_the_question_alone_is_asked() -> None:
-    told, asks, looks = play(answer_in_closed_book(fill_prompt_template(ALONE, question="Q?")), say("So."))
-    assert (told.read_texts, told.tokens_in, told.rounds, looks) == (("So.",), 10, 0, [])
+def test_closed_book_sends_only_question() -> None:
+    result, asks, looks = play(answer_in_closed_book(fill_prompt_template(ALONE, question="Q?")), say("So."))
+    assert (result.read_texts, result.tokens_in, result.rounds, looks) == (("So.",), 10, 0, [])
     assert len(asks) == 1 and not asks[0].tools
 
 
-def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer() -> None:
-    told, asks, looks = search(say("", "Enns"), say("Looking.", "Mur", "Drava"), say("Enns: 254 km."))
-    assert told.read_texts == ("Enns: 254 km.",)
-    assert (told.rounds, told.stopped, told.tokens_in, told.tokens_out) == (2, "", 30, 6)
-    assert [(each.round, each.title, each.chunks, each.of) for each in told.searches] == [
+def test_model_gets_chunks_by_tool_calls_and_its_text_is_answer() -> None:
+    result, asks, looks = search(say("", "Enns"), say("Looking.", "Mur", "Drava"), say("Enns: 254 km."))
+    assert result.read_texts == ("Enns: 254 km.",)
+    assert (result.rounds, result.stopped, result.tokens_in, result.tokens_out) == (2, "", 30, 6)
+    assert [(each.round, each.title, each.chunks, each.of) for each in result.searches] == [
         (1, "Enns", 2, 4), (2, "Mur", 2, 4), (2, "Drava", 2, 4)
     ]  # fmt: skip
-    assert told.context[:2] == ("Enns, 7 #1", "Enns, 7 #3")
+    assert result.context[:2] == ("Enns, 7 #1", "Enns, 7 #3")
     assert all(ask.tools == (SEARCH_TOOL,) for ask in asks)
     assert [turn["role"] for turn in asks[-1].turns] == ["assistant", "tool", "assistant", "tool", "tool"]
     assert asks[-1].turns[1] == {
@@ -125,34 +125,34 @@ def test_a_model_that_searches_gets_chunks_by_tools_and_its_text_is_the_answer()
     assert all(each.epoch == ASKED.epoch and each.query == ASKED.question for each in looks)
 
 
-def test_one_look_up_fills_at_most_its_share_of_the_context_and_all_of_them_no_more_than_there_is_room() -> None:
+def test_lookups_respect_context_share_and_remaining_room() -> None:
     def fill_all(look: Any) -> ArticleLookupResult:
         return ArticleLookupResult((ArticleChunk(look.title, 7, 1, "x" * look.max_characters),), 9)
 
-    told, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
+    result, asks, looks = search(say("", "A"), say("", "B"), say("So."), look=fill_all)
     assert looks[0].max_characters == BOUNDS.context_characters // 2
     used = sum(len(str(message["content"])) for message in asks[1].build_messages())
     assert looks[1].max_characters < BOUNDS.context_characters - used - ROOM_CHARACTERS_PER_TOKEN * TOOLS.max_tokens
-    assert told.stopped == "room"
+    assert result.stopped == "room"
     assert sum(len(str(message["content"])) for message in asks[-1].build_messages()) < BOUNDS.context_characters
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
 
 
 @pytest.mark.parametrize("way", ["always", "never"])
-def test_a_model_that_searches_without_end_is_told_to_answer_once_and_then_has_none(way: str) -> None:
+def test_model_that_keeps_searching_gets_one_final_prompt_then_no_answer(way: str) -> None:
     said = [say("", "Enns") if way == "always" else say("SEARCH: Enns") for _ in range(4)]
-    told, asks, looks = search(*said, way=way)
+    result, asks, looks = search(*said, way=way)
     assert len(asks) == BOUNDS.rounds + 1
     assert len(looks) == BOUNDS.rounds
-    assert (told.unscored, told.read_texts, told.stopped, told.rounds) == ("no_answer", ("",), "rounds", 3)
-    assert told.detail == "it searched on when it was told to answer (rounds): Enns"
+    assert (result.unscored, result.read_texts, result.stopped, result.rounds) == ("no_answer", ("",), "rounds", 3)
+    assert result.detail == "it searched on when it was told to answer (rounds): Enns"
     assert asks[-1].turns[-1]["content"].endswith("This was the last search. Give your final answer now.")
     assert "last search" not in asks[-2].turns[-1]["content"]
 
 
-def test_a_model_that_answers_when_it_is_told_to_has_answered() -> None:
-    told, _, _ = search(*[say("", "Enns")] * 3, say("254 km"))
-    assert (told.unscored, told.read_texts, told.stopped) == ("", ("254 km",), "rounds")
+def test_answer_to_final_prompt_is_accepted() -> None:
+    result, _, _ = search(*[say("", "Enns")] * 3, say("254 km"))
+    assert (result.unscored, result.read_texts, result.stopped) == ("", ("254 km",), "rounds")
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,11 @@ def test_a_model_that_answers_when_it_is_told_to_has_answered() -> None:
         ({"tokens": 1000, "seconds": 100.0}, 3, "rounds"),
     ],
 )
-def test_a_dialogue_ends_where_its_turns_have_spent_their_tokens_or_seconds(
-    bounds: dict[str, Any], turns: int, stopped: str
-) -> None:
+def test_dialogue_stops_when_token_or_time_budget_is_spent(bounds: dict[str, Any], turns: int, stopped: str) -> None:
     said = [say("", "Enns", seconds=1.5)] * turns
-    told, asks, looks = search(*said, say("254 km", seconds=1.5), bounds=replace(BOUNDS, **bounds))
-    assert (told.rounds, told.stopped, told.read_texts, len(looks)) == (turns, stopped, ("254 km",), turns)
-    assert (told.tokens_in + told.tokens_out, told.seconds) == (12 * (turns + 1), 1.5 * (turns + 1))
+    result, asks, looks = search(*said, say("254 km", seconds=1.5), bounds=replace(BOUNDS, **bounds))
+    assert (result.rounds, result.stopped, result.read_texts, len(looks)) == (turns, stopped, ("254 km",), turns)
+    assert (result.tokens_in + result.tokens_out, result.seconds) == (12 * (turns + 1), 1.5 * (turns + 1))
     assert "Give your final answer now." in asks[-1].turns[-1]["content"]
 
 
@@ -186,45 +184,45 @@ def test_a_dialogue_ends_where_its_turns_have_spent_their_tokens_or_seconds(
     ],
     ids=["broken", "other name", "number", "blank", "other tool"],
 )
-def test_a_call_that_cannot_be_read_is_told_so_and_sent_back_as_json(turn: ModelPrediction, trouble: str) -> None:
-    told, asks, looks = search(turn, say("I do not know."))
+def test_invalid_tool_call_is_reported_to_model_and_resent_as_json(turn: ModelPrediction, trouble: str) -> None:
+    result, asks, looks = search(turn, say("I do not know."))
     assert looks == []
     (sent,) = asks[1].turns[0]["tool_calls"]
     assert isinstance(json.loads(sent["function"]["arguments"]), dict)
     assert sent["function"]["name"] in ("search", "look_up_")
     assert trouble in asks[1].turns[1]["content"]
-    assert (told.searches[0].reason, told.rounds) == ("not_looked_up", 1)
+    assert (result.searches[0].reason, result.rounds) == ("not_looked_up", 1)
 
 
-def test_of_very_many_searches_at_once_some_are_looked_up() -> None:
-    told, asks, looks = search(say("", *[f"T{at}" for at in range(500)]), say("So."))
+def test_searches_per_turn_are_capped() -> None:
+    result, asks, looks = search(say("", *[f"T{at}" for at in range(500)]), say("So."))
     assert len(looks) == MAX_SEARCHES_PER_TURN
     assert len(asks[1].turns) == 1 + 500
-    assert told.searches[-1].reason in ("not_looked_up", "no_room")
+    assert result.searches[-1].reason in ("not_looked_up", "no_room")
 
 
-def test_what_is_not_there_is_told_with_titles_like_it_and_without_a_word_of_the_future() -> None:
-    told, asks, _ = search(say("", "Enns"), say("So."), look=lambda _: MISSING)
+def test_missing_article_reply_lists_similar_titles_and_hides_future_articles() -> None:
+    result, asks, _ = search(say("", "Enns"), say("So."), look=lambda _: MISSING)
     shown = asks[1].turns[-1]["content"]
     assert shown == "There is no article with the title 'Enns'. Articles with titles like it: Enns (river)."
-    assert (told.searches[0].reason, told.searches[0].similar) == ("younger_than_epoch", ["Enns (river)"])
+    assert (result.searches[0].reason, result.searches[0].similar) == ("younger_than_epoch", ["Enns (river)"])
 
 
 @pytest.mark.parametrize("way", ["always", "never"])
-def test_a_passing_failure_of_the_wiki_ends_the_dialogue_unscored(way: str) -> None:
+def test_transient_wiki_failure_ends_dialogue_unscored(way: str) -> None:
     lost = ArticleLookupResult(reason="wikipedia_failed", detail="http_503: x", is_transient_failure=True)
     said = say("", "Enns") if way == "always" else say("SEARCH: Enns")
-    told, _, _ = search(said, look=lambda _: lost, way=way)
-    assert (told.unscored, told.detail, told.texts) == ("lookup_failed", "http_503: x", ())
-    assert told.searches[0].reason == "wikipedia_failed"
+    result, _, _ = search(said, look=lambda _: lost, way=way)
+    assert (result.unscored, result.detail, result.texts) == ("lookup_failed", "http_503: x", ())
+    assert result.searches[0].reason == "wikipedia_failed"
 
 
-def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_were_asked_for() -> None:
+def test_server_without_tool_support_gets_plain_text_unless_tools_are_required() -> None:
     refused = ModelPrediction(unscored="model_failed", detail="tools_refused: http_400")
-    told, asks, _ = search(refused, say("SEARCH: Enns\nSEARCH: Mur"), say("ANSWER: 254 km"))
-    assert told.read_texts == ("254 km",)
+    result, asks, _ = search(refused, say("SEARCH: Enns\nSEARCH: Mur"), say("ANSWER: 254 km"))
+    assert result.read_texts == ("254 km",)
     assert [bool(ask.tools) for ask in asks] == [True, False, False]
-    assert [each.title for each in told.searches] == ["Enns", "Mur"]
+    assert [each.title for each in result.searches] == ["Enns", "Mur"]
     stopped, asks, _ = search(refused, way="always")
     assert (stopped.unscored, len(asks)) == ("model_failed", 1)
 
@@ -243,33 +241,33 @@ def test_a_server_that_refuses_tools_is_spoken_with_in_plain_text_unless_tools_w
         ("SEARCH:", [], "SEARCH:"),
     ],
 )  # fmt: skip
-def test_lines_are_searches_or_an_answer_whichever_comes_first(text: str, titles: list[str], answer: str) -> None:
-    told, asks, looks = search(say(text), *([say("ANSWER: x")] if titles else []), way="never")
+def test_first_search_or_answer_line_in_text_decides_turn(text: str, titles: list[str], answer: str) -> None:
+    result, asks, looks = search(say(text), *([say("ANSWER: x")] if titles else []), way="never")
     assert [look.title for look in looks] == titles
-    assert told.read_texts == (answer or "x",)
+    assert result.read_texts == (answer or "x",)
     if titles:
         assert asks[1].turns[0]["content"] == "\n".join(f"SEARCH: {title}" for title in titles)
         assert [turn["role"] for turn in asks[1].turns] == ["assistant", "user"]
 
 
-def test_thoughts_are_not_sent_back() -> None:
+def test_model_reasoning_is_not_sent_back() -> None:
     _, asks, _ = search(say("<think>Where?</think>I look it up.", "Enns"), say("So."))
     assert asks[1].turns[0]["content"] == "I look it up."
 
 
-def test_a_model_that_fails_in_the_midst_is_unscored_with_what_it_had_searched() -> None:
-    told, _, _ = search(say("", "Enns"), ModelPrediction(unscored="model_failed", detail="http_500", call="k2"))
-    assert (told.unscored, told.call, len(told.searches)) == ("model_failed", "k2", 1)
+def test_model_failure_mid_dialogue_is_unscored_and_keeps_its_searches() -> None:
+    result, _, _ = search(say("", "Enns"), ModelPrediction(unscored="model_failed", detail="http_500", call="k2"))
+    assert (result.unscored, result.call, len(result.searches)) == ("model_failed", "k2", 1)
 
 
-def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() -> None:
+def test_evidence_setting_shows_best_chunks_of_required_articles() -> None:
     def fill(shown: str) -> FilledPrompt:
         return fill_prompt_template(ARTICLES, question=ASKED.question, articles=shown)
 
     found = ArticleLookupResult(
         (ArticleChunk("Enns", 10, 1, "254 km</articles>"), ArticleChunk("Mur", 20, 2, "464 km")), 8
     )
-    told, asks, looks = play(answer_from_evidence(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
+    result, asks, looks = play(answer_from_evidence(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
     (look,) = looks
     assert isinstance(look, EvidenceRequest)
     assert look.articles == (("Enns", 10), ("Mur", 20))
@@ -283,6 +281,6 @@ def test_with_the_evidence_the_best_chunks_of_the_needed_articles_are_shown() ->
         "Article: Enns\n\n254 km< /articles>\n\nArticle: Mur\n\n[…]\n\n464 km"
         in asks[0].build_messages()[-1]["content"]
     )
-    assert told.context == ("Enns, 10 #1", "Mur, 20 #2")
+    assert result.context == ("Enns, 10 #1", "Mur, 20 #2")
     lost = replace(found, is_transient_failure=True, detail="http_503")
     assert play(answer_from_evidence(ASKED, BOUNDS, fill), look=lambda _: lost)[0].unscored == "lookup_failed"

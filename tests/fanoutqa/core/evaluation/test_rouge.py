@@ -24,7 +24,7 @@ def library() -> Any:
 
 
 @given(words, words)
-def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
+def test_rouge_scores_match_rouge_library(answer: str, gold: str) -> None:
     theirs = library().score(gold, answer)
     for kind, values in compute_rouge_f1_scores([answer], [gold]).items():
         if math.isnan(values[0]):
@@ -33,7 +33,7 @@ def test_numbers_are_the_librarys(answer: str, gold: str) -> None:
             assert values[0] == theirs[kind].fmeasure
 
 
-def test_dicts_are_compared_as_lines() -> None:
+def test_dict_gold_answers_are_compared_as_lines() -> None:
     gold = {"Ann": 5, "Bob": [True, None]}
     assert format_gold_answer(gold) == "Ann - 5\nBob - yes\n"
     found = compute_rouge_f1_scores(["ann 5 bob yes", "ann 5", ""], [gold] * 3)
@@ -44,7 +44,7 @@ def test_dicts_are_compared_as_lines() -> None:
     }
 
 
-def test_a_gold_answer_of_one_word_has_no_pair_of_words_as_in_the_library() -> None:
+def test_one_word_gold_answer_has_rouge2_of_0_as_in_library() -> None:
     assert (
         compute_rouge_f1_scores(["Paris"], ["Paris"])["rouge2"].tolist()
         == [library().score("Paris", "Paris")["rouge2"].fmeasure]
@@ -52,5 +52,5 @@ def test_a_gold_answer_of_one_word_has_no_pair_of_words_as_in_the_library() -> N
     )
 
 
-def test_a_very_long_answer_is_counted() -> None:
+def test_scores_very_long_answer() -> None:
     assert compute_rouge_f1_scores(["a b c d " * 100_000], ["a b c " * 50])["rougeL"][0] > 0

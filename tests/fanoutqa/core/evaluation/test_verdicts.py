@@ -41,7 +41,7 @@ hear = hearing(JUDGE_GRADE_FORM, read_grade)
         ("The answer says 'Verdict: C' of itself.\nVerdict: F", "F"),
     ],
 )
-def test_the_last_grade_counts(reply: str, grade: str) -> None:
+def test_last_grade_in_completion_counts(reply: str, grade: str) -> None:
     assert hear(reply) == grade
 
 
@@ -59,7 +59,7 @@ def test_the_last_grade_counts(reply: str, grade: str) -> None:
         ("BCE", "there is no verdict"),
     ],
 )
-def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: str) -> None:
+def test_completion_without_grade_is_unreadable_with_reason(reply: str, reason: str) -> None:
     said = hear(reply)
     assert isinstance(said, UnreadableCompletion)
     assert reason in said.reason
@@ -78,7 +78,7 @@ def test_what_is_no_grade_is_unreadable_with_what_was_found(reply: str, reason: 
         (None, "Ann", "F"),
     ],
 )
-def test_a_program_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
+def test_exact_judge_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
     assert grade_by_stated_gold_strings(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
     assert (grade_by_stated_gold_strings(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
     if gold is not None:

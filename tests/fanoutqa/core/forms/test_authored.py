@@ -114,27 +114,27 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(
-    ("change", "path", "rule", "told"), BROKEN, ids=[f"{rule} {told[-12:]}" for _, _, rule, told in BROKEN]
+    ("change", "path", "rule", "text"), BROKEN, ids=[f"{rule} {result[-12:]}" for _, _, rule, result in BROKEN]
 )
-def test_a_broken_rule_is_told_with_its_path(change: Callable[[Form], None], path: str, rule: str, told: str) -> None:
+def test_broken_rule_is_reported_with_its_path(change: Callable[[Form], None], path: str, rule: str, text: str) -> None:
     form = author_question()
     change(form)
     (found,) = check_authored_question(form)
     assert (found.path, found.rule) == (path, rule)
-    assert told in found.sentence
+    assert text in found.sentence
     assert found.sentence.startswith(f"{path}: " if path else "top-level question: ")
 
 
 @pytest.mark.parametrize("found", [None, [], "text", 5, float("nan")], ids=str)
-def test_what_is_no_object_is_told(found: object) -> None:
+def test_non_object_form_is_reported(found: object) -> None:
     assert [(each.path, each.rule) for each in check_authored_question(found)] == [("", "no_object")]
 
 
-def test_a_good_question_breaks_no_rule() -> None:
+def test_valid_question_breaks_no_rule() -> None:
     assert check_authored_question(author_question()) == []
 
 
-def test_all_broken_rules_are_told_at_once() -> None:
+def test_all_broken_rules_are_reported_together() -> None:
     form = author_question()
     for change in (drop("", "question"), put("strategy[0]", answer=None), put(DEEP, evidence="x"), put("then[0]", y=1)):
         change(form)
@@ -146,20 +146,20 @@ def test_all_broken_rules_are_told_at_once() -> None:
     ]
 
 
-def test_the_least_number_of_articles_is_the_callers() -> None:
+def test_caller_sets_minimum_number_of_articles() -> None:
     form = author_question()
     assert check_authored_question(form, least_articles=7) == []
     assert [each.rule for each in check_authored_question(form, least_articles=8)] == ["too_few_articles"]
 
 
-def test_a_page_title_counts_before_the_address() -> None:
+def test_page_title_takes_precedence_over_url() -> None:
     form = author_question()
     at(form, DEEP)["page"] = {"title": "Danube"}
     assert "found 6" in check_authored_question(form, least_articles=7)[0].sentence
 
 
 @pytest.mark.parametrize("levels", [21, 1000, 50_000])
-def test_a_form_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) -> None:
+def test_too_deeply_nested_form_is_reported_without_recursion(levels: int) -> None:
     form: Form = leaf("Who?", "Ada", 1)
     for _ in range(levels):
         form = {"question": "Who?", "strategy": [form], "answer": 1}
@@ -173,7 +173,7 @@ def test_a_form_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) ->
     assert [each.rule for each in check_authored_question(form)] == ["answer_of_wrong_kind"]
 
 
-def test_twenty_levels_are_read() -> None:
+def test_accepts_twenty_nesting_levels() -> None:
     form: Form = leaf("Who?", "Ada", 1)
     for _ in range(20):
         form = {"question": "Who?", "strategy": [form], "answer": 1}
@@ -181,7 +181,7 @@ def test_twenty_levels_are_read() -> None:
     assert format_authored_question(parse_authored_question(form)) == form
 
 
-def test_questions_that_wait_for_each_other_are_told() -> None:
+def test_circular_dependencies_are_reported() -> None:
     form = author_question()
     form["then"] = [
         leaf("Who?", "Ada", 1, id="a", depends_on=["b"]),
@@ -193,14 +193,14 @@ def test_questions_that_wait_for_each_other_are_told() -> None:
     assert sorted(set(found.sentence.split(": ")[-1].split(" → "))) == ["then[0]", "then[1]", "then[2]"]
 
 
-def test_an_empty_sub_answer_says_that_the_article_does_not_tell() -> None:
+def test_empty_sub_answers_are_valid() -> None:
     form = author_question()
     for path, answer in ((DEEP, ""), ("then[0]", []), ("strategy[1]", {"Hungary": ""})):
         at(form, path)["answer"] = answer
     assert check_authored_question(form) == []
 
 
-def test_a_question_is_read_as_a_tree() -> None:
+def test_parses_question_as_tree() -> None:
     question = parse_authored_question(author_question())
     subs = dict(list_sub_questions(question))
     assert list(subs) == [
@@ -214,7 +214,7 @@ def test_a_question_is_read_as_a_tree() -> None:
     assert format_authored_question(question) == author_question()
 
 
-def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
+def test_ids_depend_only_on_wording_of_top_question() -> None:
     ids = _list_ids(author_question())
     assert len(set(ids)) == 9
     assert {len(each) for each in ids} == {16}
@@ -232,7 +232,7 @@ def test_ids_follow_from_the_wording_of_the_top_question_alone() -> None:
     assert format_authored_question(parse_authored_question(named)) == named
 
 
-def test_optional_keys_are_read_and_written() -> None:
+def test_optional_keys_are_parsed_and_written() -> None:
     form = author_question()
     form["categories"] = ["Rivers", "Cities"]
     at(form, "strategy[0]").update(page={"pageid": 1, "revid": 2, "title": "The Danube"})
@@ -257,7 +257,7 @@ def test_optional_keys_are_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
+def test_random_trees_survive_write_and_parse_round_trip(seed: int) -> None:
     question = _draw_question(random.Random(seed))
     form = format_authored_question(question)
     assert check_authored_question(deepcopy(form), least_articles=1) == []
@@ -265,7 +265,7 @@ def test_any_tree_is_written_and_read_back_whole(seed: int) -> None:
     assert repr(parse_authored_question(form)) == repr(question)  # 1 is not True, nor 1.0
 
 
-def test_a_question_of_the_test_part_cannot_be_written() -> None:
+def test_formatting_test_split_question_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"q9: .*expected a question of the dev part"):
         format_authored_question(FanOutQuestion("q9", "Who?"))
     with pytest.raises(ValueError, match="expected a question of the dev part"):

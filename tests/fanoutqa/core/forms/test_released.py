@@ -64,17 +64,17 @@ BROKEN: list[tuple[Callable[[Form], Any], str, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("change", "path", "rule", "told"), BROKEN, ids=[f"{rule} {told}" for _, _, rule, told in BROKEN]
+    ("change", "path", "rule", "text"), BROKEN, ids=[f"{rule} {result}" for _, _, rule, result in BROKEN]
 )
-def test_a_broken_rule_is_told_with_its_place(change: Callable[[Form], Any], path: str, rule: str, told: str) -> None:
+def test_broken_rule_is_reported_with_its_path(change: Callable[[Form], Any], path: str, rule: str, text: str) -> None:
     form = release_dev()
     change(form)
     (found,) = check_released_question(form)
     assert (found.path, found.rule) == (path, rule)
-    assert told in found.sentence
+    assert text in found.sentence
 
 
-def test_a_question_of_the_test_part_needs_articles_and_has_no_answer() -> None:
+def test_question_of_test_split_requires_articles_and_rejects_answer() -> None:
     cases: list[tuple[Form, str, str]] = [
         ({"necessary_evidence": []}, "", "no_list"),
         ({"necessary_evidence": [release_article("One"), release_article("", 1)]}, "necessary_evidence[1]", "wrong_page"),
@@ -86,7 +86,7 @@ def test_a_question_of_the_test_part_needs_articles_and_has_no_answer() -> None:
 
 
 @pytest.mark.parametrize("levels", [21, 20_000])
-def test_a_decomposition_that_is_nested_too_deeply_is_told_and_not_walked(levels: int) -> None:
+def test_too_deeply_nested_decomposition_is_reported_without_recursion(levels: int) -> None:
     form = release_sub("s", 1)
     for number in range(levels):
         form = release_sub(f"s{number}", 1, decomposition=[form], evidence=None)
@@ -95,12 +95,12 @@ def test_a_decomposition_that_is_nested_too_deeply_is_told_and_not_walked(levels
 
 
 @pytest.mark.parametrize("form", [release_dev(), release_test()], ids=["dev", "test"])
-def test_a_question_is_read_and_written_key_for_key(form: Form) -> None:
+def test_question_survives_parse_and_write_round_trip(form: Form) -> None:
     assert check_released_question(form) == []
     assert json.dumps(write_released(parse_released_question(form))) == json.dumps(form)
 
 
-def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
+def test_unresolved_articles_are_listed_by_question_path_and_article() -> None:
     url = "https://en.wikipedia.org/wiki/"
     assert list_unresolved_articles(parse_released_question(release_dev())) == [
         UnresolvedArticle("q-dev", "decomposition[2].decomposition[1]", "Article b", f"{url}Article_b")
@@ -120,7 +120,7 @@ def test_what_is_not_resolved_is_listed_by_question_path_and_article() -> None:
         ("Who Framed Roger Rabbit", "https://en.wikipedia.org/wiki/Who_Framed_Roger_Rabbit?"),
     ],
 )
-def test_released_questions_are_not_held_to_what_authors_are_asked_for(title: str, url: str) -> None:
+def test_released_questions_are_exempt_from_authoring_rules(title: str, url: str) -> None:
     article = release_article(title) | {"url": url}
     held_out = release_test() | {"necessary_evidence": [article]}
     dev = release_dev()
@@ -129,7 +129,7 @@ def test_released_questions_are_not_held_to_what_authors_are_asked_for(title: st
     assert ArticleEvidence(title, url, 5, 7) in parse_released_question(held_out).necessary_evidence
 
 
-def test_violations_are_told_in_the_order_of_the_file() -> None:
+def test_violations_are_reported_in_file_order() -> None:
     form = release_dev()
     form["decomposition"][0]["depends_on"] = None
     form["decomposition"][2]["decomposition"][1]["id"] = "d"
@@ -148,7 +148,7 @@ def test_violations_are_told_in_the_order_of_the_file() -> None:
     ("name", "sub_questions", "unresolved", "with_five_articles"),
     [("fanout-final-dev.json", 2225, 83, 308), ("fanout-final-dev-nov23.json", 2193, 0, 309)],
 )
-def test_published_questions_are_written_as_authors_do_and_come_back_key_for_key(
+def test_published_questions_survive_round_trip_through_authored_form(
     shared_data: Path, name: str, sub_questions: int, unresolved: int, with_five_articles: int
 ) -> None:
     counts: Counter[str] = Counter()

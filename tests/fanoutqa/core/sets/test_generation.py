@@ -79,7 +79,7 @@ def list_subs(question: FanOutQuestion) -> list[tuple[str, str, object, str]]:
     ]
 
 
-def test_a_property_of_a_whole_list_is_asked_by_way_of_the_list() -> None:
+def test_list_question_asks_property_of_all_members_via_list_article() -> None:
     found = composed(make_set(make_owner(LIST), make_islands(5), HARBOUR))
     assert list(found) == [f"whole {HARBOUR}"]
     made = found[f"whole {HARBOUR}"]
@@ -95,7 +95,7 @@ def test_a_property_of_a_whole_list_is_asked_by_way_of_the_list() -> None:
     assert (made.wording.choice, made.wording.asked) == ("", "what is the harbour of each of them")
 
 
-def test_five_of_a_list_are_told_with_what_ranks_them() -> None:
+def test_ranked_list_question_answers_five_members_with_ranking_values() -> None:
     plan, made = try_plan(make_set(make_owner(LIST), make_islands(), LENGTH), "ranked")
     assert isinstance(made, UnwordedQuestion)
     lengths = dict(zip(NAMES, range(101, 108), strict=True))
@@ -106,7 +106,7 @@ def test_five_of_a_list_are_told_with_what_ranks_them() -> None:
     assert (made.wording.count, made.wording.unit) == (5, "miles")
 
 
-def test_five_of_a_list_are_found_in_its_article_and_asked_something_else() -> None:
+def test_ranked_list_question_can_ask_second_property_of_top_five() -> None:
     of = make_set(make_owner(f"{LIST}\n\n{TABLE}"), make_islands(7, without=[LENGTH]), HARBOUR, LENGTH)
     plan, made = try_plan(of, f"ranked {HARBOUR}")
     assert isinstance(made, UnwordedQuestion)
@@ -117,7 +117,7 @@ def test_five_of_a_list_are_found_in_its_article_and_asked_something_else() -> N
     assert len(made.question.articles) == 6
 
 
-def test_named_members_are_asked_without_a_list() -> None:
+def test_named_set_questions_have_no_list_step() -> None:
     of = make_set(None, make_islands(), HARBOUR, FOUNDED, LENGTH)
     for form in ("whole", "ranked", "filtered"):
         _, made = try_plan(of, form)
@@ -130,7 +130,7 @@ def test_named_members_are_asked_without_a_list() -> None:
 
 
 @pytest.mark.parametrize("form", ["ranked", "filtered"])
-def test_a_choice_leaves_out_two_at_least(form: str) -> None:
+def test_ranked_and_filtered_questions_leave_out_at_least_two_members(form: str) -> None:
     for owner in (make_owner(LIST), None):
         _, made = try_plan(make_set(owner, make_islands(7), LENGTH), form)
         assert isinstance(made, UnwordedQuestion)
@@ -140,7 +140,7 @@ def test_a_choice_leaves_out_two_at_least(form: str) -> None:
             try_plan(make_set(owner, make_islands(6), LENGTH), form)
 
 
-def test_those_beyond_a_threshold_are_told_and_no_other() -> None:
+def test_filtered_question_answers_exactly_members_beyond_threshold() -> None:
     _, filtered = try_plan(make_set(None, make_islands(), HARBOUR, FOUNDED), "filtered")
     assert isinstance(filtered, UnwordedQuestion)
     assert isinstance(filtered.question.answer, dict)
@@ -150,14 +150,14 @@ def test_those_beyond_a_threshold_are_told_and_no_other() -> None:
     assert set(filtered.question.answer) == {name for name, year in years.items() if (year > limit) == is_after}
 
 
-def test_what_changes_within_years_is_asked_with_its_month() -> None:
+def test_question_about_changing_property_states_month() -> None:
     made = composed(make_set(None, make_islands(5), PEOPLE))[f"whole {PEOPLE}"]
     assert made.wording.month == "May 2020"
     assert made.wording.asked == "what is the population of each of them when last counted in May 2020"
     assert all(sub.question.endswith(" when last counted in May 2020?") for sub in made.question.decomposition)
 
 
-def test_a_member_that_its_article_does_not_bear_out_costs_a_list_its_question_and_leaves_a_named_set() -> None:
+def test_unverified_member_rejects_list_question_but_only_leaves_named_set() -> None:
     islands = [*make_islands(6), make_member(7, "Gorm", "Gorm is an island.", 6)]
     reason, detail = refused(make_set(make_owner(LIST), islands, HARBOUR))[f"whole {HARBOUR}"]
     assert reason == "member_not_verified"
@@ -166,7 +166,7 @@ def test_a_member_that_its_article_does_not_bear_out_costs_a_list_its_question_a
     assert set(made.wording.names) == set(NAMES[:6])
 
 
-def test_what_one_article_does_not_say_is_not_tried_in_every_form() -> None:
+def test_unverified_property_is_not_retried_in_every_question_form() -> None:
     islands = make_islands(7, without=[LENGTH])
     assert len(refused(make_set(make_owner(LIST), islands, LENGTH))) == 1
     # one for the whole, one for what leaves some out
@@ -204,21 +204,21 @@ def test_what_one_article_does_not_say_is_not_tried_in_every_form() -> None:
         ),
     ],
 )
-def test_a_set_that_no_question_can_be_made_of_is_refused_once(of: MemberSet, reason: str, part: str) -> None:
+def test_set_without_possible_question_is_refused_once(of: MemberSet, reason: str, part: str) -> None:
     found = refused(of)
     assert len(found) == 1
     assert found[""][0] == reason
     assert part in found[""][1]
 
 
-def test_an_article_that_says_all_answers_ends_the_question() -> None:
-    told = f"{LIST} Their harbours are {', '.join(HARBOURS)}."
-    found = refused(make_set(make_owner(told), make_islands(), HARBOUR))
+def test_question_is_refused_when_one_article_has_all_answers() -> None:
+    text = f"{LIST} Their harbours are {', '.join(HARBOURS)}."
+    found = refused(make_set(make_owner(text), make_islands(), HARBOUR))
     reason, detail = found[f"whole {HARBOUR}"]
     assert (reason, detail.startswith("Grey Sea "), "8" in detail) == ("one_article_has_all", True, True)
 
 
-def test_a_tie_ends_a_ranking_of_a_list_and_is_kept_out_of_a_named_set() -> None:
+def test_tie_refuses_ranked_list_and_is_excluded_from_named_set() -> None:
     islands = make_islands()
     twin = islands[1].values[LENGTH]
     text = "It is 102 miles long."
@@ -231,7 +231,7 @@ def test_a_tie_ends_a_ranking_of_a_list_and_is_kept_out_of_a_named_set() -> None
         assert outcome.reason == reason
 
 
-def test_numbers_in_different_units_are_not_ranked_with_each_other() -> None:
+def test_numbers_in_different_units_are_not_ranked_together() -> None:
     islands = make_islands()
     (value,) = islands[0].values[LENGTH]
     islands[0] = replace(islands[0], values={LENGTH: (replace(value, unit="furlongs"),)})
@@ -241,14 +241,14 @@ def test_numbers_in_different_units_are_not_ranked_with_each_other() -> None:
     assert all("Alsen" not in made.wording.names for made in composed(make_set(None, islands, LENGTH)).values())
 
 
-def test_a_name_that_says_its_answer_is_left_out() -> None:
+def test_member_whose_name_contains_its_answer_is_excluded() -> None:
     islands = make_islands(6)
     islands[0] = replace(islands[0], name="Port Alpha Island")
     made = composed(make_set(None, islands, HARBOUR))[f"whole {HARBOUR}"]
     assert set(made.wording.names) == set(NAMES[1:6])
 
 
-def test_a_set_gives_a_few_questions_of_a_form_and_one_about_a_property() -> None:
+def test_set_yields_at_most_two_questions_per_form_and_one_per_property() -> None:
     for of in list_alike(make_set(None, make_islands(), HARBOUR, FOUNDED, LENGTH, PEOPLE)):
         found = composed(of)
         forms = [plan.split()[0] for plan in found]
@@ -257,7 +257,7 @@ def test_a_set_gives_a_few_questions_of_a_form_and_one_about_a_property() -> Non
         assert len(set(asked)) == len(asked) >= 3
 
 
-def test_what_ranks_a_list_is_not_asked_of_it_too() -> None:
+def test_ranking_property_of_list_is_not_also_asked() -> None:
     text = f"{LIST}\n\n{TABLE}"
     for of in list_alike(make_set(make_owner(text), make_islands(7, without=[PEOPLE]), HARBOUR, LENGTH)):
         plans = [_plan(tried) for tried in make(of) if isinstance(tried.outcome, UnwordedQuestion)]
@@ -265,7 +265,7 @@ def test_what_ranks_a_list_is_not_asked_of_it_too() -> None:
         assert len(used) == len(set(used)) >= 1
 
 
-def test_a_question_tells_the_items_that_it_speaks_of() -> None:
+def test_question_lists_ids_of_its_items() -> None:
     islands = [*make_islands(6), make_member(7, "Gorm", "Gorm is an island.", 6)]
     (named,) = make(make_set(None, islands, HARBOUR))
     assert set(named.items) == {f"Q{number}" for number in range(1, 7)}
@@ -273,7 +273,7 @@ def test_a_question_tells_the_items_that_it_speaks_of() -> None:
     assert listed.items == ("Q99", *(f"Q{number}" for number in range(1, 6)))
 
 
-def test_ids_come_from_the_set_and_not_from_answers() -> None:
+def test_question_ids_depend_on_set_not_on_answers() -> None:
     of = make_set(make_owner(LIST), make_islands(), HARBOUR)
     changed = [replace(each, values={HARBOUR: ()}) for each in make_islands()]
     before = {tried.id: tried.key_json for tried in make(of)}
@@ -287,7 +287,7 @@ def test_ids_come_from_the_set_and_not_from_answers() -> None:
     assert make(replace(of, members=tuple(changed))) == []
 
 
-def test_what_has_namesakes_is_called_with_the_year_of_its_articles_title_but_not_where_that_is_the_answer() -> None:
+def test_namesake_is_named_with_year_from_title_unless_year_is_answer() -> None:
     first, *others = make_islands()
     assert first.article is not None
     title = replace(first.article.evidence, title="Alsen (1801 settlement)")

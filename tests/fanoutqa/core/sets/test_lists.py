@@ -17,7 +17,7 @@ PROPERTIES = "pid,members,kind,moment,question,most,least,above,below\n"
 AREA = "P2046,,quantity,,What is the area of $x in $unit?,are largest,are smallest,exceed $limit,stay below $limit\n"
 
 
-def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
+def test_set_kind_key_is_relation_and_first_class() -> None:
     found = parse_set_kinds_csv(SETS + LINE + NAMED)
     assert list(found) == ["P47 Q6", "P57 Q11"]
     assert found["P47 Q6"].owner_classes == {"Q6", "Q7"}
@@ -36,24 +36,24 @@ def test_a_kind_of_sets_is_known_by_its_relation_and_first_class() -> None:
         ("$place", "Mont Blanc", "Mont Blanc", "Mont Blanc"),
     ],
 )
-def test_members_have_their_article_alone_and_in_a_list(called: str, name: str, one: str, listed: str) -> None:
+def test_formats_member_name_alone_and_in_list(called: str, name: str, one: str, listed: str) -> None:
     (kind,) = parse_set_kinds_csv(SETS + NAMED.replace("the film $name", called)).values()
     assert (kind.format_member_name(name), kind.format_listed_name(name)) == (one, listed)
 
 
-def test_a_set_that_changes_is_told_with_its_month() -> None:
+def test_changing_set_is_described_with_month() -> None:
     (kind,) = parse_set_kinds_csv(SETS + LINE.replace(",no,", ",yes,")).values()
     assert kind.format_group("Netherlands", "May 2020") == "the neighbours of the Netherlands as of May 2020"
     (kind,) = parse_set_kinds_csv(SETS + LINE).values()
     assert kind.format_group("France", "May 2020") == "the neighbours of France"
 
 
-def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
+def test_property_phrase_for_member_class_precedes_general_phrase() -> None:
     line = "P577,{},time,,When was $x {}?,come last,come first,come after $limit,come before $limit\n"
     properties = parse_property_phrases(PROPERTIES + line.format("films", "shown") + line.format("", "published"))
     sets = parse_set_kinds_csv(SETS + NAMED + NAMED.replace("Q11", "Q12").replace("films", "books"))
-    told = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
-    assert told == ["When was $x shown?", "When was $x published?"]
+    lines = [get_property_phrases(properties, "P577", kind).question for kind in sets.values()]
+    assert lines == ["When was $x shown?", "When was $x published?"]
     with pytest.raises(SettingsError, match=r"P57 Q11 .*property P36"):
         get_property_phrases(properties, "P36", sets["P57 Q11"])
 
@@ -73,7 +73,7 @@ def test_a_property_is_worded_for_its_members_before_it_is_for_all() -> None:
         (SETS + LINE.replace("P36|P1082", "P36|P1082,P2"), "expected 9 columns"),
     ],
 )
-def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
+def test_invalid_set_line_raises_settings_error_naming_it(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
         parse_set_kinds_csv(text)
 
@@ -94,12 +94,12 @@ def test_a_line_of_sets_that_is_wrong_is_named(text: str, part: str) -> None:
         (PROPERTIES + AREA + AREA, "P2046 .*twice"),
     ],
 )
-def test_a_line_of_properties_that_is_wrong_is_named(text: str, part: str) -> None:
+def test_invalid_property_line_raises_settings_error_naming_it(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=part):
         parse_property_phrases(text)
 
 
-def test_the_lists_that_ship_fit_together() -> None:
+def test_shipped_set_kinds_use_exactly_shipped_properties() -> None:
     properties = load_property_phrases()
     used = {
         get_property_phrases(properties, pid, kind) for kind in load_set_kinds().values() for pid in kind.properties
@@ -108,6 +108,6 @@ def test_the_lists_that_ship_fit_together() -> None:
 
 
 @pytest.mark.parametrize("pid", ["P1082", "P2043", "P2044", "P2046", "P2053"])
-def test_what_is_measured_again_and_again_is_asked_of_a_year(pid: str) -> None:
+def test_repeatedly_measured_property_is_asked_as_of_date(pid: str) -> None:
     (asked,) = (each for each in load_property_phrases().values() if each.pid == pid)
     assert asked.format_moment("May 2020") == "according to Wikipedia in May 2020"

@@ -31,15 +31,15 @@ def item(qid: str, label: str | None) -> ItemFact:
     return ItemFact(Pid("P3"), "thing", Qid(qid), label, None, None, None)
 
 
-def dates(*told: tuple[str, int]) -> tuple[PropertyValue, ...]:
-    return read_property_values([date(*each) for each in told], "time", {})
+def dates(*messages: tuple[str, int]) -> tuple[PropertyValue, ...]:
+    return read_property_values([date(*each) for each in messages], "time", {})
 
 
-def numbers(*told: str) -> list[PropertyValue]:
-    return list(read_property_values([number(each) for each in told], "quantity", {}))
+def numbers(*text: str) -> list[PropertyValue]:
+    return list(read_property_values([number(each) for each in text], "quantity", {}))
 
 
-def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
+def test_items_form_one_value_unless_one_lacks_label() -> None:
     assert read_property_values([item("Q1", "Rome")], "item", {}) == (PropertyValue("Rome", None),)
     assert read_property_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {}) == (
         PropertyValue(["French", "Dutch"], None),
@@ -62,20 +62,20 @@ def test_items_are_one_value_together_and_none_where_one_has_no_label() -> None:
         ("Municipality", "Municipality"),
     ],
 )
-def test_a_place_has_its_usual_name_which_articles_and_answers_say_at_either_level(label: str, name: str) -> None:
+def test_place_gets_usual_name_and_matches_either_form_in_text(label: str, name: str) -> None:
     (value,) = read_property_values([item("Q1", label)], "item", {})
     assert value.answer == name
     for text in (f"Its capital is {name}.", f"Its capital is {label}."):
         assert choose_value_stated_in_text([value], index_text(text)) == value
 
 
-def test_two_levels_of_a_place_are_one_answer() -> None:
+def test_two_levels_of_same_place_form_one_value() -> None:
     assert read_property_values([item("Q1", "City of Brussels"), item("Q2", "Brussels")], "item", {}) == (
         PropertyValue("Brussels", None),
     )
 
 
-def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> None:
+def test_numbers_have_unit_and_are_dropped_when_unit_lacks_label() -> None:
     units = {"Q9": "square kilometre"}
     assert read_property_values([number("83879", "Q9"), number("83879.0", "Q9")], "quantity", units) == (
         PropertyValue(83879, Decimal(83879), "square kilometres"),
@@ -85,7 +85,7 @@ def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "precision", "answer", "rank"),
+    ("text", "precision", "answer", "rank"),
     [
         ("1879-03-14", 11, "14 March 1879", (1879, 3, 14)),
         ("1879-03-14", None, "14 March 1879", (1879, 3, 14)),
@@ -94,18 +94,18 @@ def test_numbers_are_told_with_their_unit_and_not_where_it_has_no_label() -> Non
         ("-0043-03-15", 11, "15 March 44 BC", (-43, 3, 15)),
     ],
 )
-def test_dates_are_told_for_readers_at_their_precision(
-    told: str, precision: int | None, answer: str, rank: tuple[int, int, int]
+def test_dates_are_formatted_at_their_precision(
+    text: str, precision: int | None, answer: str, rank: tuple[int, int, int]
 ) -> None:
-    assert read_property_values([date(told, precision)], "time", {}) == (PropertyValue(answer, rank),)
+    assert read_property_values([date(text, precision)], "time", {}) == (PropertyValue(answer, rank),)
 
 
-def test_a_decade_is_too_coarse_a_date() -> None:
+def test_decade_precision_date_is_ignored() -> None:
     assert dates(("1870-01-01", 8)) == ()
 
 
 @pytest.mark.parametrize(
-    ("told", "text", "found"),
+    ("messages", "text", "found"),
     [
         (["3357", "3403"], "Its top was 3,357 metres above the sea in 2021.", 3357),
         (["3357", "3403"], "It is high.", "does not say 3357 or 3403"),
@@ -113,18 +113,18 @@ def test_a_decade_is_too_coarse_a_date() -> None:
         (["12"], "It has 12 of them.", "does not say 12"),
     ],
 )
-def test_the_number_that_the_article_says_is_the_answer(told: list[str], text: str, found: int | str) -> None:
-    value = choose_value_stated_in_text(numbers(*told), index_text(text))
+def test_number_stated_in_article_is_chosen(messages: list[str], text: str, found: int | str) -> None:
+    value = choose_value_stated_in_text(numbers(*messages), index_text(text))
     assert (value.answer if isinstance(value, PropertyValue) else value) == found
 
 
-def test_a_short_number_needs_its_unit_in_the_article() -> None:
+def test_short_number_requires_its_unit_in_article() -> None:
     values = read_property_values([number("94", "Q7")], "quantity", {"Q7": "minute"})
     assert choose_value_stated_in_text(values, index_text("The film runs for 94 minutes.")) == values[0]
     assert choose_value_stated_in_text(values, index_text("In 94 cinemas it was shown.")) == "does not say 94 minutes"
 
 
-def test_the_finest_of_dates_that_agree_is_the_answer() -> None:
+def test_most_precise_of_agreeing_dates_is_chosen() -> None:
     values = dates(("1593-01-01", 9), ("1593-07-08", 11))
     assert choose_value_stated_in_text(values, index_text("She was born on 8 July 1593.")) == values[1]
     assert choose_value_stated_in_text(values, index_text("She was born in 1593.")) == values[0]
@@ -133,13 +133,13 @@ def test_the_finest_of_dates_that_agree_is_the_answer() -> None:
     assert choose_value_stated_in_text(others, text) == "says both 8 July 1593 and 8 July 1594"
 
 
-def test_items_have_to_be_said_all() -> None:
+def test_all_items_must_appear_in_article() -> None:
     values = read_property_values([item("Q1", "French"), item("Q2", "Dutch")], "item", {})
     assert choose_value_stated_in_text(values, index_text("Dutch and French are official.")) == values[0]
     assert choose_value_stated_in_text(values, index_text("Dutch is official.")) == "does not say French, Dutch"
 
 
-def test_dates_tie_as_far_as_both_are_known() -> None:
+def test_dates_tie_at_precision_known_for_both() -> None:
     year, month, day, other = dates(("1879-01-01", 9), ("1879-03-01", 10), ("1879-03-14", 11), ("1879-04-01", 10))
     assert is_tied(year, day)
     assert is_tied(month, day)
@@ -148,7 +148,7 @@ def test_dates_tie_as_far_as_both_are_known() -> None:
     assert not is_tied(*numbers("5", "6"))
 
 
-def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
+def test_name_matches_values_between_it_and_next_name() -> None:
     table = "Town\n\nPeople\n\nNewark\n\n1,200\n\nNew Arden\n\n3,400\n\nArden\n\n5,600"
     names = ["Newark", "New Arden", "Arden"]
     found = {
@@ -160,7 +160,7 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "is_above", "limit"),
+    ("messages", "is_above", "limit"),
     [
         (["10", "20", "30", "40", "55", "66", "77"], True, "25"),
         (["12", "23", "34", "45", "56", "67", "78"], True, "30"),
@@ -171,12 +171,14 @@ def test_what_stands_behind_a_name_up_to_the_next_one_is_beside_it() -> None:
         (["5", "5", "5", "5", "5", "5"], True, None),
     ],
 )
-def test_a_threshold_is_round_and_leaves_enough_beyond_it(told: list[str], is_above: bool, limit: str | None) -> None:
-    found = choose_round_threshold([PropertyValue(int(each), Decimal(each)) for each in told], is_above, 5)
+def test_threshold_is_round_and_leaves_enough_members_beyond_it(
+    messages: list[str], is_above: bool, limit: str | None
+) -> None:
+    found = choose_round_threshold([PropertyValue(int(each), Decimal(each)) for each in messages], is_above, 5)
     assert found == (None if limit is None else Decimal(limit))
 
 
-def test_a_threshold_of_years_is_a_year_after_christ() -> None:
+def test_year_threshold_is_never_bc() -> None:
     years = dates(*((f"{year}-05-01", 11) for year in (1942, 1972, 1975, 1977, 1993, 2010, 2012)))
     assert choose_round_threshold(years, False, 5) == Decimal(2000)
     assert (
@@ -192,7 +194,7 @@ def test_a_threshold_of_years_is_a_year_after_christ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "unit", "is_date", "told"),
+    ("number", "unit", "is_date", "text"),
     [
         ("6E+4", "square kilometres", False, "60,000 square kilometres"),
         ("1E+7", "", False, "10 million"),
@@ -202,8 +204,8 @@ def test_a_threshold_of_years_is_a_year_after_christ() -> None:
         ("2E+3", "", True, "2000"),
     ],
 )
-def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bool, told: str) -> None:
-    assert format_threshold(Decimal(number), unit, is_date) == told
+def test_threshold_is_formatted_for_readers(number: str, unit: str, is_date: bool, text: str) -> None:
+    assert format_threshold(Decimal(number), unit, is_date) == text
 
 
 @pytest.mark.parametrize(
@@ -232,5 +234,5 @@ def test_a_threshold_is_written_as_people_do(number: str, unit: str, is_date: bo
         ("Japanese yen", "Japanese yen"),
     ],
 )
-def test_units_are_told_in_the_plural(unit: str, plural: str) -> None:
+def test_units_are_pluralised(unit: str, plural: str) -> None:
     assert format_plural_unit(unit) == plural

@@ -17,12 +17,12 @@ def warehouse(factmill: Factmill, tmp_path: Path) -> Path:
     return path
 
 
-def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse: Path, tmp_path: Path) -> None:
+def test_verdicts_from_sheet_are_stored_with_build(factmill: Factmill, warehouse: Path, tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.csv"
     asked = ("audit", "granola", "--warehouse", warehouse)
     assert "has a verdict yet" in factmill(*asked).out
-    told = factmill(*asked, "--rows", "4", "--to", sheet)
-    assert told.code == 0, told.err
+    result = factmill(*asked, "--rows", "4", "--to", sheet)
+    assert result.code == 0, result.err
     rows = read_csv(sheet)
     assert len(rows) == 4
     assert all("  question " in row["shown"] and "items of embedded-" in row["shown"] for row in rows)
@@ -48,7 +48,7 @@ def test_verdicts_of_a_sheet_stand_with_the_build(factmill: Factmill, warehouse:
     assert "sheet.csv, line 2: correctness is 'perhaps'" in wrong.err
 
 
-def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
+def test_terminal_asks_about_rows_one_by_one_and_saves_each_verdict(
     factmill: Factmill, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from factmill.flows.commands.human_review import ask_and_save_audit_verdicts, draw_audit_sample, measure_audit
@@ -70,7 +70,7 @@ def test_in_a_terminal_rows_are_asked_about_one_by_one_and_kept_at_once(
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_kinds_are_named_once_and_ask_something(benchmark: str) -> None:
+def test_audit_criteria_have_unique_codes_and_end_with_question_mark(benchmark: str) -> None:
     kinds = BENCHMARKS[benchmark].audit.criteria
     assert len({kind.code for kind in kinds}) == len(kinds) > 0
     assert all(kind.instruction.endswith("?") for kind in kinds)

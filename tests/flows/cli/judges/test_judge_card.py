@@ -65,19 +65,19 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
         lines.append({"id": f"{topic['id']}/long", "answer": "\n".join(said)})
     path = folder / f"{MODEL}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    told = factmill("evaluate", "slaq", "--answers", path, "--warehouse", warehouse, "--json")
-    assert told.code == 0, told.err
-    assert told.json["judge_card"].startswith(
+    result = factmill("evaluate", "slaq", "--answers", path, "--warehouse", warehouse, "--json")
+    assert result.code == 0, result.err
+    assert result.json["judge_card"].startswith(
         "unchecked judge: agreement of exact with human labels has not been measured"
     )
     with open_warehouse(warehouse) as db:
-        rows = load_published_table(db, told.json["evaluation_id"], "slaq_answers").to_pylist()
+        rows = load_published_table(db, result.json["evaluation_id"], "slaq_answers").to_pylist()
     verdicts = {
         (question, row["answer_read"]): str(verdict)
         for row in rows
         for question, verdict in zip(row["questions"], row["verdicts"], strict=False)
     }
-    return Marked(factmill, warehouse, told.json["evaluation_id"], verdicts)
+    return Marked(factmill, warehouse, result.json["evaluation_id"], verdicts)
 
 
 def unguard(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
@@ -85,7 +85,7 @@ def unguard(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return [{name: plain(cell) for name, cell in row.items()} for row in rows]
 
 
-def test_a_file_for_people_tells_neither_model_nor_judge_nor_verdict(marked: Marked, tmp_path: Path) -> None:
+def test_label_sheet_hides_model_judge_and_verdict(marked: Marked, tmp_path: Path) -> None:
     rows = marked.export(tmp_path / "a.csv", "--n", "40")
     assert list(rows[0]) == ["item", "question", "gold", "answer", "label", "note", "labels"]
     assert len(rows) == 40
@@ -106,7 +106,7 @@ def test_a_file_for_people_tells_neither_model_nor_judge_nor_verdict(marked: Mar
     assert any(row["answer"].startswith("'=") for row in rows)
 
 
-def test_a_draw_follows_from_its_seed_and_nothing_is_overwritten(marked: Marked, tmp_path: Path) -> None:
+def test_label_sample_depends_on_seed_and_file_is_never_overwritten(marked: Marked, tmp_path: Path) -> None:
     rows = marked.export(tmp_path / "a.csv", "--n", "20")
     assert marked.export(tmp_path / "b.csv", "--n", "20") == rows
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
@@ -127,9 +127,7 @@ def make_card(marked: Marked, path: Path, **environment: str) -> Any:
     return card
 
 
-def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_deserve(
-    marked: Marked, tmp_path: Path
-) -> None:
+def test_right_wrong_and_random_judges_get_matching_card_figures(marked: Marked, tmp_path: Path) -> None:
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "60"))
     right = make_card(marked, write_csv(tmp_path / "r.csv", marked.fill(rows, lambda _, verdict: verdict)))
     assert (right["overall"]["accuracy"], right["overall"]["kappa"], right["reweighted"]["accuracy"]) == (1, 1, 1)
@@ -152,7 +150,7 @@ def test_judges_always_right_always_wrong_and_at_random_have_the_cards_they_dese
     assert right["source"] == f"those of {marked.evaluation}"
 
 
-def test_weights_give_back_what_was_drawn_from(marked: Marked, tmp_path: Path) -> None:
+def test_reweighted_accuracy_recovers_accuracy_of_all_answers(marked: Marked, tmp_path: Path) -> None:
     """Where people contradict just the verdict 0, the share of all that is right is that of the verdict 1."""
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "30"))
     card = make_card(marked, write_csv(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
@@ -173,7 +171,7 @@ CARELESS = [
 ]
 
 
-def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Marked, tmp_path: Path) -> None:
+def test_label_mistakes_are_reported_by_row_and_valid_rows_are_used(marked: Marked, tmp_path: Path) -> None:
     rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "20")), lambda _, verdict: verdict)
     for at, changed, _ in CARELESS:
         rows[at] = rows[at] | changed
@@ -183,14 +181,14 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
     order = ["note", "label", "labels", "mood", "answer", "gold", "question", "item"]
     careless = [{name: row.get(name, "fine") for name in order} for row in rows]
     path = write_csv(tmp_path / "ada.csv", careless, ";", "utf-8-sig")
-    told = marked("label", "--from", path, code=1).out
+    result = marked("label", "--from", path, code=1).out
     for at, _, line in CARELESS:
-        assert line.format(item=rows[at]["item"]) in told
-    assert "doubled: rows 2 and 22: the same item has the same label by ada; it counts once" in told
+        assert line.format(item=rows[at]["item"]) in result
+    assert "doubled: rows 2 and 22: the same item has the same label by ada; it counts once" in result
     labels = f"{rows[1]['label']} and {turned}"
-    assert f"contradicting: rows 3 and 23: the same item has different labels by ada: {labels}; none is used" in told
-    assert f"{path}: 14 labels by ada imported\n" in told
-    assert "6 drawn answers have no label yet" in told
+    assert f"contradicting: rows 3 and 23: the same item has different labels by ada: {labels}; none is used" in result
+    assert f"{path}: 14 labels by ada imported\n" in result
+    assert "6 drawn answers have no label yet" in result
 
     kept = [row for at, row in enumerate(rows[:20]) if at != 1 and at not in {at for at, *_ in CARELESS}]
     other = [row | {"label": "1"} for row in kept]
@@ -217,7 +215,7 @@ def test_what_careless_people_did_is_told_by_row_and_the_rest_is_used(marked: Ma
         ("question,gold,answer,label\na,b,c,1\n", "the column item is missing"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_what_was_expected(
+def test_file_without_labels_is_rejected_with_expected_format(
     marked: Marked, tmp_path: Path, text: str, said: str
 ) -> None:
     path = tmp_path / "x.csv"
@@ -228,7 +226,7 @@ def test_a_file_that_is_none_is_refused_with_what_was_expected(
     assert "no such file" in marked("label", "--from", tmp_path / "none.csv", code=2).err
 
 
-def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tmp_path: Path) -> None:
+def test_reports_and_evaluations_name_card_of_their_judge(marked: Marked, tmp_path: Path) -> None:
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "40"))
     # the most labels there are: more than any other test's
     rows = unguard(marked.export(tmp_path / "all.csv", "--n", "500"))
@@ -237,8 +235,8 @@ def test_reports_and_evaluations_name_the_card_of_their_judge(marked: Marked, tm
     assert make_card(marked, path) == card
     marked("report", marked.evaluation, "--to", tmp_path / "r.json", "--to", tmp_path / "r.md")
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    told = "checked judge: exact agrees with human labels on 100.0%"
-    assert told in report["subjects"][0]["facts"]["Judge"]
+    text = "checked judge: exact agrees with human labels on 100.0%"
+    assert text in report["subjects"][0]["facts"]["Judge"]
     assert any(warning.startswith("Checked judge: exact") for warning in report["warnings"])
     assert f"n = {len(rows)}, labels SHA-256 {card['labels_digest'][:12]}" in (tmp_path / "r.md").read_text("utf-8")
     lines = marked("judge-card", "--judge", "exact", "--labels", path).out
@@ -266,7 +264,7 @@ def judge() -> Iterator[Judge]:
     found.chat.close()
 
 
-def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, judge: Judge, tmp_path: Path) -> None:
+def test_judge_gets_each_user_question_once(marked: Marked, judge: Judge, tmp_path: Path) -> None:
     rows = [
         {"question": f"Capital of France, asked a {n}th time?", "gold": "Paris", "answer": answer, "label": label}
         for n, (answer, label) in enumerate([("It is Paris", "1"), ("Lyon", "0"), ("Lutetia", "1")] * 3)
@@ -292,7 +290,7 @@ def test_a_judge_is_asked_about_questions_of_somebodys_own_once(marked: Marked, 
     assert marked(*exact).json["cards"][0]["confusion"] == [[3, 3], [0, 4]]
 
 
-def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Marked, tmp_path: Path) -> None:
+def test_judge_without_verdicts_on_answers_is_rejected_with_next_step(marked: Marked, tmp_path: Path) -> None:
     rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "5")), lambda _, verdict: verdict)
     path = write_csv(tmp_path / "l.csv", rows)
     # the embedded world's judge is no model: the program stands in
@@ -302,9 +300,7 @@ def test_a_judge_without_verdicts_on_the_answers_is_told_what_to_do(marked: Mark
     assert "--judge gpt-9" in ran.err
 
 
-def test_a_card_corrects_the_rate_that_its_judge_errs_on(
-    factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path
-) -> None:
+def test_judge_card_corrects_biased_accuracy(factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path) -> None:
     """The program knows no other words, so it calls a third of what is right wrong; people know that it is right."""
     warehouse = tmp_path / "w.duckdb"
     build_id = small_builds.copy("slaq", warehouse)

@@ -52,8 +52,8 @@ def test_grades_and_ratings_are_labelled_and_checked(
         lines = [json.loads(line) for line in asked.read_text("utf-8").splitlines()]
         answers = tmp_path / "somebody.jsonl"
         answers.write_text("".join(json.dumps({"id": each["id"], "answer": f"No. {at}"}) + "\n" for at, each in enumerate(lines)), "utf-8")  # fmt: skip
-        told = run("evaluate", name, "--answers", answers, "--world", world)
-        run("label", told["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
+        result = run("evaluate", name, "--answers", answers, "--world", world)
+        run("label", result["evaluation_id"], "--to", tmp_path / "l.csv", "--n", "20")
         rows = read_csv(tmp_path / "l.csv")
         half = len(rows) // 2
         for at, row in enumerate(rows):
@@ -70,7 +70,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
             for kappa, weights in (("kappa", None), ("weighted_kappa", "quadratic")):
                 expected = cohen_kappa_score(*pair, labels=list("12345"), weights=weights)
                 assert card["overall"][kappa] == pytest.approx(expected, abs=1e-6)
-        kept = JudgeCard.model_validate({field: told for field, told in card.items() if field != "id"})
+        kept = JudgeCard.model_validate({field: result for field, result in card.items() if field != "id"})
         assert "other prompts" in format_card_summary(kept, replace_prompts(kept.identity))
         again = run("evaluate", name, "--answers", answers, "--world", world)
         assert "mild-1 agrees with human labels" in again["judge_card"]

@@ -46,9 +46,7 @@ def run(factmill: Factmill, warehouse: Path, *arguments: str | Path, code: int =
 
 
 @pytest.mark.parametrize("form", ["label-studio", "argilla"])
-def test_labels_of_two_people_give_their_agreement(
-    factmill: Factmill, evaluated: Path, tmp_path: Path, form: str
-) -> None:
+def test_labels_of_two_people_yield_agreement(factmill: Factmill, evaluated: Path, tmp_path: Path, form: str) -> None:
     to = tmp_path / "tasks.json"
     label = (factmill, evaluated, "label")
     out = run(*label, "latest:slaq_evaluation", "--to", to, "--form", form, "--n", "8", "--seed", str(len(form))).out
@@ -75,7 +73,7 @@ def test_labels_of_two_people_give_their_agreement(
 
 
 @pytest.mark.parametrize("form", ["label-studio", "argilla"])
-def test_audits_and_reviews_come_back_from_both_tools(
+def test_audits_and_reviews_import_from_both_labelling_tools(
     factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, form: str
 ) -> None:
     warehouse = tmp_path / "w.duckdb"
@@ -96,7 +94,9 @@ def test_audits_and_reviews_come_back_from_both_tools(
 
 
 @pytest.mark.parametrize("form", ["label-studio", "argilla"])
-def test_decisions_on_flagged_rows_come_back_from_both_tools(factmill: Factmill, tmp_path: Path, form: str) -> None:
+def test_decisions_on_flagged_rows_import_from_both_labelling_tools(
+    factmill: Factmill, tmp_path: Path, form: str
+) -> None:
     warehouse, to = tmp_path / "w.duckdb", tmp_path / "queue.json"
     run(factmill, warehouse, "build", "slaq", "--categories", "Software engineering", "--review", "manual")
     run(factmill, warehouse, "review", "latest:slaq", "--to", to, "--form", form)
@@ -110,9 +110,7 @@ def test_decisions_on_flagged_rows_come_back_from_both_tools(factmill: Factmill,
     assert {(each["decision"], each["reviewer"]) for each in stored} == {("keep", "ada")}
 
 
-def test_wrong_combinations_of_options_say_what_was_expected(
-    factmill: Factmill, evaluated: Path, tmp_path: Path
-) -> None:
+def test_invalid_option_combinations_name_expected_usage(factmill: Factmill, evaluated: Path, tmp_path: Path) -> None:
     for command in ("label", "review"):
         both = run(factmill, evaluated, command, "latest:slaq", "--serve", "--to", tmp_path / "x.csv", code=2)
         assert f"expected factmill {command}" in both.err and "--serve to decide on a page" in both.err

@@ -28,7 +28,7 @@ def read_json(ran: Ran) -> Any:
     return json.loads(ran.out)
 
 
-def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
+def test_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (tmp_path / "a.nt.gz").write_bytes(gzip.compress(LINES.encode()))
     made = read_json(run(home, "load", tmp_path / "a.nt.gz", "--name", "mine", "--dump-date", "2024-05-06", "--json"))
@@ -51,7 +51,7 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     assert "items.npy" in checked.out
     assert "mine: DAMAGED; load it again: factmill graph load FILE... --name mine --replace" in checked.out
     damage = read_json(run(home, "--check", "--name", "mine", "--json"))
-    assert [file for file, told in damage["files"].items() if told["damage"]] == ["items.npy"]
+    assert [file for file, result in damage["files"].items() if result["damage"]] == ["items.npy"]
     assert run(home, "remove", "mine").out == "removed the graph mine\n"
     listed = run(home)
     assert (listed.code, listed.out) == (0, "")
@@ -60,17 +60,17 @@ def test_a_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     assert gone.err.startswith("factmill: no graph mine in ")
 
 
-def test_malformed_lines_are_listed_when_asked_for(tmp_path: Path) -> None:
+def test_check_lists_malformed_lines_on_request(tmp_path: Path) -> None:
     source = tmp_path / "a.nt"
     source.write_text(LINES + "no triple\n<a:s> <a:p>\n")
     assert run(tmp_path, "load", source, "--name", "mine").code == 0
     checked = run(tmp_path, "--check", "--name", "mine", "--malformed", "1")
     assert f"{source}, line 30: not a triple: no triple\n2 malformed lines were skipped\n" in checked.out
-    told = read_json(run(tmp_path, "--check", "--name", "mine", "--malformed", "5", "--json"))
-    assert (told["malformed"], [line["line_no"] for line in told["malformed_lines"]]) == (2, [30, 31])
+    result = read_json(run(tmp_path, "--check", "--name", "mine", "--malformed", "5", "--json"))
+    assert (result["malformed"], [line["line_no"] for line in result["malformed_lines"]]) == (2, [30, 31])
 
 
-def test_standard_input_is_turtle_when_told_so(tmp_path: Path) -> None:
+def test_format_option_reads_turtle_from_standard_input(tmp_path: Path) -> None:
     text = LINES.replace(
         "<http://www.wikidata.org/entity/Q5> .",
         "<http://www.wikidata.org/entity/Q6> , <http://www.wikidata.org/entity/Q5> .",
@@ -79,7 +79,7 @@ def test_standard_input_is_turtle_when_told_so(tmp_path: Path) -> None:
     assert read_json(made)["stored"]["edges"] == 58
 
 
-def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
+def test_partial_load_is_listed_and_resumed(tmp_path: Path) -> None:
     source = tmp_path / "a.nt"
     source.write_text(LINES)
 
@@ -112,14 +112,14 @@ def test_a_half_load_is_listed_and_gone_on_with(tmp_path: Path) -> None:
         (["--check", "--name", "x"], 1, "no graph x in"),
     ],
 )
-def test_wrong_usage_is_told_in_words(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+def test_invalid_usage_is_explained(tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
     done = run(tmp_path, *arguments, stdin=b"")
     assert (done.code, message in done.err) == (code, True), done.err
     assert "Traceback" not in done.err
     assert not list(tmp_path.glob("graphs/.*")), "something was left"
 
 
-def test_help_shows_examples_one_a_line() -> None:
+def test_help_lists_one_example_per_line() -> None:
     examples = [line for line in run(Path(), "load", "--help").out.splitlines() if "factmill graph load" in line]
     for part in (".nt.gz --name", "Q42.ttl Q64.ttl.gz", "--language de", "| factmill graph load -", "--format turtle"):
         assert any(part in line for line in examples), part
@@ -139,13 +139,13 @@ NEWS = LoadProgress(
 )
 
 
-def test_progress_is_told_in_a_line() -> None:
+def test_load_progress_fits_one_line() -> None:
     assert local_data.format_progress(NEWS) == (
         "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, reading ends in 1 h 02 min"
     )
 
 
-def test_news_are_printed_now_and_then_where_no_terminal_is(
+def test_progress_lines_are_printed_periodically_without_terminal(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(local_data, "PROGRESS_LINE_EVERY_S", 0.01)

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from factmill.flows.commands.local_data import models_app
 from support.models.random_decoder import write_random_decoder
 from support.models.tiny_encoder import make_head, make_weights, write_checkpoint
 from typer.testing import CliRunner
 
+from factmill.flows.commands.local_data import models_app
 from factmill.tasks.errors import UsageError
 
 
@@ -26,7 +26,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path / "tiny", make_weights())
 
 
-def test_a_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -> None:
+def test_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -> None:
     added = json.loads(run_models("add", "embedder", str(checkpoint), "--json"))
     assert added["name"] == "tiny" and added["state"] == "whole" and added["settings"]["dimensions"] == 24
     assert (own_home / "local-models" / "tiny").is_dir()
@@ -41,7 +41,7 @@ def test_a_model_is_added_listed_and_removed(checkpoint: Path, own_home: Path) -
     assert [model["name"] for model in json.loads(run_models("--json"))] == ["tiny"]
 
 
-def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> None:
+def test_cross_encoder_is_added_and_listed_with_labels(tmp_path: Path) -> None:
     weights = make_weights(prefix="bert.") | make_head(2)
     labels = {"0": "not_entailment", "1": "entailment"}
     checkpoint = write_checkpoint(tmp_path / "nli", weights, id2label=labels)
@@ -50,20 +50,18 @@ def test_a_cross_encoder_is_added_and_listed_with_its_labels(tmp_path: Path) -> 
     assert run_models().startswith("nli                      cross-encoder ")
 
 
-def test_without_models_the_list_is_empty_and_says_how_to_add_one() -> None:
+def test_empty_model_list_explains_how_to_add_model() -> None:
     assert run_models() == "" and json.loads(run_models("--json")) == []
 
 
-def test_a_name_is_given_away_only_when_asked(checkpoint: Path) -> None:
+def test_existing_model_name_requires_replace_option(checkpoint: Path) -> None:
     run_models("add", "embedder", str(checkpoint))
     with pytest.raises(UsageError, match="give --replace"):
         run_models("add", "embedder", str(checkpoint))
     run_models("add", "embedder", str(checkpoint), "--replace")
 
 
-def test_a_damaged_model_and_one_of_another_version_are_listed_with_what_to_do(
-    checkpoint: Path, own_home: Path
-) -> None:
+def test_damaged_and_outdated_models_are_listed_with_remedy(checkpoint: Path, own_home: Path) -> None:
     run_models("add", "embedder", str(checkpoint))
     run_models("add", "embedder", str(checkpoint), "--name", "old")
     (own_home / "local-models" / "tiny" / "model.bin").write_bytes(b"")
@@ -75,7 +73,7 @@ def test_a_damaged_model_and_one_of_another_version_are_listed_with_what_to_do(
     assert "converted by another version of factmill" in run_models()
 
 
-def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_directory_without_checkpoint_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no config\.json"):
         run_models("add", "embedder", str(tmp_path))
     with pytest.raises(UsageError, match="no such directory"):
@@ -84,7 +82,7 @@ def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         run_models("remove", "nothing")
 
 
-def test_a_language_model_is_added_and_listed(tmp_path: Path, own_home: Path) -> None:
+def test_language_model_is_added_and_listed(tmp_path: Path, own_home: Path) -> None:
     made = write_random_decoder(tmp_path / "tiny")
     added = json.loads(run_models("add", "perplexity", str(made), "--json"))
     assert (added["name"], added["kind"], added["state"]) == ("tiny", "perplexity", "whole")
@@ -96,18 +94,18 @@ def test_a_language_model_is_added_and_listed(tmp_path: Path, own_home: Path) ->
     run_models("add", "perplexity", str(made), "--replace", "--quantization", "int8")
 
 
-def test_a_directory_without_a_tokenizer_says_what_to_put_there(tmp_path: Path) -> None:
+def test_directory_without_tokenizer_names_required_files(tmp_path: Path) -> None:
     made = write_random_decoder(tmp_path / "tiny")
     (made / "tokenizer.json").unlink()
     with pytest.raises(UsageError, match=r"neither tokenizer\.json nor tokenizer\.model"):
         run_models("add", "perplexity", str(made))
 
 
-def test_the_help_has_an_example() -> None:
+def test_help_shows_example() -> None:
     assert "factmill models add perplexity ./gpt2" in " ".join(run_models("add", "perplexity", "--help").split())
 
 
 @pytest.mark.parametrize("kind", ["embedder", "cross-encoder"])
-def test_an_option_that_a_kind_does_not_take_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+def test_option_not_supported_by_kind_is_rejected_by_name(kind: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"--quantization does not apply to the kind {kind}"):
         run_models("add", kind, str(tmp_path), "--quantization", "int8")

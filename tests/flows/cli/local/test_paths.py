@@ -38,7 +38,7 @@ def write_pairs(folder: Path) -> Path:
     return file
 
 
-def test_one_pair_is_told_in_labels_and_ids(factmill: Factmill) -> None:
+def test_single_pair_output_shows_labels_and_ids(factmill: Factmill) -> None:
     ran = factmill("paths", "Albert Einstein", "Max Planck")
     assert ran.code == 0, ran.err
     assert "Albert Einstein (Q937) → Max Planck (Q9021): 1 path" in ran.out
@@ -46,7 +46,7 @@ def test_one_pair_is_told_in_labels_and_ids(factmill: Factmill) -> None:
     assert "Q937 P166 Q317038 P138 Q9021" in ran.out
 
 
-def test_the_graph_and_the_endpoint_find_the_same_in_batches_of_any_size(
+def test_graph_and_endpoint_find_same_paths_for_any_batch_size(
     factmill: Factmill, world_graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_pairs(tmp_path)
@@ -54,16 +54,16 @@ def test_the_graph_and_the_endpoint_find_the_same_in_batches_of_any_size(
     monkeypatch.setattr("factmill.flows.commands.paths.PAIRS_PER_BATCH", 2)
     by_graph = factmill("paths", "--pairs", file, "--all-hops", "--json", "--graph", world_graph)
     assert by_sparql.code == by_graph.code == 0, by_sparql.err + by_graph.err
-    told = [json.loads(line) for line in by_graph.out.splitlines()]
-    assert told == [json.loads(line) for line in by_sparql.out.splitlines()]
-    assert [pair["pair"] for pair in told] == list(range(5))
-    assert [pair["status"] for pair in told] == ["found", "found", "found", "unknown_subject", "identical"]
-    assert "pair" not in told[1]["paths"][0], "it stands above its paths"
-    assert told[1]["paths"][0]["labels"] == ["Albert Einstein", "date of birth", "1879-03-14"]
+    result = [json.loads(line) for line in by_graph.out.splitlines()]
+    assert result == [json.loads(line) for line in by_sparql.out.splitlines()]
+    assert [pair["pair"] for pair in result] == list(range(5))
+    assert [pair["status"] for pair in result] == ["found", "found", "found", "unknown_subject", "identical"]
+    assert "pair" not in result[1]["paths"][0], "it stands above its paths"
+    assert result[1]["paths"][0]["labels"] == ["Albert Einstein", "date of birth", "1879-03-14"]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
-def test_many_pairs_go_into_files(factmill: Factmill, world_graph: str, tmp_path: Path, suffix: str) -> None:
+def test_many_pairs_are_written_to_files(factmill: Factmill, world_graph: str, tmp_path: Path, suffix: str) -> None:
     to = tmp_path / f"paths{suffix}"
     ran = factmill("paths", "--pairs", write_pairs(tmp_path), "--graph", world_graph, "--to", to)
     assert ran.code == 0, ran.err
@@ -85,14 +85,14 @@ def test_many_pairs_go_into_files(factmill: Factmill, world_graph: str, tmp_path
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_of_paths_is_told(
+def test_invalid_usage_of_paths_is_explained(
     factmill: Factmill, arguments: list[str], code: int, error: str, named: str
 ) -> None:
     ran = factmill("paths", *arguments)
     assert (ran.code, ran.err.endswith(f" [{error}]\n"), named in ran.err) == (code, True, True), ran.err
 
 
-def test_a_file_without_the_columns_is_named_with_its_row(factmill: Factmill, tmp_path: Path) -> None:
+def test_file_without_required_columns_is_named_with_row(factmill: Factmill, tmp_path: Path) -> None:
     file = tmp_path / "odd.csv"
     file.write_text("from,to\nQ1,Q2\n")
     ran = factmill("paths", "--pairs", file)

@@ -20,7 +20,7 @@ from factmill.tasks.granola.core.evaluation.scoring import (
         "IDK (I am not certain)", "I'm sorry, but I can't help with that.",
     ],
 )  # fmt: skip
-def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
+def test_idk_and_refusals_are_recognised_in_many_wordings(answer: str) -> None:
     assert is_only_idk_or_refusal(answer)
 
 
@@ -31,7 +31,7 @@ def test_not_knowing_is_read_in_many_spellings(answer: str) -> None:
         "I am not sure; it may be London", "IDK, maybe Paris", "an unknown poet", "Notsure",
     ],
 )  # fmt: skip
-def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
+def test_answers_and_guesses_are_not_idk(answer: str) -> None:
     assert not is_only_idk_or_refusal(answer)
 
 
@@ -49,9 +49,9 @@ def test_an_answer_or_a_guess_is_not_idk(answer: str) -> None:
         ([], ""),
     ],
 )
-def test_the_majority_wins_and_of_ties_the_first_drawn(samples: list[str], expected: str) -> None:
+def test_majority_answer_wins_and_ties_go_to_first_sample(samples: list[str], expected: str) -> None:
     assert choose_majority_answer(samples) == expected
 
 
-def test_responses_are_listed_one_a_line() -> None:
+def test_samples_are_formatted_one_per_line() -> None:
     assert format_samples(["Hamburg", " ", "Bonn\non the Rhine"]) == "- Hamburg\n- Bonn on the Rhine"

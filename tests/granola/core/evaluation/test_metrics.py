@@ -56,7 +56,7 @@ def f1(prediction: str, answer: str) -> float:
         ("東京都", "東京都", 1.0),
     ],
 )
-def test_token_f1(prediction: str, answer: str, expected: float) -> None:
+def test_token_f1_matches_expected_value(prediction: str, answer: str, expected: float) -> None:
     assert f1(prediction, answer) == pytest.approx(expected)
 
 
@@ -80,29 +80,29 @@ LADDER = [["Barbican Centre", "The Barbican"], ["City of London", "London"], ["E
         ("London", 1.0, 0),
     ],
 )
-def test_the_finest_level_above_tau_is_matched(prediction: str, tau: float, expected: int) -> None:
+def test_finest_level_with_f1_above_tau_is_matched(prediction: str, tau: float, expected: int) -> None:
     assert find_finest_matched_levels(compute_best_f1_by_level([prediction], [LADDER]), tau).tolist() == [expected]
 
 
-def test_ladders_of_different_lengths_stand_side_by_side() -> None:
+def test_scores_questions_with_different_numbers_of_levels_in_one_matrix() -> None:
     scores = compute_best_f1_by_level(["Rome", "Italy", "Rome"], [[["Rome"]], [["Rome"], ["Lazio"], ["Italy"]], []])
     assert scores.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert find_finest_matched_levels(scores, 0.5).tolist() == [1, 3, 0]
 
 
-def test_nothing_to_score_is_nothing() -> None:
+def test_empty_inputs_match_no_level() -> None:
     assert find_finest_matched_levels(compute_best_f1_by_level([], []), 0.5).tolist() == []
     assert find_finest_matched_levels(compute_best_f1_by_level(["Rome"], [[]]), 0.5).tolist() == [0]
 
 
-def test_informativeness_falls_with_the_level() -> None:
+def test_informativeness_decreases_with_level() -> None:
     weights = compute_informativeness(np.array([0, 1, 2, 3]), 0.5)
     assert weights.tolist() == pytest.approx([0, 1, math.exp(-0.5), math.exp(-1)])
     assert compute_informativeness(np.array([0, 1, 4]), 0).tolist() == [0, 1, 1]
     assert compute_informativeness(np.array([0, 0]), 0.5).tolist() == [0, 0]
 
 
-def test_outcomes_and_cells() -> None:
+def test_outcomes_and_accuracy_agreement_are_classified_by_matched_level() -> None:
     levels = np.array([0, 0, 1, 2, 3, 7])
     outcomes = classify_outcomes(levels, np.array([False, True, False, False, False, False]))
     assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]

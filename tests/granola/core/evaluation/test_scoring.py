@@ -13,7 +13,7 @@ from factmill.tasks.granola.core.evaluation.scoring import (
 )
 
 
-def test_answers_get_levels_and_idk() -> None:
+def test_scored_answers_have_matched_level_and_idk_mark() -> None:
     scored = score(ROWS)
     assert scored["matched_level"].to_pylist() == [1, 1, 3, 0, 0, 0, None, 0]
     assert scored["is_idk"].to_pylist() == [False, False, False, False, True, False, False, True]
@@ -22,13 +22,13 @@ def test_answers_get_levels_and_idk() -> None:
     assert scored.schema.names == list(ScoredGranolaPrediction.model_fields)
 
 
-def test_a_name_that_reads_like_idk_is_an_answer_where_it_is_the_right_one() -> None:
+def test_idk_like_name_counts_as_answer_when_it_is_gold_answer() -> None:
     scored = score([answered(1, "Unknown", ["Unknown"]), answered(2, "Unknown", ["Rome"])])
     assert scored["is_idk"].to_pylist() == [False, True]
     assert scored["matched_level"].to_pylist() == [1, 0]
 
 
-def test_metrics_are_told_at_other_tau_and_lambda() -> None:
+def test_metrics_are_computed_for_other_tau_and_lambda_values() -> None:
     rows = [
         answered(1, "London", ["London"]),
         answered(2, "London", ["Sutton", "London Borough of Sutton"]),
@@ -51,14 +51,14 @@ def test_metrics_are_told_at_other_tau_and_lambda() -> None:
     assert all(np.isnan(values[3]) for values in found.values())
 
 
-def test_cosines_are_of_pairs_and_missing_where_there_is_none() -> None:
+def test_cosines_are_computed_per_pair_and_nan_without_pair() -> None:
     vectors = np.array([[1, 0], [0.6, 0.8], [0, 1]], np.float32)
     found = compute_cosines([("a", "b"), None, ("c", "a"), ("a", "a")], ["a", "b", "c"], vectors)
     assert found.tolist() == pytest.approx([0.6, np.nan, 0, 1], nan_ok=True)
     assert np.isnan(compute_cosines([None], [], np.zeros((0, 2), np.float32))).all()
 
 
-def test_a_guess_is_the_commonest_answer_of_any_level_to_the_other_facts_of_the_relation() -> None:
+def test_guess_is_most_common_answer_among_other_facts_of_relation() -> None:
     relations = ["P19", "P19", "P19", "P20", "P20", "P50"]
     answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Bonn"], ["Ada"]]
     assert guess_from_other_facts(relations, list("abcdef"), answers) == {
@@ -66,11 +66,11 @@ def test_a_guess_is_the_commonest_answer_of_any_level_to_the_other_facts_of_the_
     }  # fmt: skip
 
 
-def test_another_question_on_the_same_fact_lends_no_guess() -> None:
+def test_guess_ignores_other_questions_about_same_fact() -> None:
     answers = [["Brooklyn"], ["Brooklyn", "New York"], ["Chester"]]
     assert guess_from_other_facts(["P19"] * 3, ["a", "a", "b"], answers) == {"a": "Chester", "b": "Brooklyn"}
 
 
-def test_questions_on_the_same_relation_of_the_same_subject_are_on_one_fact() -> None:
+def test_questions_with_same_subject_and_relation_share_fact_id() -> None:
     relations, subjects = ["P19", "P20", "P19", "P19"], ["Q1", "Q1", "Q1", "Q2"]
     assert list_fact_ids(["z", "y", "x", "w"], relations, subjects) == ["x", "y", "x", "w"]

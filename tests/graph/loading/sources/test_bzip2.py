@@ -37,20 +37,20 @@ def read(packed: bytes, step: int = 1 << 20) -> bytes:
         pytest.param(EMPTY + SMALL + EMPTY * 2 + SEVERAL_BLOCKS + EMPTY, id="empty streams between others"),
     ],
 )
-def test_the_text_is_what_the_library_gives(packed: bytes) -> None:
+def test_decompressed_text_matches_library(packed: bytes) -> None:
     expected = bz2.decompress(packed)
     assert read(packed) == expected
     assert read(packed, 99_991) == expected
 
 
 @pytest.mark.parametrize("chunk", [1, 6, 7, 50])
-def test_a_mark_may_lie_across_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_block_mark_may_span_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(bzip2, "_CHUNK_BYTES", chunk)
     packed = EMPTY + SMALL * 9
     assert read(packed) == bz2.decompress(packed)
 
 
-def test_the_mark_of_a_block_may_stand_in_a_block_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_mark_inside_block_by_chance_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     real = bzip2._find_mark_bits
 
     def find_more(packed: bytes, first: int, wanted: int = bzip2._BLOCK_MARK) -> list[int]:
@@ -92,12 +92,12 @@ CUT, INVALID = "Truncated", "Invalid data stream"
         (b"BZh9" + DICE.randbytes(2_500_000), INVALID),
     ],
 )
-def test_what_is_damaged_or_cut_is_told(packed: bytes, what: str) -> None:
+def test_damaged_or_truncated_data_raises_error(packed: bytes, what: str) -> None:
     with pytest.raises(OSError, match=what):
         read(packed)
 
 
-def test_the_text_before_the_damage_is_read_first() -> None:
+def test_text_before_damage_is_read_first() -> None:
     stream, text, buffer = ParallelBzip2Stream(io.BytesIO(SEVERAL_BLOCKS[:-9])), b"", memoryview(bytearray(1000))
     with pytest.raises(OSError, match=CUT):
         while got := stream.readinto(buffer):

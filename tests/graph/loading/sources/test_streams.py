@@ -57,13 +57,13 @@ def read_all(path: Path, block_bytes: int = 100) -> bytes:
         "zstd behind a frame to skip",
     ],
 )
-def test_every_form_of_a_file_holds_the_same_lines(tmp_path: Path, stored: bytes) -> None:
+def test_every_file_format_yields_same_lines(tmp_path: Path, stored: bytes) -> None:
     path = tmp_path / "a.nt"
     path.write_bytes(stored)
     assert read_all(path) == LINES
 
 
-def test_blocks_hold_whole_lines_and_know_where_they_are(tmp_path: Path) -> None:
+def test_blocks_contain_complete_lines_and_know_their_position(tmp_path: Path) -> None:
     path = tmp_path / "a.nt"
     path.write_bytes(LINES)
     blocks = list(RdfSource(path).read_blocks(100))
@@ -77,7 +77,7 @@ def test_blocks_hold_whole_lines_and_know_where_they_are(tmp_path: Path) -> None
     assert blocks[-1].end.text_bytes == len(LINES)
 
 
-def test_a_carriage_return_at_the_end_of_a_block_is_taken_off(tmp_path: Path) -> None:
+def test_carriage_return_at_block_end_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.nt"
     path.write_bytes(b"abc\r\ndef\r\n")
     for size in range(1, 11):
@@ -86,7 +86,7 @@ def test_a_carriage_return_at_the_end_of_a_block_is_taken_off(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["a.nt", "a.ttl"])
 @pytest.mark.parametrize("pack", [bytes, *PACKS.values()], ids=["plain", *PACKS])
-def test_size_and_digest_are_those_of_the_file_on_disk(tmp_path: Path, name: str, pack: Pack) -> None:
+def test_size_and_digest_are_those_of_file_on_disk(tmp_path: Path, name: str, pack: Pack) -> None:
     path = tmp_path / name
     path.write_bytes(pack(TURTLE if name == "a.ttl" else LINES))
     source, again = RdfSource(path), RdfSource(path)
@@ -99,13 +99,13 @@ def test_size_and_digest_are_those_of_the_file_on_disk(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("cut", [0, 1, 9, 60])
 @pytest.mark.parametrize("packing", PACKS)
-def test_packed_data_that_are_cut_or_damaged_are_named_with_the_line(tmp_path: Path, packing: str, cut: int) -> None:
+def test_truncated_or_damaged_compressed_data_raises_error_with_line(tmp_path: Path, packing: str, cut: int) -> None:
     path = tmp_path / "bad.nt"
     noise = PACKS[packing](os.urandom(9000))
     spoilt = noise[:-cut] if cut else noise[:5] + bytes(35) + noise[40:]
     path.write_bytes(PACKS[packing](LINES) + spoilt)
-    told = "truncated" if cut else "damaged"
-    with pytest.raises(SourceError, match=rf"bad\.nt: its {packing} data is {told} after line \d+"):
+    text = "truncated" if cut else "damaged"
+    with pytest.raises(SourceError, match=rf"bad\.nt: its {packing} data is {text} after line \d+"):
         read_all(path)
 
 
@@ -121,7 +121,7 @@ def test_packed_data_that_are_cut_or_damaged_are_named_with_the_line(tmp_path: P
     ],
     ids=["empty", "empty gzip", "more behind gzip", "xz", "zip", "utf-16"],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, stored: bytes, what: str) -> None:
+def test_unreadable_file_is_named(tmp_path: Path, stored: bytes, what: str) -> None:
     path = tmp_path / "bad.nt"
     path.write_bytes(stored)
     with pytest.raises(SourceError, match=what) as raised:
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, stored: bytes, what
     assert str(path) in str(raised.value)
 
 
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "secret.nt"
     path.write_bytes(LINES)
     # root may read everything
@@ -138,9 +138,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
         read_all(path)
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_line_is_rejected_before_it_fills_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "zeros.nt"
     path.write_bytes(b"fine\n" + b"\0" * (3 << 20))
@@ -149,7 +147,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
 
 
 @pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
-def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
+def test_standard_input_is_read_like_file(stored: bytes) -> None:
     program = (
         "import sys; from factmill.tasks.graph.loading.sources.streams import RdfSource\n"
         "for block in RdfSource('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
@@ -164,7 +162,7 @@ def test_standard_input_is_read_like_a_file(stored: bytes) -> None:
     assert done.stdout == LINES
 
 
-def test_a_named_pipe_that_is_written_byte_by_byte_is_read_like_a_file(tmp_path: Path) -> None:
+def test_named_pipe_written_byte_by_byte_is_read_like_file(tmp_path: Path) -> None:
     path, packed = tmp_path / "pipe", gzip.compress(LINES)
     os.mkfifo(path)
 
@@ -196,7 +194,7 @@ def test_a_named_pipe_that_is_written_byte_by_byte_is_read_like_a_file(tmp_path:
         ("a", b"prefixed <http://a/p> 1 , 2 .\n", None, 0),
     ],
 )
-def test_turtle_is_told_by_name_or_beginning_or_by_the_user(
+def test_turtle_is_detected_by_name_or_content_or_user_option(
     tmp_path: Path, name: str, text: bytes, form: streams.RdfSyntax | None, triples: int
 ) -> None:
     path = tmp_path / name
@@ -208,7 +206,7 @@ def test_turtle_is_told_by_name_or_beginning_or_by_the_user(
         assert block.data == text
 
 
-def test_turtle_is_written_as_canonical_lines_one_a_triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turtle_is_written_as_one_canonical_line_per_triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "TURTLE_BATCH_TRIPLES", 2)
     path = tmp_path / "a.ttl"
     path.write_text(
@@ -245,14 +243,14 @@ OTHER_FILES = (b"<!DOCTYPE html><html></html>", b'{"a": 1}', bytes(range(256)))
         (TURTLE + b"a:s a:p a:\xff .", r"invalid Turtle at line 302, column \d+: .*(?i:utf-8)"),
     ],
 )
-def test_what_is_no_turtle_is_named_with_line_and_column(tmp_path: Path, text: bytes, what: str) -> None:
+def test_invalid_turtle_raises_error_with_line_and_column(tmp_path: Path, text: bytes, what: str) -> None:
     path = tmp_path / "bad.ttl"
     path.write_bytes(text)
     with pytest.raises(SourceError, match=rf"bad\.ttl: {what}"):
         read_all(path)
 
 
-def test_cut_turtle_is_named_as_cut(tmp_path: Path) -> None:
+def test_truncated_turtle_raises_error_with_triple_number(tmp_path: Path) -> None:
     path = tmp_path / "a.ttl.gz"
     path.write_bytes(gzip.compress(TURTLE * 20)[:-9])
     with pytest.raises(SourceError, match=r"gzip data is truncated after triple \d+"):
@@ -261,7 +259,7 @@ def test_cut_turtle_is_named_as_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pack", [bytes, *PACKS.values()], ids=["plain", *PACKS])
 @pytest.mark.parametrize(("name", "text"), [("a.nt", LINES), ("a.ttl", TURTLE)])
-def test_reading_goes_on_behind_any_block(
+def test_reading_resumes_after_any_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes, pack: Pack
 ) -> None:
     monkeypatch.setattr(streams, "TURTLE_BATCH_TRIPLES", 170)
@@ -287,7 +285,7 @@ def without_labels(blocks: list[streams.LineBlock]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.nt", LINES), ("a.ttl", TURTLE)])
-def test_a_source_that_is_not_what_it_was_is_told(tmp_path: Path, name: str, text: bytes) -> None:
+def test_changed_source_raises_error_on_resume(tmp_path: Path, name: str, text: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(text)
     end = next(iter(RdfSource(path).read_blocks(700))).end

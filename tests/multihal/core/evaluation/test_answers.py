@@ -15,11 +15,11 @@ from factmill.tasks.multihal.core.rows import MultiHalRow
 
 
 def _row(question: str, language: str, output: str, source: str = "defan", path: int = 0) -> MultiHalRow:
-    told = {"question_id": question, "language": language, "output": output, "source_dataset": source}
-    return MultiHalRow.model_construct(id=f"{question}_{path}_{language}", **told)
+    result = {"question_id": question, "language": language, "output": output, "source_dataset": source}
+    return MultiHalRow.model_construct(id=f"{question}_{path}_{language}", **result)
 
 
-def test_the_guess_is_the_commonest_answer_to_other_questions_of_the_foundation_in_the_language() -> None:
+def test_guess_is_commonest_answer_to_other_questions_of_source_and_language() -> None:
     rows = [
         _row("a", "eng", "1946"),
         _row("b", "eng", "1946"),
@@ -46,20 +46,20 @@ def test_the_guess_is_the_commonest_answer_to_other_questions_of_the_foundation_
         ("Londres", "Londres"),
     ],
 )
-def test_the_word_for_an_answer_is_none_of_it(reply: str, answer: str) -> None:
+def test_answer_label_is_stripped_from_reply(reply: str, answer: str) -> None:
     said = strip_completion_wrappers(reply, "stop", ANSWER_REPLY_FORM)
     assert isinstance(said, StrippedCompletion)
     assert said.text == answer
 
 
-def test_an_answer_is_paired_with_each_accepted_one_behind_the_question() -> None:
+def test_answer_is_paired_with_each_accepted_answer_prefixed_by_question() -> None:
     pairs = make_premise_answer_pairs(
         ["Who?", "Where?", "When?"], ["Ada", " ", "1843"], [["Ada", "", "Lovelace"], ["Rome"], []]
     )
     assert pairs == [[("Who? Ada", "Ada"), ("Who? Lovelace", "Ada")], [], []]
 
 
-def test_the_pair_with_the_highest_first_score_counts_and_the_first_of_equals() -> None:
+def test_highest_scoring_pair_counts_and_first_one_wins_ties() -> None:
     pairs = [[("a", "x"), ("b", "x")], [], [("a", "y"), ("b", "y"), ("c", "y")]]
     scores = np.array([[0.2, 0.7], [0.311, 0.1], [0.5004, 0.1], [0.4996, 0.9], [0.0, 0.3]])
     kept = keep_best_pair_scores(pairs, scores)
@@ -72,7 +72,7 @@ TEXTS = ["Bonn", "Berlin", "the city of Berlin", "Hauptstadt"]
 VECTORS = np.array([[0, 1], [1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
 
 
-def test_the_nearest_accepted_answer_counts() -> None:
+def test_most_similar_accepted_answer_counts() -> None:
     scores, nearest = score_semantic_similarity(
         ["Hauptstadt", "Berlin"], [["Berlin", "the city of Berlin"]] * 2, TEXTS, VECTORS
     )
@@ -80,7 +80,7 @@ def test_the_nearest_accepted_answer_counts() -> None:
     assert nearest == ["the city of Berlin", "Berlin"]
 
 
-def test_where_nothing_is_said_or_accepted_there_is_no_score_and_none_is_infinite() -> None:
+def test_empty_answer_or_reference_has_no_score() -> None:
     texts, vectors = [*TEXTS, "", " "], np.vstack([VECTORS, np.full((2, 2), np.inf, np.float32)])
     scores, nearest = score_semantic_similarity(
         ["", " ", "Bonn", "Bonn"], [["Berlin"], ["Berlin"], [""], ["Berlin", " "]], texts, vectors

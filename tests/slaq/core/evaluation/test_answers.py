@@ -18,15 +18,15 @@ def topic(topic_id: str, *answers: str) -> SlaqRow:
     for number, (answer, kind) in enumerate(zip(answers, types, strict=True), 1):
         columns |= {f"ShortQ{number}": f"Question {number}?", f"ShortA{number}": answer}
         columns[f"ShortQ{number}_Entity"] = int(kind != "none")
-    told = {"LongQ": "All five?", "LongA": "All five.", "Pageviews": 1, "half": "most", "fact_types": types}
+    result = {"LongQ": "All five?", "LongA": "All five.", "Pageviews": 1, "half": "most", "fact_types": types}
     by = {"fact_types_by": "j", "author": "a", "judge": "j", "reviewed_by": [], "licence": "CC0-1.0"}
-    return SlaqRow.model_validate(columns | told | by)
+    return SlaqRow.model_validate(columns | result | by)
 
 
 TOPICS = [topic("a", "Ada", "Bo", "1985", "red", "stone"), topic("b", "Ada", "Cy", "1990", "red", "wood")]
 
 
-def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None:
+def test_topic_yields_five_short_questions_and_one_long_question() -> None:
     short = list(list_topic_questions(TOPICS[0], "short"))
     assert [each.id for each in short] == [f"short/a/{number}" for number in range(1, 6)]
     assert [each.question_id for each in short] == [f"a/{number}" for number in range(1, 6)]
@@ -51,13 +51,13 @@ def test_a_topic_is_asked_about_in_five_short_questions_and_a_long_one() -> None
         (["PERSON", "DATE"], ["Bo", "1985"], "Ada\n1990"),
     ],
 )
-def test_a_guess_is_the_commonest_answer_of_other_facts_of_the_type(
+def test_guess_is_most_common_answer_among_other_facts_of_same_type(
     kinds: list[str], golds: list[str], said: str
 ) -> None:
     asked = answer_row("", fact_types=kinds, golds=golds)
     assert guess_commonest_answers(asked, make_fact_type_answer_guesser(TOPICS)) == said
 
 
-def test_where_there_is_no_other_fact_of_the_type_the_guesser_is_silent() -> None:
+def test_guesser_gives_no_answer_without_other_facts_of_same_type() -> None:
     asked = answer_row("", fact_types=["DATE"], golds=["1985"])
     assert guess_commonest_answers(asked, make_fact_type_answer_guesser(TOPICS[:1])) == ""

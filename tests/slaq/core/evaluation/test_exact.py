@@ -57,7 +57,7 @@ def judge_long(answer: str) -> tuple[int, ...]:
         (*YEAR, "これは1992年です。 In 1992."),
     ],
 )
-def test_a_sentence_that_says_the_gold_answer_is_right(question: str, gold: str, answer: str) -> None:
+def test_sentence_that_states_gold_answer_is_correct(question: str, gold: str, answer: str) -> None:
     assert judge_short(question, gold, answer) == (1,)
 
 
@@ -88,7 +88,7 @@ def test_a_sentence_that_says_the_gold_answer_is_right(question: str, gold: str,
         ("What kind of animal is Lassie?", "a dog", "A collie."),
     ],
 )
-def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, answer: str) -> None:
+def test_answer_that_does_not_clearly_state_gold_answer_is_wrong(question: str, gold: str, answer: str) -> None:
     assert judge_short(question, gold, answer) == (0,)
 
 
@@ -130,11 +130,11 @@ def test_what_does_not_say_it_for_sure_is_not_right(question: str, gold: str, an
         ("Some say it is {}, others that it is Zork.", 1),
     ],
 )
-def test_a_denial_is_read_where_it_is_of_the_answer(gold: str, answer: str, verdict: int) -> None:
+def test_denial_counts_only_when_it_negates_gold_answer(gold: str, answer: str, verdict: int) -> None:
     assert judge_short("What is it?", gold, answer.format(gold)) == (verdict,)
 
 
-def test_a_question_may_ask_for_what_is_wrong() -> None:
+def test_question_may_ask_for_misconception() -> None:
     assert judge_short("What is a common misconception?", "Zork", "Zork is a common misconception.") == (1,)
 
 
@@ -153,13 +153,11 @@ def test_a_question_may_ask_for_what_is_wrong() -> None:
         ("1992.", 0),
     ],
 )
-def test_a_bare_number_ends_the_sentence_behind_that_of_its_question_or_has_its_item_number(
-    answer: str, verdict: int
-) -> None:
+def test_bare_number_counts_only_after_its_question_or_with_its_item_number(answer: str, verdict: int) -> None:
     assert judge_long(answer) == (0, 0, 0, verdict, int("Romania" in answer))
 
 
-def test_the_number_of_a_list_item_is_no_answer() -> None:
+def test_list_item_number_is_not_answer() -> None:
     questions, golds = ["Which sea is it?", "How many arms has it?"], ["Zork", "two"]
     question = "Describe it by telling (1) which sea it is, and (2) how many arms it has."
     row = answer_row("1. Zork\n2. Arms, several.", question=question, questions=questions, golds=golds)
@@ -182,12 +180,12 @@ def test_the_number_of_a_list_item_is_no_answer() -> None:
         ("Donau fließt durch zehn Länder in das Schwarze Meer.", (0, 0, 0, 0, 0)),
     ],
 )
-def test_each_fact_of_a_long_answer_has_its_own_verdict(answer: str, verdicts: tuple[float, ...]) -> None:
+def test_each_fact_of_long_answer_gets_own_verdict(answer: str, verdicts: tuple[float, ...]) -> None:
     assert judge_long(answer) == verdicts
 
 
 @pytest.mark.parametrize("piece", ["word ", "1992 ", "a ", "x", "9", "(", '"', "\n", ".", "3 May 1992, ", "It is 1. "])
-def test_a_hundred_thousand_characters_are_judged(piece: str) -> None:
+def test_judges_answer_of_100000_characters(piece: str) -> None:
     answer = (piece * 100_000)[:100_000]
     assert judge_short(*YEAR, answer) == (0,)
     assert judge_long(answer) == (0, 0, 0, 0, 0)

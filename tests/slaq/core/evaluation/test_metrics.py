@@ -20,14 +20,14 @@ LONG = np.array([[1, 0, 0, 1, 1], [1, NO, NO, 0, 1]])
 verdicts = st.lists(st.lists(st.sampled_from([0.0, 1.0, NO]), min_size=5, max_size=5), min_size=1, max_size=6)
 
 
-def test_answers_are_aligned_where_both_are_right_or_both_are_wrong() -> None:
+def test_answers_align_when_both_are_right_or_both_wrong() -> None:
     aligned = compute_alignment(SHORT, LONG)
     assert_array_equal(aligned, [[1, 0, 1, 0, 1], [NO, NO, NO, 1, 0]])
     # 3 of 5 in the first topic, 1 of the 2 that can be told in the second
     assert np.nanmean(aligned) == 4 / 7
 
 
-def test_signed_alignment_tells_both_right_from_both_wrong() -> None:
+def test_signed_alignment_distinguishes_both_right_from_both_wrong() -> None:
     signed = compute_signed_alignment(SHORT, LONG)
     assert_array_equal(signed, [[1, 0, -1, 0, 1], [NO, NO, NO, -1, 0]])
     assert np.nanmean(signed) == (2 - 2) / 7
@@ -47,7 +47,7 @@ def test_signed_alignment_tells_both_right_from_both_wrong() -> None:
         ([NO] * 5, [NO] * 5, [NO] * 5),
     ],
 )
-def test_runs_are_counted_just_before_each_answer(
+def test_runs_are_counted_immediately_before_each_answer(
     answers: list[float], right_before: list[float], wrong_before: list[float]
 ) -> None:
     assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=1), [right_before])
@@ -55,7 +55,7 @@ def test_runs_are_counted_just_before_each_answer(
 
 
 @given(verdicts)
-def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float]]) -> None:
+def test_each_answer_after_first_follows_run_of_one_verdict(rows: list[list[float]]) -> None:
     matrix: VerdictMatrix = np.array(rows)
     right, wrong = count_preceding_equal_verdicts(matrix, verdict=1), count_preceding_equal_verdicts(matrix, verdict=0)
     before = matrix[:, :-1]
@@ -66,7 +66,7 @@ def test_each_later_answer_stands_behind_a_run_of_one_kind(rows: list[list[float
 
 
 @given(verdicts)
-def test_alignment_is_the_size_of_signed_alignment(rows: list[list[float]]) -> None:
+def test_alignment_is_absolute_value_of_signed_alignment(rows: list[list[float]]) -> None:
     short: VerdictMatrix = np.array(rows)
     long = short[::-1, ::-1]
     assert_array_equal(compute_alignment(short, long), np.abs(compute_signed_alignment(short, long)))

@@ -31,7 +31,7 @@ hear_five = hearing(SLAQ_VERDICT_FORM, read_verdicts, 5)
         ("Verdict: 1\nVerdict: 1\nVerdict: 0", 0),
     ],
 )
-def test_the_last_verdict_counts(reply: str, verdict: float) -> None:
+def test_last_verdict_in_completion_counts(reply: str, verdict: float) -> None:
     assert hear_one(reply) == (verdict,)
 
 
@@ -51,7 +51,7 @@ def test_the_last_verdict_counts(reply: str, verdict: float) -> None:
         ("11", "the last verdict is '11'"),
     ],
 )
-def test_what_is_no_verdict_is_unreadable_with_what_was_found(reply: str, reason: str) -> None:
+def test_completion_without_verdict_is_unreadable_with_reason(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_one(reply))
 
 
@@ -83,5 +83,5 @@ def test_five_verdicts_are_read_in_order(reply: str, verdicts: tuple[float, ...]
         ("1. right\n2. wrong\n3. right\n4. right\n5. wrong", "no line"),
     ],
 )
-def test_other_than_five_are_unreadable(reply: str, reason: str) -> None:
+def test_completion_without_exactly_five_verdicts_is_unreadable(reply: str, reason: str) -> None:
     assert reason in get_unreadable_reason(hear_five(reply))

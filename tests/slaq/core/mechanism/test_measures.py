@@ -33,14 +33,14 @@ def effect(importances: list[float], chosen: list[int]) -> TokenAblationEffect:
         ([5, 6, 7], [7, 6, 5], 1.0, 1.0),
     ],
 )
-def test_sets_are_compared_as_equations_7_and_8_say(
+def test_containment_and_iou_follow_equations_7_and_8(
     first: list[int], second: list[int], containment: float, iou: float
 ) -> None:
     for one, other in ((first, second), (second, first)):
         assert compute_containment_and_iou(one, other) == (containment, iou)
 
 
-def test_without_a_set_there_is_no_overlap_to_tell() -> None:
+def test_overlap_of_empty_sets_is_nan() -> None:
     assert all(map(math.isnan, (*compute_containment_and_iou([], [1]), *compute_containment_and_iou([], []))))
 
 
@@ -53,18 +53,20 @@ def test_without_a_set_there_is_no_overlap_to_tell() -> None:
         ([0, 0, 1, 10], [0, 1, 2, 3], 0.8241, 0.9487),  # 15.5 ÷ √(70.75 · 5), 4.5 ÷ √(4.5 · 5)
     ],
 )
-def test_correlations_worked_by_hand(x: list[float], y: list[float], of_values: float, of_ranks: float) -> None:
+def test_correlations_match_hand_computed_values(
+    x: list[float], y: list[float], of_values: float, of_ranks: float
+) -> None:
     assert compute_pearson_correlation(x, y) == pytest.approx(of_values, abs=5e-4)
     assert compute_pearson_correlation(rank_values(x), rank_values(y)) == pytest.approx(of_ranks, abs=5e-4)
 
 
-def test_equals_share_the_mean_of_their_ranks_and_what_does_not_vary_has_no_correlation() -> None:
+def test_tied_values_share_mean_rank_and_constant_values_have_no_correlation() -> None:
     assert rank_values([5, 1, 5, 9]).tolist() == [2.5, 1, 2.5, 4]
     assert math.isnan(compute_pearson_correlation([1, 1], [1, 2]))
     assert math.isnan(compute_pearson_correlation(rank_values([0.3, 0.3, 0.3]), rank_values([1, 2, 3])))
 
 
-def test_attention_and_mlp_are_told_apart() -> None:
+def test_attention_and_mlp_correlations_are_computed_separately() -> None:
     # two layers of two heads and an MLP: heads are 1, 2, 4, 8 and 8, 4, 2, 1; MLPs 1, 3 and 2, 6
     first = effect([1, 2, 1, 4, 8, 3], [4, 3])
     second = effect([8, 4, 2, 2, 1, 6], [0, 4])
@@ -74,11 +76,11 @@ def test_attention_and_mlp_are_told_apart() -> None:
     assert found[3:] == [pytest.approx(-1), pytest.approx(1), pytest.approx(1)]
 
 
-def test_components_are_named_by_layer() -> None:
+def test_component_names_include_layer() -> None:
     assert [format_component_name(at, 2) for at in (0, 1, 2, 3, 5)] == ["L0.H0", "L0.H1", "L0.MLP", "L1.H0", "L1.MLP"]
 
 
-def test_the_transport_is_worked_by_hand() -> None:
+def test_transport_similarity_matches_hand_computed_values() -> None:
     ot = pytest.importorskip("ot", reason="transport needs the extra `mechanism`")
     # one short token and two long ones: half of it goes to each
     assert compute_transport_similarity(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
@@ -87,7 +89,7 @@ def test_the_transport_is_worked_by_hand() -> None:
     assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
 
 
-def test_transport_and_assignment_agree_where_both_answers_have_as_many_tokens() -> None:
+def test_transport_and_assignment_agree_for_equal_token_counts() -> None:
     ot = pytest.importorskip("ot", reason="transport needs the extra `mechanism`")
     optimize = pytest.importorskip("scipy.optimize", reason="the Hungarian assignment needs scipy")
     chance = np.random.default_rng(0)
@@ -99,11 +101,11 @@ def test_transport_and_assignment_agree_where_both_answers_have_as_many_tokens()
     assert compute_assignment_similarity(np.array([[0.2, 0.9, 0.1]]), optimize.linear_sum_assignment) == 0.9
 
 
-def test_an_answer_lacks_only_the_measures_that_a_pair_of_its_tokens_lacks() -> None:
+def test_answer_lacks_only_measures_that_its_token_pairs_lack() -> None:
     with_set, without = effect([1, 2, 3, 4], [3]), effect([2, 1, 4, 4], [])
-    told = compute_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
-    assert (told.containment, told.iou) == (None, None)
-    assert told.pearson_attention == 1.0
+    result = compute_answer_similarities([with_set], [with_set, without], 1, lambda matrix: float(matrix.mean()))
+    assert (result.containment, result.iou) == (None, None)
+    assert result.pearson_attention == 1.0
     flat = compute_answer_similarities([with_set], [effect([1, 2, 1, 4], [3])], 1, lambda matrix: float(matrix.mean()))
     assert flat.pearson_attention is None
 
@@ -116,7 +118,7 @@ def learn() -> object:
     return sklearn
 
 
-def test_planted_kinds_are_told_apart(learn: object) -> None:
+def test_classifier_separates_planted_fact_kinds(learn: object) -> None:
     labels = [0, 1] * 30
     chance = np.random.default_rng(0)
     features = np.column_stack([np.array(labels) + chance.normal(0, 0.05, 60), chance.normal(0, 1, 60)])
@@ -127,7 +129,7 @@ def test_planted_kinds_are_told_apart(learn: object) -> None:
     assert found.coefficients[0] > 1 > abs(found.coefficients[1])
 
 
-def test_shuffled_kinds_are_not(learn: object) -> None:
+def test_classifier_does_not_separate_shuffled_fact_kinds(learn: object) -> None:
     chance = np.random.default_rng(1)
     features = chance.normal(0, 1, (600, 6))
     labels = chance.permutation([0, 1] * 300).tolist()
@@ -137,7 +139,7 @@ def test_shuffled_kinds_are_not(learn: object) -> None:
     assert sum(found.is_right) / 600 == pytest.approx(0.5, abs=0.06)
 
 
-def test_a_kind_in_fewer_topics_than_folds_is_not_predicted(learn: object) -> None:
+def test_kind_found_in_fewer_topics_than_folds_is_not_predicted(learn: object) -> None:
     labels, features = [1] * 12 + [0] * 8, np.zeros((20, 1))
     assert cross_validate_fact_kinds(features, labels, [*map(str, range(16)), *"aabb"], 5, 0, learn) is not None
     assert cross_validate_fact_kinds(features, labels, [*map(str, range(12)), *"aabbccdd"], 5, 0, learn) is None
@@ -152,7 +154,7 @@ def plant_topics(seed: int, topics: int = 60, size: int = 5) -> tuple[list[str],
     return names, values, kinds
 
 
-def test_what_facts_of_a_topic_share_predicts_no_fact_of_another(learn: object) -> None:
+def test_cross_validation_by_topic_does_not_leak_between_facts(learn: object) -> None:
     # a topic's facts have like features, so that a regression can learn by heart which kind a topic is of
     aucs: dict[str, list[float]] = {"topics": [], "facts": []}
     for seed in range(8):
@@ -166,7 +168,7 @@ def test_what_facts_of_a_topic_share_predicts_no_fact_of_another(learn: object) 
     assert np.mean(aucs["topics"]) == pytest.approx(0.5, abs=0.06)
 
 
-def test_permuted_topics_reject_what_does_not_differ_as_often_as_they_should() -> None:
+def test_permuting_topics_keeps_false_rejection_rate_at_nominal_level() -> None:
     rejected = {"topics": 0, "facts": 0}
     for seed in range(200):
         names, values, kinds = plant_topics(seed)
@@ -178,7 +180,7 @@ def test_permuted_topics_reject_what_does_not_differ_as_often_as_they_should() -
     assert rejected["topics"] <= 20
 
 
-def test_p_of_what_differs_is_small_and_of_what_does_not_is_not() -> None:
+def test_p_value_is_small_only_when_kinds_differ() -> None:
     is_aligned = np.array([True, False] * 20)
     each = list(map(str, range(40)))
     p = compute_permutation_p(is_aligned + np.linspace(0, 0.1, 40), is_aligned, each, 0)

@@ -52,21 +52,21 @@ def fact(**changed: Any) -> AnsweredFact:
         ("GAVIUS", "Gavius", 1.0),
     ],
 )
-def test_the_part_that_aligns_best_is_found(short: str, found: str, matched: float) -> None:
+def test_best_aligned_part_of_long_answer_is_found(short: str, found: str, matched: float) -> None:
     aligned = find_best_aligned_part(short, LONG, WORDS)
     assert aligned is not None
     assert LONG[slice(*aligned[:2])] == found
     assert aligned[2] == pytest.approx(matched, abs=1e-6)
 
 
-def test_of_two_places_the_one_with_more_of_the_answer_is_taken() -> None:
+def test_aligned_part_is_place_with_more_words_of_answer() -> None:
     long = "Paris has parks. The capital of France is Paris, on the Seine."
     aligned = find_best_aligned_part("The capital is Paris.", long, WORDS)
     assert aligned is not None
     assert long[slice(*aligned[:2])] == "The capital of France is Paris"
 
 
-def test_an_answer_that_the_long_one_does_not_hold_is_a_row_with_a_reason() -> None:
+def test_short_answer_missing_from_long_answer_is_unscored_with_reason() -> None:
     row = pair_fact_answers(fact(short_answer="Fabius Rullianus."), WORDS, 0.5, {})
     assert (row.unscored, row.long_text, row.paired_by) == ("not_in_long_answer", "", "")
     assert "0% of its content words, expected 50%" in row.detail
@@ -78,18 +78,18 @@ def test_an_answer_that_the_long_one_does_not_hold_is_a_row_with_a_reason() -> N
 
 
 @pytest.mark.parametrize(("short", "long", "side"), [("", LONG, "short"), ("Rome.", " … ", "long"), ("–", "", "short")])
-def test_an_answer_without_a_word_is_told(short: str, long: str, side: str) -> None:
+def test_answer_without_words_is_unscored(short: str, long: str, side: str) -> None:
     row = pair_fact_answers(fact(short_answer=short, long_answer=long), WORDS, 0.5, {})
     assert (row.unscored, row.detail) == ("no_answer", f"the {side} answer has no word")
 
 
-def test_the_place_of_both_texts_is_told() -> None:
+def test_positions_of_both_texts_are_recorded() -> None:
     row = pair_fact_answers(fact(short_answer="  Rome and Samnium."), WORDS, 0.5, {})
     assert (row.short_text, row.short_start, row.paired_by, row.unscored) == ("Rome and Samnium.", 2, "alignment", "")
     assert LONG[row.long_start :].startswith(row.long_text)
 
 
-def test_what_a_person_paired_comes_first() -> None:
+def test_manual_pairs_take_precedence() -> None:
     row = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("Samnium", "the Apennines")})
     assert (row.short_text, row.long_text, row.paired_by, row.matched) == ("Samnium", "the Apennines", "file", None)
     assert (row.short_start, row.long_start) == (9, LONG.index("the Apennines"))
@@ -97,7 +97,7 @@ def test_what_a_person_paired_comes_first() -> None:
     assert (half.short_text, half.long_text, half.paired_by) == ("Samnium", "Samnium", "file")
 
 
-def test_a_text_that_is_not_in_the_answer_is_told() -> None:
+def test_manual_text_not_found_in_answer_is_unscored() -> None:
     row = pair_fact_answers(fact(), WORDS, 0.5, {"m/t/1": ("", "Cannae")})
     assert row.unscored == "text_not_found"
     assert row.detail == "the long answer does not hold 'Cannae', which the file of pairs names"
@@ -120,12 +120,12 @@ NUMBERED = [
 
 
 @pytest.mark.parametrize(("answer", "parts"), NUMBERED)
-def test_parts_that_an_answer_numbers_are_found(answer: str, parts: list[str]) -> None:
+def test_numbered_parts_of_answer_are_found(answer: str, parts: list[str]) -> None:
     assert [answer[slice(*span)] for span in find_numbered_parts(answer)] == parts
 
 
 @pytest.mark.parametrize("short", ["Fabius Rullianus.", "In 19 BC."])
-def test_where_parts_are_numbered_right_and_wrong_answers_are_paired_alike(short: str) -> None:
+def test_numbered_parts_are_paired_by_position_whether_right_or_wrong(short: str) -> None:
     row = pair_fact_answers(fact(short_answer=short, long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {})
     assert (row.long_text, row.paired_by, row.unscored, row.matched) == ("19 BC", "position", "", None)
     assert row.long_answer[row.long_start :].startswith("19 BC")
@@ -136,16 +136,16 @@ def test_where_parts_are_numbered_right_and_wrong_answers_are_paired_alike(short
     assert pair_fact_answers(empty, WORDS, 0.5, {}).unscored == "not_in_long_answer"
 
 
-def test_a_judge_quotes_the_part() -> None:
+def test_judge_quote_locates_part_of_long_answer() -> None:
     assert LONG[slice(*read_quoted_part("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
     assert read_quoted_part("Part: None.", LONG) is None
-    for reply, told in (
+    for reply, result in (
         ("Part: 327 to 304 BCE", "'327 to 304 BCE' does not stand in the answer"),
         ("343", "0 lines"),
         ("Part: a\nPart: b", "2 lines"),
         ("Part:", "does not stand"),
     ):
-        assert told in get_unreadable_reason(read_quoted_part(reply, LONG))
+        assert result in get_unreadable_reason(read_quoted_part(reply, LONG))
     lost = pair_fact_answers(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
     assert lost.unscored == "not_in_long_answer"
     start = LONG.index("343")
@@ -160,7 +160,7 @@ SHORT_VERDICTS = [[1, 1, 0, 0, None], [1, 1, 1, 1, 1]]
 LONG_VERDICTS = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
 
 
-def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
+def test_facts_right_in_both_or_one_answer_are_classified_by_kind() -> None:
     drawn, counts = shuffle_facts_by_kind_and_count(
         judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0
     )
@@ -173,7 +173,7 @@ def test_facts_right_in_both_answers_and_in_one_can_be_looked_at() -> None:
     assert counts == {"aligned": 3, "misaligned": 5, "wrong_in_both": 1, "unscored": 1}
 
 
-def test_the_seed_gives_the_order_of_the_draw() -> None:
+def test_seed_determines_order_of_draw() -> None:
     answers = judged_table([[1, 1, 1, 0, 0]] * 8, [[1, 1, 1, 1, 1]] * 8).to_pylist()
     drawn = [shuffle_facts_by_kind_and_count(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -186,6 +186,6 @@ def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
     assert format_scored_fact_counts(kinds) == "2 of 3 aligned facts, 0 of 0 misaligned facts"
 
 
-def test_what_was_asked_in_one_way_alone_is_no_fact() -> None:
+def test_facts_asked_in_only_one_setting_are_skipped() -> None:
     answers = judged_table(SHORT_VERDICTS, []).to_pylist()
     assert shuffle_facts_by_kind_and_count(answers, "m", "mine", 0)[0] == {"aligned": (), "misaligned": ()}

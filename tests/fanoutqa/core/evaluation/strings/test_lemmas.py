@@ -28,7 +28,7 @@ from factmill.tasks.fanoutqa.evaluation.lemmatizers import (
         ("+62 a&m ... “x”", "+62|a&m|...|“|x|”"),
     ],
 )
-def test_words_are_parted_as_spacy_parts_them(text: str, words: str) -> None:
+def test_splits_words_and_marks_as_spacy_does(text: str, words: str) -> None:
     assert split_words_and_marks(text) == words.split("|")
 
 
@@ -46,7 +46,7 @@ def test_words_are_parted_as_spacy_parts_them(text: str, words: str) -> None:
         ("", ""),
     ],
 )
-def test_lemmas_by_rules(text: str, lemmas: str) -> None:
+def test_rules_lemmatizer_returns_expected_lemmas(text: str, lemmas: str) -> None:
     if resolve_lemmatizer_name() != "rules":
         pytest.skip(f"{SPACY_MODEL} is installed and goes before rules")
     assert load_lemmatizer(resolve_lemmatizer_name())([text]) == [lemmas]
@@ -70,7 +70,7 @@ class Pipeline:
             yield [Token(word.removesuffix("s")) for word in text.split()]
 
 
-def test_a_spacy_pipeline_gives_the_lemmas_of_both_scorers() -> None:
+def test_spacy_lemmatizer_works_with_both_scorers() -> None:
     pipeline = Pipeline()
     lemmatize = SpacyLemmatizer(pipeline, "made here")
     for scorer in ("fixed", "upstream"):
@@ -79,7 +79,7 @@ def test_a_spacy_pipeline_gives_the_lemmas_of_both_scorers() -> None:
     assert pipeline.max_length > 1_000_000
 
 
-def test_a_real_spacy_pipeline_gives_the_same_words_as_the_rules() -> None:
+def test_real_spacy_pipeline_splits_words_as_rules_do() -> None:
     spacy = pytest.importorskip("spacy", reason="spaCy is not installed; it is no dependency")
     pipeline = spacy.blank("en")
     pipeline.add_pipe("attribute_ruler").add([[{"LOWER": "won"}]], {"LEMMA": "win"})

@@ -114,30 +114,30 @@ def upstream(answer: str, gold: Any) -> float:
         (["x", " "], "x", 1, 0.5),
     ],
 )  # fmt: skip
-def test_what_an_answer_says_of_a_gold_answer(gold: Any, answer: str, expected: float, public: float) -> None:
+def test_both_scorers_return_expected_loose_score(gold: Any, answer: str, expected: float, public: float) -> None:
     assert fixed(answer, gold) == pytest.approx(expected)
     assert upstream(answer, gold) == pytest.approx(public)
 
 
 @pytest.mark.parametrize("gold", [None, "", " ", [], {}, [[]], {"": None}, [None, ""]])
-def test_there_is_no_score_where_there_is_nothing_to_find(gold: Any) -> None:
+def test_score_is_nan_when_gold_answer_has_no_strings(gold: Any) -> None:
     share, whole = score_loose_and_strict(["x"], [gold], LEMMAS)
     assert math.isnan(share[0])
     assert math.isnan(whole[0])
 
 
 @pytest.mark.parametrize("gold", [[], {}, ["x", []], {"x": {}}])
-def test_the_public_scorer_has_none_where_it_divides_by_zero(gold: Any) -> None:
+def test_upstream_scorer_returns_nan_where_it_divides_by_zero(gold: Any) -> None:
     assert math.isnan(upstream("x", gold))
 
 
-def test_the_public_scorer_asks_for_the_word_none_and_for_any_word() -> None:
+def test_upstream_scorer_matches_none_literally_and_empty_gold_to_any_word() -> None:
     assert upstream("there is none", None) == 1
     assert upstream("any", "") == 1
     assert upstream("...", "") == 0
 
 
-def test_strict_is_one_where_all_is_found() -> None:
+def test_strict_score_is_1_only_when_all_gold_strings_are_found() -> None:
     share, whole = score_loose_and_strict(["a b", "a", "a"], [["a", "b"], ["a", "b"], ["a", ["b", "c"]]], LEMMAS)
     assert share.tolist() == [1, 0.5, pytest.approx(1 / 3)]
     assert whole.tolist() == [1, 0, 0]
@@ -193,7 +193,7 @@ golds = st.recursive(
 
 
 @given(golds)
-def test_a_gold_answer_given_as_answer_says_all_of_itself(gold: Any) -> None:
+def test_gold_answer_as_prediction_scores_1(gold: Any) -> None:
     share, whole = score_loose_and_strict([format_gold_answer(gold)], [gold], LEMMAS)
     if list(list_gold_string_spellings(gold)):
         assert (share[0], whole[0]) == (1, 1)
@@ -202,13 +202,13 @@ def test_a_gold_answer_given_as_answer_says_all_of_itself(gold: Any) -> None:
 
 
 @given(golds, texts, texts)
-def test_more_lines_never_take_away_what_was_found(gold: Any, answer: str, more: str) -> None:
+def test_appending_lines_never_lowers_loose_score(gold: Any, answer: str, more: str) -> None:
     before, after = score_loose_and_strict([answer, f"{answer}\n{more}"], [gold, gold], LEMMAS)[0]
     assert math.isnan(before) or 0 <= before <= after <= 1
 
 
 @given(st.lists(st.tuples(golds, texts), max_size=5))
-def test_an_answer_scores_the_same_beside_others_and_alone(pairs: list[tuple[Any, str]]) -> None:
+def test_answer_scores_same_alone_and_in_batch(pairs: list[tuple[Any, str]]) -> None:
     for scorer in ("fixed", "upstream"):
         together = score_loose_and_strict([answer for _, answer in pairs], [gold for gold, _ in pairs], LEMMAS, scorer)
         alone = [score_loose_and_strict([answer], [gold], LEMMAS, scorer) for gold, answer in pairs]
@@ -217,14 +217,14 @@ def test_an_answer_scores_the_same_beside_others_and_alone(pairs: list[tuple[Any
 
 
 @given(st.text(max_size=40))
-def test_what_is_left_unmended_is_what_ftfy_leaves(text: str) -> None:
+def test_fix_encoding_leaves_unfixable_text_as_ftfy_does(text: str) -> None:
     import ftfy
 
     assert fix_encoding(text) == ftfy.fix_text(text)
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=60))
-def test_plain_text_is_mended_as_ftfy_does(text: str) -> None:
+def test_fix_encoding_fixes_plain_text_as_ftfy_does(text: str) -> None:
     import ftfy
 
     assert fix_encoding(text) == ftfy.fix_text(text)
@@ -234,7 +234,7 @@ def test_plain_text_is_mended_as_ftfy_does(text: str) -> None:
     ("file", "share", "whole", "lost"),
     [("fanout-final-dev.json", 0.977171, 0.909677, 28), ("fanout-final-dev-nov23.json", 0.978382, 0.919355, 25)],
 )
-def test_released_questions_with_their_gold_answers(
+def test_released_gold_answers_score_1_except_with_upstream_scorer(
     shared_data: Path, file: str, share: float, whole: float, lost: int
 ) -> None:
     questions = [each["answer"] for each in json.loads((shared_data / "fanoutqa" / file).read_text())]
@@ -277,7 +277,7 @@ def test_released_questions_with_their_gold_answers(
         "\n",
     ],
 )
-def test_a_very_long_answer_is_read(unit: str) -> None:
+def test_scores_answer_of_100000_characters(unit: str) -> None:
     answer = unit * (100_000 // len(unit)) + "\nParis"
     for scorer in ("fixed", "upstream"):
         assert score_loose_and_strict([answer], [["Paris", "Rome"]], LEMMAS, scorer)[0][0] == 0.5
