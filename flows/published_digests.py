@@ -5,7 +5,7 @@ They cover the published tables, the keys of all scripted replies that the build
     factmill build all --json | python -m factmill.flows.published_digests       # rewrite on purpose: `make digests`
 
 Parquet bytes depend on the library that writes them, so the file also holds pyarrow's version. The ids of the builds
-and the digests of the rooms identify the inputs and the code that made the tables.
+and the digests of the packages identify the inputs and the code that made the tables.
 """
 
 import json
