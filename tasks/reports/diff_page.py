@@ -40,6 +40,8 @@ _MAX_DIFF_ROWS = 2000
 """Maximum number of rows on a page."""
 _MAX_DIFF_VALUE_CHARACTERS = 2000
 """Maximum characters of a value on a page."""
+_MAX_CAUSE_CHARACTERS = 300
+"""Maximum characters of a row's cause; the page's first tables show the inputs that differ."""
 _MAX_SEARCHED_CHARACTERS = 80
 """Maximum characters of a changed value in a page's search."""
 
@@ -205,7 +207,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
         "causes": [
             {
                 "label": _format_cause_label(each),
-                "told": format_value_in_line(each.told, _MAX_DIFF_VALUE_CHARACTERS),
+                "told": format_value_in_line(each.told, _MAX_CAUSE_CHARACTERS),
                 "stage": each.stage,
             }
             for each in row.causes

@@ -325,20 +325,24 @@ def make_rows_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigur
     names = tuple(f"{each.published} {each.build_id.rpartition('-')[2][:8]}" for each in shown)
     changes = [each.change for each in shown]
     series = {
-        "as in the build before": [each.same if each else 0 for each in changes],
-        "changed": [each.rows["changed"] if each else 0 for each in changes],
-        "added": [each.rows["added"] if each else 0 for each in changes],
         "compared with no build before": [
             0 if each else build.rows for each, build in zip(changes, shown, strict=True)
         ],
+        "as in the build before": [each.same if each else 0 for each in changes],
+        "added": [each.rows["added"] if each else 0 for each in changes],
+        "changed": [each.rows["changed"] if each else 0 for each in changes],
     }
+    while not any(
+        series[last := next(reversed(series))]
+    ):  # only at the end, so that a series has its colour on every page
+        del series[last]
     return ReportFigure(
         name=f"rows_of_{benchmark}",
         title="Rows of each build",
         kind="stacked",
         x_label="",
         y_label="rows",
-        series=tuple(FigureSeries(label, names, tuple(rows)) for label, rows in series.items() if any(rows)),
+        series=tuple(FigureSeries(label, names, tuple(rows)) for label, rows in series.items()),
         note="The oldest build is at the top. Rows that were removed are in the table.",
     )
 

@@ -193,7 +193,7 @@ def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFig
     layout = {
         "name": "articles",
         "title": "Loose accuracy by number of needed articles",
-        "note": _FANOUTQA_WHISKERS_NOTE,
+        "note": "Bands are 95 % intervals over questions.",
         "y_range": _SHARE_RANGE,
     }
     drawn = [_draw_metric_by_setting(metrics, metric) for metric in _FIGURE_TITLES]

@@ -215,7 +215,7 @@ def draw_slaq_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
                 name=name,
                 title=title,
                 x_label="position in the long question" if is_place else "consecutive such answers before it",
-                note=f"{note} {_TOPIC_INTERVALS_NOTE}",
+                note=f"{note} Bands are 95 % intervals over topics.",
                 y_range=(0.0, 1.0),
             )
         )
