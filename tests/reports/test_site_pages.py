@@ -111,8 +111,8 @@ def test_causes_beyond_five_are_counted_and_figure_groups_rows_by_change() -> No
     assert change.causes[0].rows == 3
     assert make_rows_figure("multihal", [build("a")]) is None
     figure = make_rows_figure("multihal", [dataclasses.replace(build("b"), change=change), build("a")])
-    assert figure and [series.label for series in figure.series][-1] == "compared with no build before"
-    assert figure.series[-1].y == (10, 0)
+    assert figure and [series.label for series in figure.series][::3] == ["compared with no build before", "changed"]
+    assert figure.series[0].y == (10, 0)
 
 
 @pytest.mark.parametrize(("builds", "said"), [((), "No build of it is among the inputs"), ((build("a"),), "nothing has changed yet"), ((build("b", problem="too old"), build("a")), "not compared: too old")])  # fmt: skip
