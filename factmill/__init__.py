@@ -209,9 +209,9 @@ def open(path: str | Path | None = None) -> TableStore:
     Traceback (most recent call last):
     factmill.tasks.errors.UnknownBuild: ...; did you mean granola_eq?
     """
-    from factmill.flows.evaluate.sessions import open_store
+    from factmill.flows.evaluate.sessions import open_table_store
 
-    return open_store(path)
+    return open_table_store(path)
 
 
 def _as_settings_tuple(setting: str | Sequence[str]) -> tuple[str, ...]:

@@ -36,10 +36,11 @@ BROKEN_BENCHMARKS: dict[str, str] = {}
 
 def _register_installed_benchmarks() -> None:
     found = sorted(
-        entry_points(group=ENTRY_POINT_GROUP), key=lambda each: (_find_package(each).name != OWN_PACKAGE, each.name)
+        entry_points(group=ENTRY_POINT_GROUP),
+        key=lambda each: (_get_package_name_and_version(each).name != OWN_PACKAGE, each.name),
     )
     for entry in found:
-        package = _find_package(entry)
+        package = _get_package_name_and_version(entry)
         try:
             record = entry.load()
             _check_benchmark_record(entry, record)
@@ -51,7 +52,7 @@ def _register_installed_benchmarks() -> None:
             BENCHMARKS[entry.name], PACKAGES[entry.name] = record, package
 
 
-def _find_package(entry: EntryPoint) -> BenchmarkPackage:
+def _get_package_name_and_version(entry: EntryPoint) -> BenchmarkPackage:
     return BenchmarkPackage(entry.dist.name, entry.dist.version) if entry.dist else BenchmarkPackage("unknown", "0")
 
 

@@ -62,7 +62,7 @@ def make_or_reuse_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in (*_list_licence_notes(params), *inputs.notes, *_list_prompt_notes(benchmark, run)):
+    for note in (*_list_unknown_licence_notes(params), *inputs.notes, *_list_unused_own_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
@@ -102,13 +102,13 @@ def make_or_reuse_build(
         return make(params, run)
 
 
-def _list_licence_notes(params: BenchmarkParams) -> list[str]:
+def _list_unknown_licence_notes(params: BenchmarkParams) -> list[str]:
     """Return a note on a stated licence of a user's source that is no SPDX id; empty without one."""
     licence = params.source_licence if isinstance(params, TableSourceParams) else None
     return [problem] if licence and (problem := find_licence_problem(licence)) else []
 
 
-def _list_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
+def _list_unused_own_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
     """Yield a note on own prompts that have no effect on a build: the folder holds none of its prompts with another text."""
     folder = run.prompts or load_world(run.world, run.graph).prompts
     if folder and not resolve_own_prompts(benchmark.assets, run):
@@ -203,10 +203,10 @@ def retry_on_lost_server(make: Callable[[], R], server: OwnServer | None, find_p
                 return made
             if server is None or makings == MAX_SERVER_EXITS:
                 raise
-            from factmill.flows.watching.flow_runs import abandon_flow_run_locks
+            from factmill.flows.watching.flow_runs import drop_flow_run_locks_keeping_markers
 
             server.recover()
-            abandon_flow_run_locks()
+            drop_flow_run_locks_keeping_markers()
             print_and_log("note: the flow begins again; what was done is found again")
 
 

@@ -31,7 +31,7 @@ from factmill.tasks.processes import (
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import ensure_writable_home, factmill_home
 from factmill.tasks.storage.housekeeping.prefect_history import (
-    find_database_damage,
+    find_prefect_database_damage,
     guarded_prefect_database_creation,
     prefect_database_path,
     trim_history,
@@ -122,7 +122,7 @@ def standing_or_own_prefect_server(home: Path) -> Iterator["OwnServer | None"]:
         _own_servers[url].prepare_for_flow()
         yield _own_servers[url]
     elif url:
-        require_server(url)
+        check_prefect_server_usable(url)
         yield None
     elif _shared_server_stacks:
         yield _shared_server_stacks[-1].enter_context(_own_server(home))
@@ -137,7 +137,7 @@ def find_standing_server_url() -> str:
     return "" if url in _own_servers else url
 
 
-def require_server(url: str) -> None:
+def check_prefect_server_usable(url: str) -> None:
     """Raise ServiceUnreachable unless the Prefect server at this address answers and accepts our credentials."""
     if trouble := find_server_problem(url):
         raise ServiceUnreachable(
@@ -308,7 +308,7 @@ class OwnServer:
     def recover(self) -> None:
         """Wait for a usable server after a loss; a damaged history, if that was the cause, is moved aside."""
         ensure_writable_home()
-        if self._process.poll() is None and find_database_damage(prefect_database_path(self._home)):
+        if self._process.poll() is None and find_prefect_database_damage(prefect_database_path(self._home)):
             stop_child_process(self._process)
         self.wait_ready()
 
@@ -369,7 +369,7 @@ class OwnServer:
         return load_log_tail(self._log, _LOG_CHARACTERS) or "it is empty"
 
 
-def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -> None:
+def send_prefect_event(event: str, resource: str, name: str, payload: Mapping[str, Any]) -> None:
     """Send an event for automations to the standing server, if there is one; a failure only prints a note.
 
     `event`: such as drift.found; `resource`: its kind, such as build; `name`: its id; `about`: the payload, JSON-able.
@@ -386,7 +386,7 @@ def send_event(event: str, resource: str, name: str, about: Mapping[str, Any]) -
         result = Event(
             event=f"factmill.{event}",
             resource={"prefect.resource.id": f"factmill.{resource}.{name}", "prefect.resource.name": name},  # type: ignore[arg-type]
-            payload=dict(about),
+            payload=dict(payload),
         )
         try:
             with get_client(sync_client=True) as client:

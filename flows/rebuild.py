@@ -60,7 +60,10 @@ def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
     """Rebuild and return a summary; at the end, BuildError lists failures, BudgetExhausted what was stopped."""
     check_rebuild_access(params, run)
     chosen = params.list_chosen_benchmarks()
-    with run_lock(work_folder(resolve_warehouse_path(run)) / "rebuild", "rebuilding"), cancelling_with_child_runs():
+    with (
+        run_lock(work_folder(resolve_warehouse_path(run)) / "rebuild", "rebuilding"),
+        cancelling_if_child_run_cancelled(),
+    ):
         done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[RebuildOutcome] = []
         purse = MultiBuildBudget(run)
@@ -152,7 +155,7 @@ def _attempt_rebuild_part(what: str, make: Callable[[], M]) -> tuple[RebuildOutc
 
 
 @contextmanager
-def cancelling_with_child_runs() -> Iterator[None]:
+def cancelling_if_child_run_cancelled() -> Iterator[None]:
     """Cancel this run when a user cancels one of its child runs: one process makes them all."""
     run_id, over = FlowRunContext.get().flow_run.id, threading.Event()  # type: ignore[union-attr]
     thread = threading.Thread(target=copy_context().run, args=(_cancel_when_child_cancelled, run_id, over), daemon=True)

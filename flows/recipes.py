@@ -17,7 +17,7 @@ from factmill.flows.watching.artifacts import create_build_artifacts, format_art
 from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.review import format_review_queue_csv, parse_review_queue_csv
 from factmill.tasks.engine.batches import StageDataset
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
 from factmill.tasks.engine.building import Build, open_build
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
@@ -111,7 +111,7 @@ def make_recipe(
     record: Benchmark,
     load: StepTask | Callable[[I], StepTask],
     *steps: StepTask | Stage,
-    units: Callable[[ResolvedInputs[Any]], Iterable[str]] = lambda locked: locked.files,
+    units: Callable[[ResolvedBuildInputs[Any]], Iterable[str]] = lambda locked: locked.files,
     check: Callable[[BuildRun, I], None] | None = None,
     publish: Callable[[Build, RowsByStep], BuildReport] | None = None,
 ) -> Flow[..., BuildReport]:
@@ -124,7 +124,7 @@ def make_recipe(
     """
 
     def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
-        locked: ResolvedInputs[Any] = record.resolve_inputs(params, run)
+        locked: ResolvedBuildInputs[Any] = record.resolve_inputs(params, run)
         first = load if isinstance(load, Task) else load(locked.inputs)
         with open_build(record, locked, run) as build:
             if check:

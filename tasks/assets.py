@@ -117,13 +117,13 @@ def load_source_licences_by_digest() -> dict[str, tuple[str, str]]:
 
 
 @cache
-def load_article_removals() -> RemovalRules:
+def load_article_text_removal_rules() -> RemovalRules:
     """Return the rules for parts to remove from an article's text, from `data/lists/removed_from_articles.txt`."""
     return parse_removal_rules(load_list_entries("removed_from_articles"))
 
 
 @cache
-def load_evidence_removals() -> RemovalRules:
+def load_evidence_text_removal_rules() -> RemovalRules:
     """Return the rules for parts of an article that are no evidence about its subject, from
     `data/lists/removed_from_evidence.txt`."""
     return parse_removal_rules(load_list_entries("removed_from_evidence"))

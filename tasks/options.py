@@ -13,7 +13,7 @@ from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel
 from factmill.tasks.core.service_settings import MaxAge
 from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
-from factmill.tasks.core.table_columns import split_column_map
+from factmill.tasks.core.table_columns import split_column_map_into_pairs
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -80,7 +80,7 @@ class BenchmarkParams(StrictModel):
     model_config = ConfigDict(json_schema_extra=_add_bounds_to_help, field_title_generator=_format_field_title)
 
 
-def _validate_label(given: str | None) -> str | None:
+def _validate_source_label(given: str | None) -> str | None:
     label = given and given.strip()
     if label is not None and (
         not label or len(label) > _MAX_LABEL_CHARACTERS or not label.isprintable() or "/" in label
@@ -97,7 +97,7 @@ _MAX_LABEL_CHARACTERS = 100
 def _validate_licence(given: str | None) -> str | None:
     licence = given and given.strip()
     if not licence or not licence.startswith(LICENCE_ADDRESS_STARTS):
-        return _validate_label(licence)
+        return _validate_source_label(licence)
     if len(licence) > _MAX_LABEL_CHARACTERS or not licence.isprintable() or " " in licence:
         raise ValueError(f"{given!r}: expected an address of at most {_MAX_LABEL_CHARACTERS} characters without spaces")
     return licence
@@ -112,13 +112,15 @@ class TableSourceParams(BenchmarkParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable)."""
-    map: Annotated[tuple[str, ...], BeforeValidator(split_column_map), CliOption(metavar="FIELD=COLUMN,…")] = ()
+    map: Annotated[
+        tuple[str, ...], BeforeValidator(split_column_map_into_pairs), CliOption(metavar="FIELD=COLUMN,…")
+    ] = ()
     """Columns of your own table that hold the benchmark's fields: question=q,answers=gold. A field that is not listed is
     read from the column of its name; FIELD= ignores it."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
     """If a folder has several splits, read only the files named after this one: test for test.csv,
     data/test-00000-of-00001.parquet."""
-    source_name: Annotated[str | None, AfterValidator(_validate_label), CliOption(metavar="NAME")] = None
+    source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
     """Name of your own source, shown in its rows and on the card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
     """Licence of your own source, by its SPDX id, such as CC-BY-4.0, its address, or LicenseRef-NAME. Default: the licence of a

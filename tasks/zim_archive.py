@@ -61,7 +61,7 @@ class ZimArticle:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundArticle:
+class ZimTitleResolution:
     """Where a title leads."""
 
     article: ZimArticle | None
@@ -130,7 +130,7 @@ class ZimArchive:
         """Return what is wrong with the file's content; empty if its checksum is right. Reads all of it."""
         return "" if self._archive.check() else f"{self.path}: its content does not have the checksum that it states"
 
-    def find_article(self, title: str) -> FoundArticle:
+    def find_article(self, title: str) -> ZimTitleResolution:
         """Return the article that a title in MediaWiki's spelling leads to, over redirects."""
         spellings = [f"{self._folder}{title.replace(' ', '_')}", f"{self._folder}{title}"]
         path, known = next(filter(self._archive.has_entry_by_path, spellings), None), set[str]()
@@ -145,13 +145,13 @@ class ZimArchive:
                 continue
             item = entry.get_item()
             if item.mimetype.partition(";")[0].strip() != _HTML_TYPE:
-                return FoundArticle(None, redirected_from)
+                return ZimTitleResolution(None, redirected_from)
             page = html.document_fromstring(bytes(item.content) or b"<p>", parser=html.HTMLParser(encoding="utf-8"))
             if target := _find_refresh_target(page, path):
                 path, redirected_from = target if self._archive.has_entry_by_path(target) else None, title
                 continue
-            return FoundArticle(_read_article(page, path, self._make_title(path)), redirected_from)
-        return FoundArticle(None, redirected_from, is_loop=path is not None)
+            return ZimTitleResolution(_read_article(page, path, self._make_title(path)), redirected_from)
+        return ZimTitleResolution(None, redirected_from, is_loop=path is not None)
 
     def search(self, words: str, limit: int) -> list[str]:
         """Return the titles of the articles that match words best, best first; only with a full-text index."""
@@ -227,12 +227,12 @@ def _read_article(page: Any, path: str, title: str) -> ZimArticle:
     revid, edited_on = None, None
     if (link := _find_revision_link(content, title)) is not None:
         revid, edited_on = int(_get_oldid(link) or 0), _DAY.search(link.get("title", ""))
-        _find_footer(link, content).drop_tree()
+        _find_footer_with_revision_link(link, content).drop_tree()
     text = (content.text or "") + "".join(html.tostring(each, encoding="unicode") for each in content)
     return ZimArticle(title, path, text, revid or None, edited_on[0] if edited_on else None, is_disambiguation)
 
 
-def _find_footer(link: Any, content: Any) -> Any:
+def _find_footer_with_revision_link(link: Any, content: Any) -> Any:
     """Return the block of a link to the revision, with the blocks around it that begin with it."""
     block = next(
         (each for each in link.iterancestors() if each.tag in _BLOCK_TAGS or each.getparent() is content), link

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session, open_store
+from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session, open_table_store
 from factmill.tasks.core.evaluation.rows import EvaluationQuestion
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.engine.services import check_model_variables_and_libraries
@@ -51,7 +51,7 @@ async def answer_questions(
             )
     if isinstance(model, str):
         session = _open_session(model, asked, benchmark, world, source, options)
-        return await asyncio.to_thread(_ask_model_of_world, model, asked, session, open_store(source))
+        return await asyncio.to_thread(_ask_model_of_world, model, asked, session, open_table_store(source))
     if options:
         raise UsageError(f"{', '.join(options)}: an async function is given the messages and takes no options")
     if not callable(model):
@@ -132,7 +132,7 @@ def _open_session(
     loaded = load_world(world, None)
     check_tested_model(loaded, model, "model")
     check_model_variables_and_libraries(loaded, [model])
-    name = benchmark or _find_benchmark(open_store(source), build)
+    name = benchmark or _find_benchmark(open_table_store(source), build)
     settings = list(dict.fromkeys(str(each["setting"]) for each in asked))
     return open_evaluation_session(
         name, source, settings or [*get_evaluation(name).default_settings], asked_of=build, world=world, **options
@@ -179,9 +179,9 @@ def _ask_model_of_world(
 
 
 def _get_question(
-    found: Mapping[tuple[str, str], EvaluationQuestion], asked: Asked, session: EvaluationSession
+    questions: Mapping[tuple[str, str], EvaluationQuestion], asked: Asked, session: EvaluationSession
 ) -> EvaluationQuestion:
-    question = found.get((asked["setting"], asked["id"]))
+    question = questions.get((asked["setting"], asked["id"]))
     if question is None:
         raise UsageError(
             f"asked: {session.build_id or session.evaluation.benchmark.name} has no question {asked['id']!r} in the setting "

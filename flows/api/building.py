@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from factmill.flows.api.command_process import make_option_words, run_json_command
+from factmill.flows.api.command_process import make_command_line_arguments, run_json_command
 from factmill.flows.benchmarks import get_benchmark
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.evaluate.sessions import get_evaluation
@@ -151,7 +151,7 @@ def load_build_table(store: TableStore, name: str, build: str = "") -> Published
 def run_build(benchmark_name: str, quiet: bool, force: bool, options: Mapping[str, Any]) -> BuildResult:
     """Run `factmill build`; UsageError for options that do not fit, and each error of the command under its class."""
     benchmark = get_benchmark(benchmark_name)
-    words = make_option_words(benchmark.name, [benchmark.params, RunOptions], options, INTERNAL_OPTIONS)
+    words = make_command_line_arguments(benchmark.name, [benchmark.params, RunOptions], options, INTERNAL_OPTIONS)
     (report,) = run_json_command(["build", benchmark.name, *words, *["--force"] * force], quiet)
     return BuildResult(BuildReport.model_validate(report))
 
@@ -162,7 +162,7 @@ def run_evaluation(
     """Run `factmill evaluate` for one model; UsageError for options that do not fit, and each error under its class."""
     evaluation = get_evaluation(benchmark_name)
     without = (*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since")
-    words = make_option_words(evaluation.benchmark.name, [evaluation.params, RunOptions], options, without)
+    words = make_command_line_arguments(evaluation.benchmark.name, [evaluation.params, RunOptions], options, without)
     words += [f"--reports={reports}"] if reports else []
     (facts,) = run_json_command(["evaluate", evaluation.benchmark.name, *words, *["--force"] * force], quiet)
     return EvaluationResult(facts, resolve_warehouse_path(RunOptions(warehouse=options.get("warehouse"))))

@@ -33,7 +33,7 @@ _TERMINAL_VARIABLES = ("FORCE_COLOR", "CLICOLOR_FORCE")
 """Variables by which notebooks ask for colours, which progress lines do without."""
 
 
-def make_option_words(
+def make_command_line_arguments(
     subject: str, models: Sequence[type[BaseModel]], options: Mapping[str, Any], without: Iterable[str] = ()
 ) -> list[str]:
     """Return options, under the Python names of the fields of `models`, as words of the command line.
@@ -45,7 +45,11 @@ def make_option_words(
     for name in options:
         if name not in fields:
             raise UsageError(f"{subject}: {format_unknown_option(name, fields)}")
-    given = {name: _as_plain_value(fields[name], value) for name, value in options.items() if value is not None}
+    given = {
+        name: _convert_option_value_for_model(fields[name], value)
+        for name, value in options.items()
+        if value is not None
+    }
     for model in models:
         try:
             model(**{name: value for name, value in given.items() if name in model.model_fields})
@@ -54,7 +58,7 @@ def make_option_words(
     return [word for name, value in given.items() for word in _format_option(name, fields[name], value)]
 
 
-def _as_plain_value(field: FieldInfo, value: Any) -> Any:
+def _convert_option_value_for_model(field: FieldInfo, value: Any) -> Any:
     """Return a value as its model takes it: a path as text, and a single entry of a list as a list."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -111,7 +115,7 @@ def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
                     sys.stderr.write(line)
             code = process.wait()
         except BaseException:  # however the wait ends, the command ends with it; re-raised
-            _stop(process)
+            _interrupt_or_kill_process(process)
             raise
         finally:
             process.stderr.close()
@@ -122,7 +126,7 @@ def run_json_command(words: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
     return results
 
 
-def _stop(process: "subprocess.Popen[str]") -> None:
+def _interrupt_or_kill_process(process: "subprocess.Popen[str]") -> None:
     """Interrupt a command, and kill it if it does not end."""
     process.send_signal(signal.SIGINT)
     try:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from factmill.flows.api.building import EvaluationResult, load_build_table
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation, list_evaluations_and_analyses
-from factmill.flows.evaluate.sessions import get_evaluation, open_store
+from factmill.flows.evaluate.sessions import get_evaluation, open_table_store
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.model_comparison import ModelComparison
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
@@ -39,7 +39,7 @@ def load_table(name: str, build: str, source: Source) -> PublishedTable:
     UsageError say what exists."""
     known = BENCHMARKS | list_evaluations_and_analyses()
     table = known[name].main_table if name in known else name
-    store = open_store(source)
+    store = open_table_store(source)
     if store.path.is_dir():
         _check_build_of_folder(store.path, build)
         return load_build_table(store, table)
@@ -68,7 +68,7 @@ def _check_build_of_folder(folder: Path, build: str) -> None:
 
 def list_builds_as_table(benchmark: str, source: Source) -> PublishedTable:
     """Return the builds of a warehouse, oldest first; `benchmark`: only those of it, or of an evaluation; empty: all."""
-    found = open_store(source).builds()
+    found = open_table_store(source).builds()
     if benchmark:
         name = get_benchmark_or_evaluation(benchmark).name
         found = found.filter(pc.equal(found["benchmark"], name))
@@ -128,7 +128,7 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
 
 
 def _get_warehouse(source: Source) -> Path:
-    store = open_store(source)
+    store = open_table_store(source)
     if store.path.is_dir():
         raise UsageError(f"{store.path} is a folder of tables; expected a warehouse, which has builds and calls")
     return store.path
@@ -229,7 +229,7 @@ def compare_results(first: Comparable, second: Comparable, benchmark: str, sourc
     if isinstance(first, ScoringResult) or isinstance(second, ScoringResult):
         pair = [_get_scores(each, benchmark, source) for each in (first, second)]
     else:
-        pair = _load_published_pair(first, second, benchmark, source)
+        pair = _load_scores_of_published_pair(first, second, benchmark, source)
     left, right = pair
     if left.evaluation.name != right.evaluation.name:
         of = " and of ".join(each.evaluation.benchmark.name for each in pair)
@@ -256,7 +256,7 @@ def _get_scores(given: Comparable, benchmark: str, source: Source) -> _ComparedS
     return _ComparedScores(metrics[0].model, get_evaluation(metrics[0].benchmark), given.scores, metrics)
 
 
-def _load_published_pair(
+def _load_scores_of_published_pair(
     first: str | EvaluationResult, second: str | EvaluationResult, benchmark: str, source: Source
 ) -> list[_ComparedScores]:
     (warehouse, one), (other_warehouse, two) = (

@@ -34,9 +34,9 @@ def main() -> NoReturn:
         # an interrupted import may end with any error
         if not _stop_exit_codes:
             if short := find_resource_shortage(error):
-                report_and_exit_immediately(1, short)
+                print_early_end_and_exit(1, short)
             raise
-    report_and_exit_immediately(_stop_exit_codes[0])
+    print_early_end_and_exit(_stop_exit_codes[0])
 
 
 def _open_null_for_closed_streams() -> None:
@@ -52,7 +52,7 @@ def _open_null_for_closed_streams() -> None:
 def install_signal_handlers() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
     install_exit_handler(
-        lambda short: report_and_exit_immediately(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
+        lambda short: print_early_end_and_exit(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -72,7 +72,7 @@ def print_early_end_once(shortage: str = "") -> None:
         sys.stderr.flush()
 
 
-def report_and_exit_immediately(code: int, shortage: str = "") -> NoReturn:
+def print_early_end_and_exit(code: int, shortage: str = "") -> NoReturn:
     """Report the early end and exit the process at once; child processes end with it."""
     print_early_end_once(shortage)
     os._exit(code)
@@ -81,7 +81,7 @@ def report_and_exit_immediately(code: int, shortage: str = "") -> NoReturn:
 def _handle_stop_signal(number: int, _frame: FrameType | None) -> None:
     code = 128 + number
     if _stop_exit_codes:
-        report_and_exit_immediately(_stop_exit_codes[0])
+        print_early_end_and_exit(_stop_exit_codes[0])
     _stop_exit_codes.append(code)
     sys.unraisablehook = _exit_on_stop_lost_in_finalizer
     request_process_exit()
@@ -93,5 +93,5 @@ def _handle_stop_signal(number: int, _frame: FrameType | None) -> None:
 def _exit_on_stop_lost_in_finalizer(lost: "sys.UnraisableHookArgs") -> None:
     """End the process when the stop exception is raised in a finalizer, which would print it and go on."""
     if isinstance(lost.exc_value, KeyboardInterrupt | SystemExit):
-        report_and_exit_immediately(_stop_exit_codes[0])
+        print_early_end_and_exit(_stop_exit_codes[0])
     sys.__unraisablehook__(lost)

@@ -167,18 +167,18 @@ def add_dataclass_command(
     app.command(name, help="\n".join([f"{title}.", *shown]))(make_dataclass(name, shared, namespace=own, kw_only=True))
 
 
-def make_model_from_options(model: type[M], given: object) -> M:
+def make_model_from_options(model: type[M], options: object) -> M:
     """Return a model built from the options given, with defaults for the rest; BadParameter if validation fails.
 
     If `given` has a `context`, the error names that command.
     """
-    with raising_usage_errors(model, getattr(given, "context", None)):
-        return model(**collect_given_values(model, given))
+    with raising_usage_errors(model, getattr(options, "context", None)):
+        return model(**collect_given_option_values(model, options))
 
 
-def collect_given_values(model: type[BaseModel], given: object) -> dict[str, Any]:
+def collect_given_option_values(model: type[BaseModel], options: object) -> dict[str, Any]:
     """Return field → value for the options that were given; False is a flag that was turned off."""
-    found = {name: getattr(given, name, None) for name in model.model_fields}
+    found = {name: getattr(options, name, None) for name in model.model_fields}
     return {name: value for name, value in found.items() if value not in (None, [])}
 
 

@@ -103,18 +103,20 @@ _NOT_WITH_FORECAST = {
 }
 
 
-def check_forecast_options(given: Any, command: str, count: int) -> None:
+def check_forecast_options(options: Any, command: str, count: int) -> None:
     """Raise UsageError for options of a forecast without --forecast, or options that a forecast does not take.
 
     `command`: the command as in an example; `count`: number of builds that the command asks for.
     """
-    if not given.forecast:
-        if lost := next((option for name, option in _FORECAST_ONLY.items() if getattr(given, name) is not None), None):
+    if not options.forecast:
+        if lost := next(
+            (option for name, option in _FORECAST_ONLY.items() if getattr(options, name) is not None), None
+        ):
             raise UsageError(
                 f"{lost} works only with --forecast; for example: factmill {command} --forecast --pilot 50"
             )
         return
-    if unused := next((option for name, option in _NOT_WITH_FORECAST.items() if getattr(given, name, None)), None):
+    if unused := next((option for name, option in _NOT_WITH_FORECAST.items() if getattr(options, name, None)), None):
         raise UsageError(f"{unused} has no effect with --forecast; remove one of the two")
     if count != 1:
         raise UsageError(
@@ -122,15 +124,15 @@ def check_forecast_options(given: Any, command: str, count: int) -> None:
         )
 
 
-def make_and_print_forecast(given: Any, benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> None:
+def make_and_print_forecast(options: Any, benchmark: Benchmark, params: BenchmarkParams, run: RunOptions) -> None:
     """Forecast the requests, cost and time of a build with these options, and print them."""
-    if given.pilot is not None and (given.earlier or given.rows):
+    if options.pilot is not None and (options.earlier or options.rows):
         raise UsageError("--pilot cannot be combined with --from and --rows, which extrapolate from an earlier build")
-    if given.pilot is None:
+    if options.pilot is None:
         check_warehouse_exists(run.warehouse)
     with shared_server():
-        forecast = _make_and_store_forecast(benchmark, params, run, given.earlier, given.rows)
-    print_result(given.as_json, forecast, _format_forecast(forecast))
+        forecast = _make_and_store_forecast(benchmark, params, run, options.earlier, options.rows)
+    print_result(options.as_json, forecast, _format_forecast(forecast))
 
 
 def _make_and_store_forecast(

@@ -22,7 +22,7 @@ from factmill.flows.cli.options import (
     raising_usage_errors,
     split_benchmark_and_build,
 )
-from factmill.flows.commands.human_review import format_audit_figures, measure_audit
+from factmill.flows.commands.human_review import compute_build_audit_results, format_audit_results
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
 from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
@@ -110,7 +110,7 @@ def export(
     record = resolve_build(path, build_name)
     benchmark = get_benchmark_or_evaluation(record.benchmark)
     held_out = () if with_answers else benchmark.held_out_tables
-    audit = format_audit_figures(benchmark, measure_audit(path, benchmark, record.build_id))
+    audit = format_audit_results(benchmark, compute_build_audit_results(path, benchmark, record.build_id))
     files = export_build(path, record, to, benchmark.forms, held_out, audit)
     files += write_lm_eval_tasks(path, record, lm_eval) if lm_eval else []
     paths = [str(file) for file in files]
@@ -209,7 +209,7 @@ def _show_rows(
         rows,
         known.ordered_list_columns,
     )
-    print_escaped_lines(format_audit_figures(known, measure_audit(warehouse, known, record.build_id)))
+    print_escaped_lines(format_audit_results(known, compute_build_audit_results(warehouse, known, record.build_id)))
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:

@@ -64,7 +64,7 @@ from factmill.tasks.settings import (
     read_service_token,
 )
 from factmill.tasks.storage.builds import find_build_by_manifest, load_table_digests
-from factmill.tasks.storage.housekeeping.prefect_history import find_database_damage, prefect_database_path
+from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_damage, prefect_database_path
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -119,7 +119,7 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_benchmark_packages(),
         *_examine_graphs(world),
         *_examine_wikipedia_file(world, ask),
-        *_examine_compute(world),
+        *_examine_compute_workers(world),
         *_examine_own_prompts(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world_start() if world.uses_embedded_services else ()),
@@ -161,7 +161,7 @@ def _examine_machine_and_warehouse(warehouse: Path) -> Iterator[DoctorFinding]:
         "warehouse", lambda: _describe_warehouse(warehouse), "see the message, or give another file with --warehouse"
     )
     history = prefect_database_path(factmill_home())
-    damage = find_database_damage(history)
+    damage = find_prefect_database_damage(history)
     size = f"{history}: {history.stat().st_size / 1e6:.1f} MB" if history.exists() else f"{history} (none yet)"
     yield _make_finding(
         "prefect history",
@@ -246,7 +246,7 @@ def _examine_wikipedia_file(world: World, ask: bool) -> Iterator[DoctorFinding]:
         )
 
 
-def _examine_compute(world: World) -> Iterator[DoctorFinding]:
+def _examine_compute_workers(world: World) -> Iterator[DoctorFinding]:
     """Report where models and paths are computed, and whether a cluster worker serves each one that the world names."""
     if world.compute.engine == "local":
         yield _make_finding("compute", True, "this machine")

@@ -119,7 +119,7 @@ def evaluate(given: Any) -> None:
     shared = [
         (f"--{name.replace('_', '-')}", str(getattr(given, name))) for name in names if getattr(given, name, None)
     ]
-    sweep = EvaluationSweep(run, folder, given.force, given.as_json, [word for pair in shared for word in pair])
+    sweep = MultiEvaluationRunner(run, folder, given.force, given.as_json, [word for pair in shared for word in pair])
     sweep.check_plans(plans)
     with shared_server():
         for evaluation, params in plans:
@@ -189,7 +189,7 @@ PlannedEvaluation = tuple[Evaluation, EvaluationParams]
 
 
 @dataclass
-class EvaluationSweep:
+class MultiEvaluationRunner:
     """Runs a command's evaluations one after another; of several, one that fails is reported at the end."""
 
     run: RunOptions

@@ -16,7 +16,7 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.prefect_server import send_event
+from factmill.flows.prefect_server import send_prefect_event
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
@@ -207,7 +207,7 @@ def _measure_and_print_drift(
     note = f"{missing:,} sub-answers could not be looked up; run the same command again later" if missing else ""
     print_result(as_json, result, [*lines, format_drift_summary(build.build_id, moments, counts)], note)
     if verdict == "over":
-        send_event(
+        send_prefect_event(
             "drift.found",
             "build",
             build.build_id,

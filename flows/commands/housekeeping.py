@@ -126,7 +126,7 @@ def gc(
         for each in freed
     ]
     how = "removed" if yes else "nothing was removed; to remove the data above, run the same command with --yes"
-    lines = [line for each in freed for line in _format_reclaimed(each, ages)]
+    lines = [line for each in freed for line in _format_reclaimed_space(each, ages)]
     trouble = next((each.trouble for each in freed if each.trouble), "")
     result: dict[str, Any] = {"warehouse": str(path), "removed": yes, "freed": shown}
     lines.append(how)
@@ -138,7 +138,7 @@ def gc(
         raise WarehouseError(trouble)
 
 
-def _format_reclaimed(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> Iterator[str]:
+def _format_reclaimed_space(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> Iterator[str]:
     """Yield lines about the reclaimed space of one kind; `age_options`: option → age given on the command line."""
     counts = f"{freed.kind:16} {freed.count:>9,} {_format_size(freed.size_bytes):>10}"
     left = freed.left or ("failed: see the error" if freed.trouble else "")

@@ -27,7 +27,7 @@ from factmill.flows.labelling.label_draws import (
     list_label_schemes,
     load_label_file_with_digest,
 )
-from factmill.flows.labelling.page_server import PortOption, ServeOption, decide_on_page
+from factmill.flows.labelling.page_server import PortOption, ServeOption, collect_decisions_on_page
 from factmill.flows.labelling.sheet_files import (
     FormOption,
     format_setup_note,
@@ -146,7 +146,7 @@ def label(
         return
     with open_warehouse(path) as db:
         save_label_items(db, drawn.items)
-    made = decide_on_page(sheet, f"label-{build_id}", f"Label answers of {build_id}", labeller, port)
+    made = collect_decisions_on_page(sheet, f"label-{build_id}", f"Label answers of {build_id}", labeller, port)
     if not made.rows:
         line = f"no row was decided; {made.open} rows are open"
         print_result(as_json, {"labels": 0, "open": made.open}, [line])
@@ -227,10 +227,10 @@ def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, d
     lines += [f"  {unlabelled} drawn answers have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
     print_result(as_json, result, lines)
-    _exit_where_rows_are_wrong(found.problems)
+    _exit_if_sheet_has_problems(found.problems)
 
 
-def _exit_where_rows_are_wrong(problems: Sequence[SheetProblem]) -> None:
+def _exit_if_sheet_has_problems(problems: Sequence[SheetProblem]) -> None:
     if {problem.kind for problem in problems} - HARMLESS_PROBLEMS:
         raise typer.Exit(1)
 
@@ -274,13 +274,15 @@ def review(
     _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if taken_from is not None:
-        filled, _ = load_filled_sheet(taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_queue_rows)
+        filled, _ = load_filled_sheet(
+            taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_review_queue_rows
+        )
         items = [parse_review_row(row, taken_from.name) for row in filled.rows]
         taken, count = save_decisions(path, items), len(items) + len(filled.problems)
-        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_list_troubles(filled)}
+        shown = {"file": str(taken_from), "items": count, "decisions": taken, **_make_sheet_problems_json(filled)}
         line = f"{taken_from}: {taken} decisions imported, {count - taken} items are still open"
         print_result(as_json, shown, [line, *format_sheet_problems(filled.problems, taken_from.name)])
-        _exit_where_rows_are_wrong(filled.problems)
+        _exit_if_sheet_has_problems(filled.problems)
         return
     check_warehouse_exists(warehouse)
     build = resolve_build(path, str(build_name))
@@ -293,18 +295,20 @@ def review(
         print_result(as_json, result, lines)
         return
     check = partial(parse_review_row, file="the page")
-    made = decide_on_page(sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check)
+    made = collect_decisions_on_page(
+        sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check
+    )
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     result = {"file": str(made.journal), "decisions": taken, "open": made.open}
     print_result(as_json, result, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
 
 
-def _parse_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+def _parse_review_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
     parse_review_queue_csv(text, file)  # refuses an item that is there twice
     return parse_sheet_csv(layout, text, file)
 
 
-def _list_troubles(sheet: ParsedSheet) -> dict[str, list[dict[str, str]]]:
+def _make_sheet_problems_json(sheet: ParsedSheet) -> dict[str, list[dict[str, str]]]:
     return {"troubles": [{"kind": problem.kind, "told": problem.message} for problem in sheet.problems]}
 
 
@@ -371,16 +375,20 @@ def audit(
                 *format_setup_note(write_sheet_files(sheet, to, form)),
             ]
         elif serve:
-            made = decide_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
+            made = collect_decisions_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
             results = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
             results = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
-    figures = measure_audit(path, known, build_id)
+    figures = compute_build_audit_results(path, known, build_id)
     nothing = f"no row of {build_id} has a verdict yet; run this command in a terminal, or: factmill audit {benchmark} --to FILE.csv"
-    lines = [*results, *(format_audit_figures(known, figures) or ([] if to else [nothing]))]
-    shown = {"build_id": build_id, "figures": [figure.model_dump() for figure in figures], **_list_troubles(parsed)}
+    lines = [*results, *(format_audit_results(known, figures) or ([] if to else [nothing]))]
+    shown = {
+        "build_id": build_id,
+        "figures": [figure.model_dump() for figure in figures],
+        **_make_sheet_problems_json(parsed),
+    }
     print_result(as_json, shown, lines)
-    _exit_where_rows_are_wrong(parsed.problems)
+    _exit_if_sheet_has_problems(parsed.problems)
 
 
 def _save_audit_verdicts_and_format(
@@ -445,17 +453,17 @@ def ask_and_save_audit_verdicts(warehouse: Path, benchmark: Benchmark, sample: A
     return len(todo)
 
 
-def measure_audit(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditCriterionResult]:
+def compute_build_audit_results(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditCriterionResult]:
     """Compute the figures of a build's audit."""
     with open_warehouse(warehouse) as db:
         return compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build_id).values()))
 
 
-def format_audit_figures(benchmark: Benchmark, figures: list[AuditCriterionResult]) -> list[str]:
+def format_audit_results(benchmark: Benchmark, results: list[AuditCriterionResult]) -> list[str]:
     """Return the figures of a build's audit as lines of text; empty if no row has a verdict."""
-    if not any(figure.rows for figure in figures):
+    if not any(figure.rows for figure in results):
         return []
     kinds = {kind.code: kind for kind in benchmark.audit.criteria}
     return [f"audit by readers ({benchmark.audit.paper_section}):"] + [
-        f"  {format_audit_criterion_result(kinds[figure.kind], figure)}" for figure in figures
+        f"  {format_audit_criterion_result(kinds[figure.kind], figure)}" for figure in results
     ]

@@ -27,7 +27,7 @@ from factmill.flows.labelling.label_draws import (
 )
 from factmill.flows.labelling.sheet_files import format_sheet_problems
 from factmill.tasks.assets import using_own_prompts
-from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json, digest_text
@@ -138,12 +138,10 @@ def make_and_save_judge_cards(
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
         if labelled.is_drawn:
-            identity, verdicts, used, own = _find_verdicts_and_evaluations(
-                evaluation, judge, evaluations, labelled, run
-            )
+            identity, verdicts, used, own = _find_recorded_judge_verdicts(evaluation, judge, evaluations, labelled, run)
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts, own = _ask_judge_about_own_answers(evaluation, judge, labelled, run)
+            identity, verdicts, own = _ask_judge_about_user_answers(evaluation, judge, labelled, run)
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
@@ -207,7 +205,7 @@ def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], 
     return found, digest_json(labels)
 
 
-def _find_verdicts_and_evaluations(
+def _find_recorded_judge_verdicts(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
@@ -231,14 +229,18 @@ def _find_verdicts_and_evaluations(
     folder = run.prompts or world.prompts
     selects = folder and {*load_own_prompts(Path(folder))} & {*scheme.prompts}
     given = digest_assets(evaluation.assets, resolve_own_prompts(evaluation.assets, run)) if selects else None
-    prompts = given and _select_judge_prompts(evaluation, given)
+    prompts = given and _select_judge_prompt_digests(evaluation, given)
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
     for name in reversed([resolve_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
         _, _, record = resolve_judged_evaluation(warehouse, name)
         who = find_judge_identity(evaluation, record.lock)
         if record.benchmark != evaluation.name or who is None or who.judge not in called or identity not in (None, who):
             continue
-        if prompts is not None and role != EXACT_JUDGE and prompts != _select_judge_prompts(evaluation, record.lock):
+        if (
+            prompts is not None
+            and role != EXACT_JUDGE
+            and prompts != _select_judge_prompt_digests(evaluation, record.lock)
+        ):
             continue
         before = len(found)
         for row in load_judged_answers(warehouse, evaluation, record):
@@ -260,13 +262,13 @@ def _find_verdicts_and_evaluations(
     return identity, found, used, own
 
 
-def _select_judge_prompts(evaluation: Evaluation, manifest: Mapping[str, Any]) -> dict[str, str]:
+def _select_judge_prompt_digests(evaluation: Evaluation, manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return id → digest of the judge's prompts, of all prompts in a manifest."""
     assert evaluation.label_scheme is not None
     return {name: manifest["prompts"][name] for name in evaluation.label_scheme.prompts}
 
 
-def _ask_judge_about_own_answers(
+def _ask_judge_about_user_answers(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], dict[str, str]]:
     """Call a judge on the user's own answers; return its identity, item → verdict without failed calls, and id → digest
@@ -286,7 +288,7 @@ def _ask_judge_about_own_answers(
     own = {name: digest_text(text) for name, text in texts.items() if name in evaluation.label_scheme.prompts}
     identity = find_judge_identity(evaluation, lock)
     assert identity is not None
-    place = JobFilesLocation(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
+    place = JobFolderAndRun(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
     with (
         closing(CallCache(warehouse, run.mode)) as recorder,
         closing(Services.open(run.world, run.graph, factmill_home(), place)) as services,

@@ -62,13 +62,13 @@ def load_graph(
       zstd -dc statements.zst | factmill graph load - --format turtle --name statements
     """
     started = time.perf_counter()
-    with _live_progress(f"loading {name}") as show:
+    with _showing_live_progress(f"loading {name}") as show:
         manifest = load.load_graph(
             files,
             name,
             graphs_folder(factmill_home()),
             tuple(language or ("en",)),
-            lambda news: show(format_progress(news)),
+            lambda news: show(format_graph_load_progress(news)),
             form=form,
             dump_date=dump_date,
             replace=replace,
@@ -138,7 +138,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
 
     `malformed`: maximum number of malformed lines listed.
     """
-    with _live_progress(f"checking {name}") as show:
+    with _showing_live_progress(f"checking {name}") as show:
         manifest, damage = folders.digest_and_check_all_graph_files(
             name,
             graphs_folder(factmill_home()),
@@ -207,29 +207,29 @@ def list_graph_states() -> list[dict[str, Any]]:
     ]
 
 
-def format_progress(news: LoadProgress) -> str:
+def format_graph_load_progress(load_progress: LoadProgress) -> str:
     """Return the progress of a load in one line: phase, percentage, lines, rates and time left."""
-    parts = [_PHASE_LABELS[news.phase]]
-    if news.phase in ("checking", "reading"):
-        parts[0] = f"{parts[0]} {news.source}".rstrip()
-        if news.bytes_total:
-            parts.append(f"{100 * news.bytes_read / news.bytes_total:.0f} %")
-    parts.append(f"{news.lines:,} lines")
-    if news.phase == "reading":
-        parts += [f"{news.lines_per_s:,.0f} lines/s", f"{news.text_bytes_per_s / 1e6:,.0f} MB/s"]
-        if news.eta_s is not None:
-            parts.append(f"reading ends in {_format_time(news.eta_s)}")
+    parts = [_PHASE_LABELS[load_progress.phase]]
+    if load_progress.phase in ("checking", "reading"):
+        parts[0] = f"{parts[0]} {load_progress.source}".rstrip()
+        if load_progress.bytes_total:
+            parts.append(f"{100 * load_progress.bytes_read / load_progress.bytes_total:.0f} %")
+    parts.append(f"{load_progress.lines:,} lines")
+    if load_progress.phase == "reading":
+        parts += [f"{load_progress.lines_per_s:,.0f} lines/s", f"{load_progress.text_bytes_per_s / 1e6:,.0f} MB/s"]
+        if load_progress.eta_s is not None:
+            parts.append(f"reading ends in {_format_hours_and_minutes(load_progress.eta_s)}")
     return ", ".join(parts)
 
 
-def _format_time(seconds: float) -> str:
+def _format_hours_and_minutes(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 @contextmanager
-def _live_progress(title: str) -> Iterator[Callable[[str], None]]:
+def _showing_live_progress(title: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that takes the latest progress: shown live on a terminal, else printed by a thread from time to time,
     also during long steps."""
     if _console.is_terminal:
@@ -242,7 +242,7 @@ def _live_progress(title: str) -> Iterator[Callable[[str], None]]:
 
     def print_latest() -> None:
         while not is_over.wait(PROGRESS_LINE_EVERY_S):
-            _print_to_stderr(f"{title}: {_format_time(time.monotonic() - started)}, {latest[-1]}")
+            _print_to_stderr(f"{title}: {_format_hours_and_minutes(time.monotonic() - started)}, {latest[-1]}")
 
     printer = threading.Thread(target=print_latest, daemon=True)
     printer.start()

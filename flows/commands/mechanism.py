@@ -20,10 +20,10 @@ from factmill.flows.cli.options import (
 from factmill.tasks import progress
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.core.measures.metrics import round_to_six_digits
+from factmill.tasks.core.measures.metrics import round_to_six_decimals
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.errors import OutputError
-from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, ReportedAnswer, sort_worst_first
+from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, AnswerShownInReport, sort_answers_worst_first
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
 from factmill.tasks.reports.formatting import format_number, format_parameter_value, format_snake_case_as_words
@@ -45,10 +45,10 @@ from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, 
 from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
-    load_pairs_file,
+    load_paired_answers_file,
     load_shuffled_facts_and_counts,
     resolve_mechanism_inputs,
-    write_pairs_file,
+    write_paired_answers_file,
 )
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
@@ -184,7 +184,7 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
         f"  unscored: {count} {format_snake_case_as_words(reason)}, for example: {escape_control_characters(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
-    lines += [f"  warning: {each}" for each in _warn_of_unscored_difference(made.facts["kinds"])]
+    lines += [f"  warning: {each}" for each in _list_unscored_difference_warnings(made.facts["kinds"])]
     heads = f"{'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9} {'(by fact:':>10} {'accuracy)':>9}"
     lines.append(f"  {'':20} {heads}")
     for name in (*SIMILARITY_MEASURES, ALL_SIX_MEASURES):
@@ -206,7 +206,7 @@ def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> 
     without a pair."""
     locked = resolve_mechanism_inputs(params, run)
     given, words = locked.inputs.params, frozenset(load_list_entries("function_words"))
-    chosen = load_pairs_file(Path(given.pairs)) if given.pairs else {}
+    chosen = load_paired_answers_file(Path(given.pairs)) if given.pairs else {}
     rows: list[PairedFact] = [
         pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
@@ -214,7 +214,7 @@ def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> 
         for fact in facts[: given.per_kind]
     ]
     try:
-        write_pairs_file(path, rows)
+        write_paired_answers_file(path, rows)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written: {error.strerror}; give another path with --write-pairs"
@@ -229,7 +229,7 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         rows = rows_from_arrow(ComparedFact, load_published_table(db, record.build_id, SLAQ_MECHANISM.main_table))
     name = escape_control_characters(record.report["facts"]["model"])
     entries, in_all = list_item_entries(
-        {name: sort_worst_first(list(_list_fact_items(rows)))}, SLAQ_MECHANISM.name, record.build_id
+        {name: sort_answers_worst_first(list(_list_fact_report_items(rows)))}, SLAQ_MECHANISM.name, record.build_id
     )
     overall = sorted(
         (each for each in metrics if not each.group_by),
@@ -250,7 +250,7 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
         title=f"{name}: what carries facts in short and in long answers",
         benchmark=SLAQ_MECHANISM.name,
         warnings=tuple(_list_analysis_warnings(record, rows)),
-        subjects=(ReportedModel(name, name, record.build_id, _describe_analysis(record, rows)),),
+        subjects=(ReportedModel(name, name, record.build_id, _describe_mechanism_analysis(record, rows)),),
         headline=tuple(each for each in overall if each.setting in headline_settings),
         more=tuple(each for each in overall if each.setting not in headline_settings),
         rankings=(),
@@ -280,7 +280,7 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
     )
 
 
-def _describe_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
+def _describe_mechanism_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
     facts, lock, flow = record.report["facts"], record.lock, record.origin["flow"]
     shown = {
         name: value for name, value in lock["params"]["params"].items() if name not in ("model", "evaluation", "pairs")
@@ -323,7 +323,9 @@ def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -
     warnings = []
     if rows and without / len(rows) > 0.05:
         warnings.append(f"{without} of {len(rows)} facts lack a similarity, probably not at random (see Unscored).")
-    warnings += _warn_of_unscored_difference(count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows))
+    warnings += _list_unscored_difference_warnings(
+        count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows)
+    )
     kinds = {row.kind for row in rows}
     if len(kinds) == 1:
         warnings.append(f"All facts are {next(iter(kinds))}, so there is nothing to compare or predict.")
@@ -336,7 +338,7 @@ def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -
     return warnings
 
 
-def _warn_of_unscored_difference(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _list_unscored_difference_warnings(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a warning if facts of one kind are unscored much more often than those of the other, else nothing."""
     if not all(each["drawn"] for each in kinds.values()):
         return []
@@ -350,7 +352,7 @@ def _warn_of_unscored_difference(kinds: Mapping[str, Mapping[str, int]]) -> list
     ]
 
 
-def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportedAnswer]:
+def _list_fact_report_items(rows: Sequence[ComparedFact]) -> Iterator[AnswerShownInReport]:
     for row in rows:
         values = [getattr(row, name) for name in SIMILARITY_MEASURES]
         parts = [
@@ -359,14 +361,14 @@ def _list_fact_items(rows: Sequence[ComparedFact]) -> Iterator[ReportedAnswer]:
             if value is not None
         ]
         parts += [f"unscored: {format_snake_case_as_words(row.unscored)}"] if row.unscored else []
-        yield ReportedAnswer(
+        yield AnswerShownInReport(
             answer_id=row.id,
             setting=row.kind,
             question=row.question,
             gold=row.gold,
             answer=f"{row.short_text or row.short_answer} ⇄ {row.long_text or '(nothing found)'}",
             verdict="; ".join(parts),
-            score=None if None in values else round_to_six_digits(sum(values) / len(values)),
+            score=None if None in values else round_to_six_decimals(sum(values) / len(values)),
             row_id=row.id,
             groups={"category": row.category, "model": row.model},
         )

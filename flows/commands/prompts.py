@@ -56,7 +56,7 @@ def prompts(
       factmill prompts granola/answer slaq/judge_short --copy-to my-prompts/
       factmill prompts --prompts my-prompts/
     """
-    names = _resolve_ids(ids or ())
+    names = _resolve_prompt_ids(ids or ())
     if copy_to:
         if not names:
             raise UsageError(
@@ -103,7 +103,7 @@ def _format_prompt_list(
 def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool) -> None:
     folder = resolve_absolute_path(to)
     contents = {name: asset_path("prompts", f"{name}.md").read_bytes() for name in names}
-    state = {name: _compare_file(folder / f"{name}.md", content) for name, content in contents.items()}
+    state = {name: _compare_prompt_file(folder / f"{name}.md", content) for name, content in contents.items()}
     edited = [name for name, how in state.items() if how == "edited"]
     if edited and not overwrite:
         raise OutputError(
@@ -124,7 +124,7 @@ def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool
     print_result(as_json, results, [*lines, f"next: edit, then see what is read: factmill prompts --prompts {to}"])
 
 
-def _resolve_ids(given: Sequence[str]) -> list[str]:
+def _resolve_prompt_ids(given: Sequence[str]) -> list[str]:
     """Return the ids that ids and names of benchmarks mean, without repetitions; UsageError for an unknown one."""
     known = list_packaged_prompts()
     found: dict[str, None] = {}
@@ -139,7 +139,7 @@ def _resolve_ids(given: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _compare_file(path: Path, content: bytes) -> str:
+def _compare_prompt_file(path: Path, content: bytes) -> str:
     """Return whether a file is missing, edited, or the same; OutputError where it cannot be read."""
     try:
         return "same" if path.read_bytes() == content else "edited"
@@ -158,7 +158,7 @@ def _describe_prompt(prompt_id: str, own: Mapping[str, OwnPrompt]) -> dict[str, 
         "id": prompt_id,
         "benchmarks": [each.name for each in records if prompt_id in each.assets.prompts],
         "role": template.role,
-        "purpose": _load_purposes().get(prompt_id, f"asked of the {template.role}"),
+        "purpose": _load_prompt_purposes().get(prompt_id, f"asked of the {template.role}"),
         "variables": template.inputs,
         "digest": template.digest,
         "file": str(mine.path if mine else find_asset("prompts", f"{prompt_id}.md")),
@@ -167,7 +167,7 @@ def _describe_prompt(prompt_id: str, own: Mapping[str, OwnPrompt]) -> dict[str, 
 
 
 @cache
-def _load_purposes() -> dict[str, str]:
+def _load_prompt_purposes() -> dict[str, str]:
     """Return prompt → what it is for, from `data/lists/prompt_purposes.csv`."""
     with asset_path("data/lists", "prompt_purposes.csv").open(encoding="utf-8", newline="") as file:
         return {row["prompt"]: row["purpose"] for row in csv.DictReader(file)}

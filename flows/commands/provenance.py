@@ -108,7 +108,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
-    own = _load_own_prompts(db, build_id)
+    own = _describe_own_prompts_of_build(db, build_id)
     asked = {call["parts"].get("prompt") for call in trace["calls"]}
     trace["own_prompts"] = {name: text for name, text in own.items() if name in asked}
     trace["other_builds"] = [
@@ -122,7 +122,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     return trace
 
 
-def _load_own_prompts(db: Connection, build_id: str) -> dict[str, str]:
+def _describe_own_prompts_of_build(db: Connection, build_id: str) -> dict[str, str]:
     """Return id → file and digest, as text, of the prompts of the user's own that a build used."""
     found = query_rows(db, "SELECT origin, lock FROM builds WHERE build_id = ?", build_id)
     if not found:
@@ -324,7 +324,7 @@ def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
     if unexplained := count_unexplained_rows(diff):
         lines.append(f"note: no recorded input or call explains the change of {unexplained:,} rows")
     for row in diff.rows[:limit]:
-        lines += ["", *_format_row(row)]
+        lines += ["", *_format_row_change_lines(row)]
     if len(diff.rows) > limit:
         lines += [
             "",
@@ -333,7 +333,7 @@ def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
     return lines
 
 
-def _format_row(row: RowChange) -> Iterator[str]:
+def _format_row_change_lines(row: RowChange) -> Iterator[str]:
     moved = f" (was {row.id_before})" if row.kind == "changed" and row.id_before != row.id else ""
     yield f"{row.kind} {escape_control_characters(row.id)}{escape_control_characters(moved)}"
     for cause in row.causes:

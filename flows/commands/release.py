@@ -10,7 +10,7 @@ import typer
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result
 from factmill.flows.evaluate.sessions import write_lm_eval_tasks
-from factmill.flows.prefect_server import send_event
+from factmill.flows.prefect_server import send_prefect_event
 from factmill.tasks import progress
 from factmill.tasks.core.publishing.release_spec import ReleaseSpec
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
@@ -144,9 +144,13 @@ def make_release(
 
     def write_more(draft: Path) -> None:
         print_and_log(f"{build.build_id}: writing tasks for lm-evaluation-harness")
-        write_lm_eval_tasks(warehouse, build, draft / LM_EVAL_FOLDER, list_answered_row_ids(release), forms.canary_line)
+        write_lm_eval_tasks(
+            warehouse, build, draft / LM_EVAL_FOLDER, list_row_ids_with_released_answers(release), forms.canary_line
+        )
         print_and_log(f"{build.build_id}: writing the report page")
-        page = load_page_for_build(warehouse, build, make_page_visibility(release, list_answered_row_ids(release)))
+        page = load_page_for_build(
+            warehouse, build, make_page_visibility(release, list_row_ids_with_released_answers(release))
+        )
         write_release_file(draft / REPORT_PAGE_FILE, render_build_html(page).encode())
         if changes:
             write_release_file(draft / CHANGELOG_FILE, changes.encode())
@@ -154,11 +158,11 @@ def make_release(
     print_and_log(f"{build.build_id}: writing {release.rows} rows")
     written = write_release(release, folder, force=force, write_more=write_more)
     about = {"build_id": build.build_id, "folder": str(written.folder), "rows": release.rows, "since": since}
-    send_event("release.finished", "release", build.build_id, about)
+    send_prefect_event("release.finished", "release", build.build_id, about)
     return written
 
 
-def list_answered_row_ids(release: Release) -> frozenset[str]:
+def list_row_ids_with_released_answers(release: Release) -> frozenset[str]:
     """Return the ids of the main table's rows whose answers are in the release."""
     tables = {*release.forms.configs[0].splits.values()}
     answered = "" if release.options.includes_hidden_answers else release.forms.never_held_out_split

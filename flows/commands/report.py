@@ -128,11 +128,13 @@ def write_build_page(warehouse: Path, build_id: str, option: str = "--to") -> tu
     return page, write_text_file(render_build_html(page), path, option)
 
 
-def load_page_for_build(warehouse: Path, record: BuildRecord, shown: BuildPageVisibility | None = None) -> BuildPage:
+def load_page_for_build(
+    warehouse: Path, record: BuildRecord, visibility: BuildPageVisibility | None = None
+) -> BuildPage:
     """Return the page of a build; `shown`: what it may show, by default everything."""
     benchmark = BENCHMARKS[record.benchmark]
     list_distributions: DistributionMaker = load_named_object(benchmark.page) if benchmark.page else lambda _: ()
-    return load_build_page(warehouse, benchmark, record, list_distributions, shown)
+    return load_build_page(warehouse, benchmark, record, list_distributions, visibility)
 
 
 def load_evaluation_report(

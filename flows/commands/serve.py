@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from factmill.flows.cli.entry import print_early_end_once
-from factmill.flows.cli.options import collect_given_values, make_option_dataclass_fields, raising_usage_errors
-from factmill.flows.prefect_server import apply_prefect_settings, raising_prefect_lost, require_server
+from factmill.flows.cli.options import collect_given_option_values, make_option_dataclass_fields, raising_usage_errors
+from factmill.flows.prefect_server import apply_prefect_settings, check_prefect_server_usable, raising_prefect_lost
 from factmill.flows.serve_options import ServeOptions, check_rebuild_inputs, load_serve_config
 from factmill.tasks import progress
 from factmill.tasks.engine.cluster.protocol import format_worker_code_version, import_distributed_without_logs
@@ -51,7 +51,7 @@ def _run_serve_command(given: Any) -> None:
     if given.config:
         configured, settings = load_serve_config(given.config)
     with raising_usage_errors(ServeOptions):
-        options = ServeOptions(**configured | collect_given_values(ServeOptions, given))
+        options = ServeOptions(**configured | collect_given_option_values(ServeOptions, given))
     address = get_environment_variable("PREFECT_API_URL")
     if not address:
         raise UsageError(
@@ -60,7 +60,7 @@ def _run_serve_command(given: Any) -> None:
         )
 
     apply_prefect_settings(factmill_home())
-    require_server(address)
+    check_prefect_server_usable(address)
     check_rebuild_inputs(options.make_rebuild_params(settings), options.make_run_options())
 
     # import Prefect only after its settings are in the environment

@@ -44,12 +44,12 @@ from factmill.tasks.reports.rendering import render_report_html
 from factmill.tasks.reports.site_pages import (
     INDEX_PAGE,
     BenchmarkPage,
+    EvaluationLeftOutOfLeaderboard,
     Leaderboard,
-    OtherEvaluation,
     SiteBuild,
+    list_breadcrumb_links,
     make_build_change,
     make_leaderboard,
-    make_page_trail,
     render_benchmark_page,
     render_site_index,
 )
@@ -94,7 +94,7 @@ def site(
     """
     progress.set_progress_style()
     check_site_folder(resolve_absolute_path(to))  # before the work, and again at its end
-    warehouses, releases = _resolve_inputs(names or [], warehouse)
+    warehouses, releases = _resolve_warehouses_and_releases(names or [], warehouse)
     builds = [_FoundBuild(each, path) for path in warehouses for each in list_builds(path)]
     for name in releases:
         released = _FoundBuild(load_verified_release(Path(name)).record, release=name)
@@ -154,7 +154,7 @@ class _FoundBuild:
     """A build of the warehouse whose release is among the inputs too."""
 
 
-def _resolve_inputs(names: Sequence[str], warehouse: Path | None) -> tuple[list[Path], list[str]]:
+def _resolve_warehouses_and_releases(names: Sequence[str], warehouse: Path | None) -> tuple[list[Path], list[str]]:
     """Return the warehouses and the releases to show; UsageError for a name that is neither."""
     usual = [] if names and warehouse is None else [resolve_warehouse_path(RunOptions(warehouse=warehouse))]
     warehouses, releases = dict.fromkeys(usual), dict[str, None]()
@@ -184,10 +184,10 @@ def _make_benchmark_page(
     """Return the page of a benchmark, and add the pages that it links to `files`; None without builds and evaluations."""
     evaluation = EVALUATIONS.get(name)
     own = sorted(
-        _drop_repeated(each for each in found if each.record.benchmark == name),
+        _drop_repeated_builds(each for each in found if each.record.benchmark == name),
         key=lambda each: (each.record.published_at, each.record.build_id),
     )
-    evaluated = _drop_repeated(each for each in found if evaluation and each.record.benchmark == evaluation.name)
+    evaluated = _drop_repeated_builds(each for each in found if evaluation and each.record.benchmark == evaluation.name)
     if not own and not evaluated:
         return None
     benchmark = BENCHMARKS[name]
@@ -208,7 +208,7 @@ def _make_benchmark_page(
     )
 
 
-def _drop_repeated(found: Iterator[_FoundBuild]) -> list[_FoundBuild]:
+def _drop_repeated_builds(found: Iterator[_FoundBuild]) -> list[_FoundBuild]:
     """Return builds without those that another warehouse has too."""
     kept: list[_FoundBuild] = []
     for each in found:
@@ -231,12 +231,12 @@ def _make_site_build(
     change, problem = None, ""
     if before is not None and is_compared:
         try:
-            diff = _withhold_row_contents(_compare(benchmark, before, build), benchmark, before, build)
+            diff = _withhold_row_contents(_compare_found_builds(benchmark, before, build), benchmark, before, build)
         except BuildFormatTooOld as error:
             problem = escape_control_characters(str(error))
         else:
-            link = f"changes/{_make_file_name(before.record.build_id, record.build_id)}"
-            files[link] = render_changes_html(diff, make_page_trail(benchmark.name, benchmark.title))
+            link = f"changes/{_make_page_file_name(before.record.build_id, record.build_id)}"
+            files[link] = render_changes_html(diff, list_breadcrumb_links(benchmark.name, benchmark.title))
             change = make_build_change(diff, before.record.build_id, link)
     return SiteBuild(
         build_id=shorten_line(record.build_id, MAX_NAME_CHARACTERS),
@@ -251,7 +251,7 @@ def _make_site_build(
     )
 
 
-def _compare(benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
+def _compare_found_builds(benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
     """Return the diff of two builds; recorded calls explain it where one warehouse has both."""
     if before.warehouse is not None and before.warehouse == after.warehouse:
         return compare_builds(before.warehouse, benchmark, before.record, after.record)
@@ -264,7 +264,7 @@ def _compare(benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> B
 
 def _withhold_row_contents(diff: BuildDiff, benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
     """Return a diff whose rows show no content that a release withholds; ids, kinds and causes stay."""
-    was_open, is_open = (_list_open_row_ids(benchmark, each) for each in (before, after))
+    was_open, is_open = (_list_public_row_ids(benchmark, each) for each in (before, after))
 
     def withhold(row: RowChange) -> RowChange:
         if (row.kind == "added" or row.id_before in was_open) and (row.kind == "removed" or row.id in is_open):
@@ -276,7 +276,7 @@ def _withhold_row_contents(diff: BuildDiff, benchmark: Benchmark, before: _Found
 
 
 @cache
-def _list_open_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, build_id: str) -> frozenset[str]:
+def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, build_id: str) -> frozenset[str]:
     benchmark = BENCHMARKS[benchmark_name]
     if not benchmark.release:  # nothing says what others may see of its rows
         return frozenset()
@@ -292,10 +292,10 @@ def _list_open_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, build_
     return frozenset(is_open.intersection(answered))
 
 
-def _list_open_row_ids(benchmark: Benchmark, build: _FoundBuild) -> Collection[str]:
+def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuild) -> Collection[str]:
     """Return the ids of rows of which others may see everything: what a release has, or would have without options."""
     if build.warehouse is not None:
-        return _list_open_row_ids_of_warehouse(build.warehouse, benchmark.name, build.record.build_id)
+        return _list_public_row_ids_of_warehouse(build.warehouse, benchmark.name, build.record.build_id)
     tables = load_verified_release(Path(build.release)).tables
     return frozenset(row_id for table in tables.values() for row_id in table["id"].to_pylist())
 
@@ -328,7 +328,7 @@ def _make_leaderboard(
     evaluation: Evaluation, measured: _FoundBuild | None, members: Sequence[PublishedEvaluation], files: dict[str, str]
 ) -> Leaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
-    open_ids = _list_open_row_ids(evaluation.benchmark, measured) if measured else frozenset()
+    open_ids = _list_public_row_ids(evaluation.benchmark, measured) if measured else frozenset()
     by_model: dict[tuple[str, bool], list[PublishedEvaluation]] = defaultdict(list)
     for each in members:
         by_model[each.record.report["facts"]["model"], is_built_in_model(each)].append(each)
@@ -339,20 +339,20 @@ def _make_leaderboard(
         taken.append(found[-1])
         for each in reversed(found[:-1]):
             differences = "; ".join(list_input_differences(found[-1].record, each.record)) or "the same inputs"
-            page = _write_evaluation_page(evaluation, [each], open_ids, "evaluations", files)[1]
+            page = _make_evaluation_report_and_page(evaluation, [each], open_ids, "evaluations", files)[1]
             others.append(
-                OtherEvaluation(
+                EvaluationLeftOutOfLeaderboard(
                     escape_control_characters(model), each.record.build_id, page, shorten_line(differences, 500)
                 )
             )
     links, baselines = dict[str, str](), []
     contenders = [each for each in taken if not is_built_in_model(each)] or taken
     for each in taken:
-        single, page = _write_evaluation_page(evaluation, [each], open_ids, "evaluations", files)
+        single, page = _make_evaluation_report_and_page(evaluation, [each], open_ids, "evaluations", files)
         links[each.record.build_id] = page
         if each not in contenders:
             baselines.append(single)
-    report, comparison = _write_evaluation_page(evaluation, contenders, open_ids, "comparisons", files)
+    report, comparison = _make_evaluation_report_and_page(evaluation, contenders, open_ids, "comparisons", files)
     build_id = measured.record.build_id if measured else str(taken[0].record.report["facts"]["measured"])
     return make_leaderboard(
         evaluation,
@@ -367,7 +367,7 @@ def _make_leaderboard(
     )
 
 
-def _write_evaluation_page(
+def _make_evaluation_report_and_page(
     evaluation: Evaluation,
     evaluated: Sequence[PublishedEvaluation],
     open_ids: Collection[str],
@@ -382,14 +382,14 @@ def _write_evaluation_page(
     report = make_evaluation_report(open_only, evaluated)
     is_cut = any(item.row_id not in open_ids for each in evaluated for item in list_items(each.answers))
     shown = replace(report, warnings=(*report.warnings, _WITHHELD_NOTE)) if is_cut else report
-    name = f"{folder}/{_make_file_name(*(each.record.build_id for each in evaluated))}"
+    name = f"{folder}/{_make_page_file_name(*(each.record.build_id for each in evaluated))}"
     if folder == "evaluations" or len(evaluated) > 1:
         benchmark = evaluation.benchmark
-        files[name] = render_report_html(shown, make_page_trail(benchmark.name, benchmark.title))
+        files[name] = render_report_html(shown, list_breadcrumb_links(benchmark.name, benchmark.title))
     return report, name
 
 
-def _make_file_name(*ids: str) -> str:
+def _make_page_file_name(*ids: str) -> str:
     """Return a file name made of build ids; with a digest where these are long, or have characters that names should not."""
     joined = "_".join(ids)
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", joined)[:100]

@@ -26,7 +26,7 @@ def get_evaluation(benchmark: str) -> Evaluation:
     return EVALUATIONS[benchmark]
 
 
-def open_store(source: str | Path | TableStore | None = None) -> TableStore:
+def open_table_store(source: str | Path | TableStore | None = None) -> TableStore:
     """Open a warehouse, a folder of tables, or a build of the home's warehouse by id; None: that warehouse."""
     if isinstance(source, TableStore):
         return source
@@ -55,12 +55,12 @@ def open_evaluation_session(
 
     `read_source`: False if the caller supplies the questions, so that no source is opened.
     """
-    store = open_store(source) if read_source else None
+    store = open_table_store(source) if read_source else None
     return scoring_session.open_scoring_session(get_evaluation(benchmark), store, settings, **options)
 
 
 def write_lm_eval_tasks(
-    warehouse: Path, build: BuildRecord, folder: Path, asked: Collection[str] | None = None, canary: str = ""
+    warehouse: Path, build: BuildRecord, folder: Path, row_ids: Collection[str] | None = None, canary: str = ""
 ) -> list[Path]:
     """Write the lm-evaluation-harness tasks of a build and return their files; UsageError if it has no evaluation.
 
@@ -70,6 +70,6 @@ def write_lm_eval_tasks(
     session = scoring_session.open_scoring_session(
         evaluation, TableStore(warehouse, build.build_id), list(evaluation.settings)
     )
-    if asked is not None:
-        session = session.with_build_rows(asked)
+    if row_ids is not None:
+        session = session.with_build_rows(row_ids)
     return write_lm_eval_folder(session, folder, build.build_id, canary)

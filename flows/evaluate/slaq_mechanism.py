@@ -21,7 +21,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
     count_available_facts,
-    load_pairs_file,
+    load_paired_answers_file,
     resolve_mechanism_inputs,
 )
 from factmill.tasks.slaq.mechanism.measure import measure_mechanism
@@ -52,7 +52,7 @@ def analyse_slaq_mechanism(
         rows = compared.table(ComparedFact)
         result = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
         name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
-        pairs = {each for file in pair_files for each in load_pairs_file(file)}
+        pairs = {each for file in pair_files for each in load_paired_answers_file(file)}
         metrics = measure_mechanism(result, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             SLAQ_MECHANISM.main_table: rows,

@@ -57,7 +57,7 @@ class PageDecisions:
     journal: Path
 
 
-def decide_on_page(
+def collect_decisions_on_page(
     sheet: Sheet, name: str, title: str, who: str, port: int, check_row: Callable[[SheetRow], object] = lambda _: None
 ) -> PageDecisions:
     """Serve a sheet until its person finishes it, and return the decisions; UsageError without a name, or for a used port.
@@ -82,7 +82,7 @@ def decide_on_page(
         return PageDecisions(page.list_decided_rows(), page.count_open(), journal.digest(), path)
 
 
-def _serve_until_finished(page: "LabellingPage", port: int, told: str) -> None:
+def _serve_until_finished(page: "LabellingPage", port: int, notice: str) -> None:
     try:
         server = PageServer(page, port)
     except OSError as error:
@@ -93,7 +93,7 @@ def _serve_until_finished(page: "LabellingPage", port: int, told: str) -> None:
         Thread(target=server.serve_forever, name="labelling-page", daemon=True).start()
         try:
             typer.echo(
-                f"open {server.url}\n  {escape_control_characters(told)}\n  Finish on the page takes them in; Ctrl-C stops and keeps them",
+                f"open {server.url}\n  {escape_control_characters(notice)}\n  Finish on the page takes them in; Ctrl-C stops and keeps them",
                 err=True,
             )
             server.finished.wait()

@@ -10,13 +10,20 @@ from factmill.flows.cli.options import write_text_file
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.core.sheets.forms import (
     SHEET_FORMS,
-    find_form_of_text,
     format_sheet_files,
-    parse_form_tasks,
+    parse_labelling_tool_tasks,
     parse_sheet_csv,
     resolve_sheet_form,
+    resolve_sheet_form_from_text,
 )
-from factmill.tasks.core.sheets.sheet import ParsedSheet, Sheet, SheetLayout, SheetProblem, SheetRow, check_form_tasks
+from factmill.tasks.core.sheets.sheet import (
+    ParsedSheet,
+    Sheet,
+    SheetLayout,
+    SheetProblem,
+    SheetRow,
+    check_labelling_tool_tasks,
+)
 from factmill.tasks.errors import UsageError
 from factmill.tasks.files import load_file_bytes
 
@@ -77,11 +84,11 @@ def load_filled_sheet(
     writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
     """
     text, digest = load_sheet_text_and_digest(path, export)
-    found = find_form_of_text(text, path, form)
+    found = resolve_sheet_form_from_text(text, path, form)
     if found == "csv":
         return ParsedSheet(parse_csv(layout, text, path.name)), digest
-    tasks = parse_form_tasks(layout, text, path.name, found)
-    return check_form_tasks(layout, tasks, who, f"--{layout.who}"), digest
+    tasks = parse_labelling_tool_tasks(layout, text, path.name, found)
+    return check_labelling_tool_tasks(layout, tasks, who, f"--{layout.who}"), digest
 
 
 def format_sheet_problems(problems: Sequence[SheetProblem], file: str = "") -> list[str]:

@@ -48,9 +48,9 @@ from factmill.flows.serving.schedule_slots import (
     SERVER_SCHEDULE_ADAPTER,
     STOPPED_STATE_NAME,
     find_deployment,
+    find_newest_slot,
     keep_interval_anchors,
     list_slot_runs,
-    newest_slot,
     resume_interrupted_runs,
     start_catch_up_run,
     start_one_run_and_cancel_missed_runs,
@@ -456,11 +456,11 @@ class ServingRunner(Runner):
             since = self._since[deployment_id]
             if until - since < _SLOT_SETTLE_TIME:
                 continue
-            if newest_slot(served.schedules or [], since, until):
+            if find_newest_slot(served.schedules or [], since, until):
                 with get_client(sync_client=True) as client:
                     deployment = client.read_deployment(deployment_id)
                     # its schedules may have been paused or changed in the UI
-                    slot = None if deployment.paused else newest_slot(deployment.schedules, since, until)
+                    slot = None if deployment.paused else find_newest_slot(deployment.schedules, since, until)
                     if (
                         slot
                         and not list_slot_runs(client, deployment, slot)

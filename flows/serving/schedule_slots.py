@@ -67,7 +67,7 @@ def keep_interval_anchors(
             report(f"{deployment.full_name}: the interval changed from {was} to {now}; its slots count from now")
 
 
-def newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
+def find_newest_slot(schedules: Iterable[Any], since: datetime, until: datetime) -> datetime | None:
     """Return the last time of active schedules after `since` and up to `until`; None if there is none."""
     slots: list[datetime] = []
     for each in schedules:
@@ -129,7 +129,7 @@ def start_one_run_and_cancel_missed_runs(
     states = {"type": {"any_": [StateType.SCHEDULED]}}
     due = _list_deployment_runs(client, deployment, state=states, expected_start_time={"before_": now})
     waiting = [each for each in due if each.auto_scheduled]
-    slots = [newest_slot(deployment.schedules, since, now), *(each.expected_start_time for each in waiting)]
+    slots = [find_newest_slot(deployment.schedules, since, now), *(each.expected_start_time for each in waiting)]
     slot = max(filter(None, slots), default=None)
     if slot is None:
         return

@@ -21,7 +21,7 @@ from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.errors import FactmillError
-from factmill.tasks.evaluation.definition import Evaluation, ReportedAnswer, sort_worst_first
+from factmill.tasks.evaluation.definition import AnswerShownInReport, Evaluation, sort_answers_worst_first
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
@@ -127,12 +127,12 @@ def create_evaluation_artifacts(
 def format_figure_markdown(figure: ReportFigure) -> str:
     """Return a figure as Markdown: picture, colour legend and note."""
     # only evaluations import the drawing code
-    from factmill.tasks.reports.svg_figures import draw_standalone_svg, format_colour_legend
+    from factmill.tasks.reports.svg_figures import draw_standalone_svg, format_colour_legend_as_text
 
     style = asset_path("data/templates", "style.css").read_text("utf-8")
     picture = b64encode(draw_standalone_svg(figure, style).encode()).decode()
     shown = f"![{figure.title}](data:image/svg+xml;base64,{picture})"
-    legend = format_colour_legend(figure)
+    legend = format_colour_legend_as_text(figure)
     return f"### {figure.title}\n\n{shown}\n\n{legend and f'{legend}. '}{figure.note}"
 
 
@@ -154,10 +154,10 @@ def make_metrics_table(metrics: Iterable[EvaluationMetric]) -> list[dict[str, An
     ]
 
 
-def make_worst_answers_table(items: Iterable[ReportedAnswer]) -> list[dict[str, Any]]:
+def make_worst_answers_table(items: Iterable[AnswerShownInReport]) -> list[dict[str, Any]]:
     """Return the worst answers as rows of a table, ids last."""
     first = ("question", "answer", "verdict", "gold", "score", "setting")
-    return [format_artifact_row(asdict(item), first) for item in sort_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
+    return [format_artifact_row(asdict(item), first) for item in sort_answers_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
 def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str, link: str) -> None:

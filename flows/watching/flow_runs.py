@@ -81,7 +81,7 @@ def release_flow_run_lock(run_id: UUID) -> None:
         os.close(fd)
 
 
-def abandon_flow_run_locks() -> None:
+def drop_flow_run_locks_keeping_markers() -> None:
     """Abandon the locks of runs after our own server has exited, as if this process were gone: the next run ends
     those runs."""
     while _run_lock_descriptors:
@@ -92,11 +92,11 @@ def abandon_flow_run_locks() -> None:
 
 def mark_crashed_runs() -> list[UUID]:
     """Mark runs of this home and server as crashed if their process is gone; return their ids."""
-    if not _list_crashed_run_files():
+    if not _list_crashed_run_marker_files():
         return []
     # two runs that start at once would both end the same runs, and an automation would act twice
     with exclusive_file_lock(run_marker_folder(factmill_home()).with_name("ending-runs.lock"), print_and_log):
-        gone = _list_crashed_run_files()
+        gone = _list_crashed_run_marker_files()
         with get_client(sync_client=True) as client:
             crashed = [run_id for path in gone if _mark_run_crashed_or_cancelled(client, run_id := UUID(path.name))]
         for path in gone:
@@ -143,7 +143,7 @@ def _end_task_runs(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -
         client.set_task_run_state(task.id, state, force=True)
 
 
-def _list_crashed_run_files() -> list[Path]:
+def _list_crashed_run_marker_files() -> list[Path]:
     return [
         path
         for path, server in find_crashed_run_markers_and_servers(factmill_home()).items()

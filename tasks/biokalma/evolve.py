@@ -60,7 +60,7 @@ MAX_PIECES_TRIED = 3
 
 
 @dataclass(slots=True)
-class PairRound:
+class PairEvolutionRound:
     """One pair in one round."""
 
     row: EvolvingPair
@@ -114,7 +114,7 @@ def make_rounds_or_add_rejects(
     is_last: bool,
     rejects: dict[str, Reject],
     inverses: Mapping[str, frozenset[str]],
-) -> list[PairRound]:
+) -> list[PairEvolutionRound]:
     """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`.
 
     `inverses`: PID → PIDs of its inverse relations.
@@ -123,21 +123,21 @@ def make_rounds_or_add_rejects(
     for row in rows:
         if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
             counts = {count.id: compute_specificity(count.graphs, count.graphs_in_all) for count in row.relation_counts}
-            turns.append(PairRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
+            turns.append(PairEvolutionRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
         else:
             rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
 
 
 def choose_pieces_requesting_perplexities(
-    work: BatchWork, turns: Sequence[PairRound], rejects: dict[str, Reject]
-) -> list[PairRound]:
+    work: BatchWork, turns: Sequence[PairEvolutionRound], rejects: dict[str, Reject]
+) -> list[PairEvolutionRound]:
     """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `rejects`."""
     params = work.inputs(BiokalmaInputs).params
     scorer, forms = work.run.services.perplexity(), load_relation_wordings()
     chosen, waiting = [], list(turns)
     while waiting:
-        wanted: list[tuple[PairRound, int]] = []
+        wanted: list[tuple[PairEvolutionRound, int]] = []
         for turn in waiting:
             match turn.choose_next(params):
                 case int(place):
@@ -294,8 +294,12 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
 
 
 def _extend_paragraphs_or_list_failed(
-    work: BatchWork, turns: Sequence[PairRound], number: int, rows: dict[str, EvolvingPair], rejects: dict[str, Reject]
-) -> list[PairRound]:
+    work: BatchWork,
+    turns: Sequence[PairEvolutionRound],
+    number: int,
+    rows: dict[str, EvolvingPair],
+    rejects: dict[str, Reject],
+) -> list[PairEvolutionRound]:
     """Ask the author for one sentence per pair; return the pairs whose piece was not added."""
     prompt = load_prompt(EXTEND_PROMPT)
     asked = []
@@ -337,7 +341,7 @@ def _extend_paragraphs_or_list_failed(
     return left
 
 
-def _read_added_sentence(turn: PairRound, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_added_sentence(turn: PairEvolutionRound, texts: Sequence[str]) -> str | UnreadableCompletion:
     text = read_paragraph(texts[0])
     if isinstance(text, UnreadableCompletion):
         return text

@@ -7,7 +7,7 @@ from typing import Literal
 
 from prefect import Task, task
 
-from factmill.tasks.assets import load_article_removals, load_property_numbers
+from factmill.tasks.assets import load_article_text_removal_rules, load_property_numbers
 from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.pair_relations import (
@@ -47,8 +47,8 @@ from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_
 from factmill.tasks.engine.batches import (
     BatchWork,
     make_batch_cache_key,
-    mark_and_list_calls_without_result,
     open_batch,
+    send_calls_and_mark_resultless_for_retry,
 )
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import UsageError
@@ -71,7 +71,7 @@ def check_class_exists(run: BuildRun, inputs: BiokalmaInputs) -> None:
     if not inputs.from_wikidata or qid == HUMAN_QID:
         return
     asked = [make_describe_item_call(wikidata.identity, qid)]
-    if mark_and_list_calls_without_result(run, wikidata, asked, lambda body: any(body.values())):
+    if send_calls_and_mark_resultless_for_retry(run, wikidata, asked, lambda body: any(body.values())):
         raise UsageError(f"--class-qid {qid}: {wikidata.identity} has no such item")
 
 
@@ -372,7 +372,7 @@ def _add_first_paragraph(
     for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
         if (page := articles.get(qid)) is None:
             continue
-        article = extract_article_text(page.text, load_article_removals())
+        article = extract_article_text(page.text, load_article_text_removal_rules())
         if opening := find_opening_naming_both_people(article, row.names[qid], about):
             text = join_lines_and_end_with_stop(opening)
             origin = {"text_source": "article", "text_pages": [f"{page.title}, revision {page.revid}"]}

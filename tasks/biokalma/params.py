@@ -19,10 +19,10 @@ from factmill.tasks.biokalma.sources.person_pairs import (
 )
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, MAX_SETTING_NUMBER, NO_LICENCE_STATED
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
-    ResolvedInputs,
+    ResolvedBuildInputs,
     builds_from_wikidata,
     make_sources_absolute,
     split_limit_over_units,
@@ -32,7 +32,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.own_tables import make_own_source, state_source
+from factmill.tasks.storage.own_tables import apply_stated_name_and_licence, make_own_source
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, pin_source_file
 from factmill.tasks.text.wikidata_ids import is_qid
 
@@ -84,7 +84,7 @@ class BiokalmaInputs(BuildInputs):
     """Identity of the language model that computes perplexities."""
 
 
-def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> ResolvedInputs[BiokalmaInputs]:
+def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> ResolvedBuildInputs[BiokalmaInputs]:
     """Resolve the build's inputs; raises UsageError or SourceError."""
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
@@ -98,7 +98,9 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
             files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
         else:
             found = find_pair_files(paths)
-            files = {name: state_source(pin_source_file(path, name), own) for name, path in found.items()}
+            files = {
+                name: apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()
+            }
             notes = format_unused_files(
                 paths, list(found.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
             )
@@ -109,7 +111,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
     known = load_build_pair_relations(own_relations)
     units = resolve_pair_relations(params.relations, params.class_qid, known) if from_wikidata else list(files)
-    return ResolvedInputs(
+    return ResolvedBuildInputs(
         BiokalmaInputs(
             params=params.model_copy(
                 update={
@@ -117,7 +119,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
                     "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
                 }
             ),
-            own_source=own if own != OwnSource() else None,
+            own_source=own if own != UserSourceSettings() else None,
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, units),
             epoch=f"{world.epoch_day().isoformat()}T00:00:00Z",

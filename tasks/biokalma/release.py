@@ -11,11 +11,11 @@ from factmill.tasks.biokalma.core.rows import (
     PersonCandidateRow,
     RelationGraphCount,
 )
-from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
+from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedTables,
+    PublishedBuildData,
     count_numbers_filling_gaps,
     count_values_commonest_first,
     make_bar_figure,
@@ -91,14 +91,14 @@ def list_paragraph_source_pages(row: Mapping[str, Any], wiki: str) -> Iterator[S
         yield SourcePage.from_wiki(wiki, title, revision)
 
 
-def compare_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
+def compare_biokalma_with_paper(facts: Mapping[str, Any], rows: int) -> PaperComparisons:
     """Return figure → (this build's value, the paper's value) (§2.3)."""
     return {"questions": (rows, 1_085), "pieces of knowledge per question": (facts["pieces_per_question"]["mean"], 6.8)}
 
 
 CARD = DatasetCardSpec(
     headline_metric="micro_f1",
-    part_labels=lambda: load_pair_relations().labels,
+    part_labels=lambda: load_packaged_pair_relations().labels,
     about=(
         "A row is a general and a specific question about two people whom a relation joins, with the smallest set of "
         "knowledge (item, property, value) that answers them and the whole pool that it was chosen from. A model answers from "
@@ -121,7 +121,7 @@ CARD = DatasetCardSpec(
         "The perplexities of one language model determine coherence; with a small model, coherence decides only between equally specific pieces.",
         "The people are real; the facts are from Wikidata at one point in time and may be wrong or outdated.",
     ),
-    compare_with_paper=compare_with_paper,
+    compare_with_paper=compare_biokalma_with_paper,
     hub_task_ids=("closed-domain-qa",),
     personal_information="Every row is about two real people, some of them living, with what Wikidata and Wikipedia say of "
     "them: family, birth and death, education, work, memberships, beliefs.",
@@ -170,7 +170,7 @@ BIOKALMA_RELEASE = ReleaseSpec(
 _TABLE = "biokalma"
 
 
-def draw_biokalma_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
+def draw_biokalma_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
     """Yield charts: pieces per question, relations, properties, text sources, deciding scores."""
     knowledge = build.load_column(_TABLE, "minimum_knowledge")
     pieces = count_numbers_filling_gaps(map(len, knowledge))

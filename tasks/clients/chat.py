@@ -23,9 +23,9 @@ from factmill.tasks import progress
 from factmill.tasks.clients.anthropic_server import make_chat_server_client
 from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
-from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineBatchQueue, OfflineRequestAndReplyFiles
-from factmill.tasks.clients.batch_jobs.pending_requests import SampleRequest
+from factmill.tasks.clients.batch_jobs.pending_requests import RequestForCallSamples
 from factmill.tasks.clients.completions import (
     find_chat_failure_or_raise,
     find_content_or_length_refusal,
@@ -70,7 +70,7 @@ class ChatClient:
         model: ModelSettings,
         read_key: Callable[[], str],
         user_agent: str,
-        jobs: JobFilesLocation | None = None,
+        jobs: JobFolderAndRun | None = None,
         files: OfflineRequestAndReplyFiles | None = None,
     ) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request.
@@ -107,7 +107,7 @@ class ChatClient:
         open_draws: dict[int, dict[int, tuple[str, CallResponse]]] = {}
         alone: list[tuple[Call, CallResponse]] = []
 
-        def join(draw: SampleRequest, reply: CallResponse) -> Sequence[str]:
+        def join(draw: RequestForCallSamples, reply: CallResponse) -> Sequence[str]:
             if reply.error == _N_IGNORED_ERROR:
                 alone.append((draw.call, reply))
                 return ()
@@ -135,8 +135,8 @@ class ChatClient:
             raise AwaitingReplyFile(f"{len(draws)} requests to {self.model.name} are written to a file")
 
     def _send_first_singly(
-        self, draws: Sequence[SampleRequest], join: Callable[[SampleRequest, CallResponse], object]
-    ) -> Sequence[SampleRequest]:
+        self, draws: Sequence[RequestForCallSamples], join: Callable[[RequestForCallSamples, CallResponse], object]
+    ) -> Sequence[RequestForCallSamples]:
         """Send the very first request singly, before any job is made; return the requests that are left to jobs.
 
         ServiceUnreachable when nothing answers at all.
@@ -144,7 +144,7 @@ class ChatClient:
         responses: list[CallResponse] = []
         answered: list[CallResponse] = []
 
-        async def ask(group: Sequence[SampleRequest]) -> list[CallResponse]:
+        async def ask(group: Sequence[RequestForCallSamples]) -> list[CallResponse]:
             answered.extend(await self._ask(group))
             return answered
 
@@ -186,13 +186,13 @@ class ChatClient:
             )
         return [*notes, *format_unknown_finish_reason_warning(self.model.name, self._finish_reasons)]
 
-    def _list_sample_requests(self, number: int, call: Call) -> list[SampleRequest]:
+    def _list_sample_requests(self, number: int, call: Call) -> list[RequestForCallSamples]:
         samples = _get_sample_count(call)
         if samples == 1 or self.model.choices:
-            return [SampleRequest(number, call, samples, None)]
-        return [SampleRequest(number, call, 1, seed) for seed in range(samples)]
+            return [RequestForCallSamples(number, call, samples, None)]
+        return [RequestForCallSamples(number, call, 1, seed) for seed in range(samples)]
 
-    async def _ask(self, group: Sequence[SampleRequest]) -> list[CallResponse]:
+    async def _ask(self, group: Sequence[RequestForCallSamples]) -> list[CallResponse]:
         draw, learnt, refused = group[0], dict[str, Any](), ""
         while True:
             model = self.model.model_copy(update=learnt)
@@ -212,7 +212,7 @@ class ChatClient:
     async def _probe_unnamed_refusal(
         self,
         model: ModelSettings,
-        draw: SampleRequest,
+        draw: RequestForCallSamples,
         sent: Mapping[str, Any],
         learnt: Mapping[str, Any],
         answer: ServerResponse,
@@ -244,7 +244,7 @@ class ChatClient:
         return None
 
     async def _send_with_settings(
-        self, model: ModelSettings, draw: SampleRequest, learnt: dict[str, Any]
+        self, model: ModelSettings, draw: RequestForCallSamples, learnt: dict[str, Any]
     ) -> CallResponse | None:
         """Return the reply to a request with other settings; None where it is refused too."""
         while True:
@@ -271,14 +271,16 @@ class ChatClient:
             return False
         return not read_settings_from_refusal(model, answer.status, answer.text, sent, learnt)
 
-    def _find_probed_settings(self, model: ModelSettings, draw: SampleRequest) -> dict[str, Any]:
+    def _find_probed_settings(self, model: ModelSettings, draw: RequestForCallSamples) -> dict[str, Any]:
         """Return the settings found by probes, where they would change the request that `model` builds; else {}."""
         change = {name: value for name, value in self._probes.found_settings.items() if getattr(model, name) != value}
         tried = model.model_copy(update=change)
         is_other = change and _build_request_body(tried, draw) != _build_request_body(model, draw)
         return change if is_other else {}
 
-    def build_request_body(self, asked: SampleRequest, learnt: Mapping[str, Any]) -> dict[str, Any] | CallResponse:
+    def build_request_body(
+        self, asked: RequestForCallSamples, learnt: Mapping[str, Any]
+    ) -> dict[str, Any] | CallResponse:
         """Build a request of a batch job, or return a failed reply where asking is useless.
 
         `learnt`: settings that differ from the world's file.
@@ -288,7 +290,7 @@ class ChatClient:
         )
 
     def read_batch_result(
-        self, asked: SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse | None, job_status: str
+        self, asked: RequestForCallSamples, learnt: Mapping[str, Any], answer: ServerResponse | None, job_status: str
     ) -> CallResponse | dict[str, Any]:
         """Return the reply in a result of an ended job, or further settings for another try; Retry for a transient failure.
 
@@ -314,8 +316,8 @@ class ChatClient:
         return settings
 
     async def probe_refusals(
-        self, lines: Sequence[tuple[SampleRequest, ServerResponse]], learnt: Mapping[str, Any]
-    ) -> tuple[SampleRequest, CallResponse] | None:
+        self, lines: Sequence[tuple[RequestForCallSamples, ServerResponse]], learnt: Mapping[str, Any]
+    ) -> tuple[RequestForCallSamples, CallResponse] | None:
         """Find out by single requests what the server refuses in a job's lines without naming it.
 
         Return the request that this answered, and its reply; None where it answered none. Errors as of `send_singly`.
@@ -340,7 +342,7 @@ class ChatClient:
                 return None
         return None
 
-    async def send_singly(self, asked: SampleRequest) -> CallResponse:
+    async def send_singly(self, asked: RequestForCallSamples) -> CallResponse:
         """Send a request of a job singly, once.
 
         Retry for a transient failure, BudgetFullyReserved and BudgetExhausted when it may not go out.
@@ -355,7 +357,7 @@ class ChatClient:
         return find_changed_settings(self._configured_model, self.model)
 
     def _build_body_or_reply(
-        self, model: ModelSettings, draw: SampleRequest, refused: str
+        self, model: ModelSettings, draw: RequestForCallSamples, refused: str
     ) -> dict[str, Any] | CallResponse:
         """Build the body of a request, or return a failed reply where asking is useless; `refused`: the last refusal's
         text."""
@@ -370,7 +372,7 @@ class ChatClient:
         return _build_request_body(model, draw)
 
     def _read_response(
-        self, model: ModelSettings, draw: SampleRequest, learnt: Mapping[str, Any], answer: ServerResponse
+        self, model: ModelSettings, draw: RequestForCallSamples, learnt: Mapping[str, Any], answer: ServerResponse
     ) -> CallResponse | tuple[dict[str, Any], str]:
         """Read a response: return its reply, or the settings for another try with the reason; Retry for transient
         failures.
@@ -398,9 +400,9 @@ class ChatClient:
         return replace(reply, body=self._server.credentials.redact_json(completion.body))
 
 
-def _build_request_body(model: ModelSettings, draw: SampleRequest) -> dict[str, Any]:
+def _build_request_body(model: ModelSettings, sample_request: RequestForCallSamples) -> dict[str, Any]:
     """Build the body of a request in the form that a model accepts."""
-    parts, wire = draw.call.parts, draw.call.unrecorded_parts
+    parts, wire = sample_request.call.parts, sample_request.call.unrecorded_parts
     body: dict[str, Any] = {
         "model": parts["model"],
         "messages": wire["messages"] if model.system == "own" else merge_system_and_repeated_roles(wire["messages"]),
@@ -410,10 +412,10 @@ def _build_request_body(model: ModelSettings, draw: SampleRequest) -> dict[str, 
     }
     if model.stream is True:
         body["stream_options"] = {"include_usage": True}
-    if draw.samples > 1 and model.choices:
-        body["n"] = draw.samples
-    if draw.seed is not None and model.seed:
-        body["seed"] = draw.seed
+    if sample_request.samples > 1 and model.choices:
+        body["n"] = sample_request.samples
+    if sample_request.seed is not None and model.seed:
+        body["seed"] = sample_request.seed
     if model.reasoning_effort:
         body["reasoning_effort"] = model.reasoning_effort
     if wire["schema"] and model.json_schema:

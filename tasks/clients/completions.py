@@ -145,7 +145,7 @@ def read_completion(service: str, answer: ServerResponse) -> ChatCompletion:
     body = read[0] if isinstance(read, list) and read else read
     choices = body.get("choices") if isinstance(body, Mapping) else None
     if not isinstance(body, Mapping) or body.get("error") or not isinstance(choices, list) or not choices:
-        return _read_completion_without_choices(service, answer, body)
+        return _read_failure_of_choiceless_response(service, answer, body)
     try:
         choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
         samples = [_read_choice(service, choice) for choice in choices]
@@ -190,7 +190,7 @@ def _collect_error_details(part: Any, error: ProviderErrorDetails, depth: int) -
         _collect_error_details(part.get(name), error, depth - 1)
 
 
-def _read_completion_without_choices(service: str, answer: ServerResponse, body: Any) -> ChatCompletion:
+def _read_failure_of_choiceless_response(service: str, answer: ServerResponse, body: Any) -> ChatCompletion:
     """Return the permanent failure that a 2xx without choices reports; Retry for any other."""
     body = body if isinstance(body, Mapping) else {}
     nothing: dict[str, Any] = {"texts": [], "finish": [], "fingerprint": None}

@@ -17,9 +17,9 @@ from factmill.tasks.clients.sending.http_responses import (
 )
 from factmill.tasks.clients.sending.response_limits import (
     ACCEPTED_ENCODING,
+    apply_operation_response_limit,
     check_redirect,
     read_limited_body,
-    response_limit_scope,
 )
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
@@ -57,7 +57,7 @@ class FalconEntityLinkingClient:
             self._client = httpx.AsyncClient(headers=self._headers, timeout=self._limits.timeout_s)
         parts = group[0].parts
         try:
-            with response_limit_scope(group[0].operation):
+            with apply_operation_response_limit(group[0].operation):
                 async with self._client.stream(
                     "POST",
                     self._address,

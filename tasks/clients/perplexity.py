@@ -143,11 +143,11 @@ def _read_prompt_logprobs(choice: Mapping[str, Any]) -> list[float]:
         raise Retry(f"malformed_reply: no logprob in {shorten_to_line(str(given))}") from error
 
 
-def _parse_logprobs_dropping_null_first(given: Sequence[Any]) -> list[float]:
+def _parse_logprobs_dropping_null_first(logprobs: Sequence[Any]) -> list[float]:
     """Return log-probabilities as floats, without the first where it is null."""
-    if not given:
+    if not logprobs:
         raise _LogprobsMissingError("log-probabilities of what was generated only")
-    logs = given[1:] if given[0] is None else given
+    logs = logprobs[1:] if logprobs[0] is None else logprobs
     if strange := [log for log in logs if isinstance(log, bool) or not isinstance(log, int | float)]:
         raise _LogprobsMissingError(f"a token with {strange[0]!r} for a log-probability")
     return [-float("inf") if log <= _LOG_OF_ZERO else float(log) for log in logs]

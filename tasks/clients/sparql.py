@@ -31,7 +31,7 @@ from factmill.tasks.clients.sending.response_limits import answer_in_thread
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
-from factmill.tasks.core.calls.operation import SparqlMapping, find_operation
+from factmill.tasks.core.calls.operation import OperationSparqlMapping, find_operation
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.core.sparql import SparqlSolution, parse_sparql_results
 
@@ -41,7 +41,7 @@ _MEMORY_MARKS = ("Tried to allocate",)
 """Wording of Blazegraph and QLever, with various statuses, for a query that takes too much time or memory."""
 
 
-class SparqlEndpoint:
+class SparqlSelectClient:
     """An endpoint that answers SELECT queries; messages call it `name`."""
 
     def __init__(self, url: str, name: str, limits: ServiceLimits, user_agent: str, token: str = "") -> None:
@@ -114,7 +114,7 @@ class SparqlClient:
         self.identity = identity
         self._sizes: dict[str, AdaptiveGroupSize] = defaultdict(lambda: AdaptiveGroupSize(limits.batch))
         name = f"{what} at {url}"
-        self._endpoint = SparqlEndpoint(url, name, limits, user_agent, token)
+        self._endpoint = SparqlSelectClient(url, name, limits, user_agent, token)
         self._sender = RetryingRequestSender(limits, name, token=token, shared=shared)
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
@@ -146,7 +146,7 @@ class SparqlClient:
             raise Retry(f"malformed_reply: a solution without a value for {error}") from error
 
 
-def _get_sparql_mapping(call: Call) -> SparqlMapping:
+def _get_sparql_mapping(call: Call) -> OperationSparqlMapping:
     operation = find_operation(call.operation)
     if operation is None or operation.sparql is None:
         raise ValueError(f"a SPARQL endpoint cannot answer {call.operation}: the operation defines no SPARQL mapping")

@@ -11,7 +11,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, 
 from factmill.tasks.core.calls.operation import CallParts
 from factmill.tasks.core.digests import JsonValue
 from factmill.tasks.text.wikipedia_urls import canonical_title, find_page_title_problem
-from factmill.tasks.zim_archive import FoundArticle, ZimArchive
+from factmill.tasks.zim_archive import ZimArchive, ZimTitleResolution
 
 
 class WikipediaFileClient:
@@ -91,7 +91,11 @@ class WikipediaFileClient:
 
     def _resolve_title(self, parts: CallParts) -> CallResponse:
         found = self._find_article(parts["title"])
-        return found if isinstance(found, CallResponse) else CallResponse(_make_title_body(parts["title"], found))
+        return (
+            found
+            if isinstance(found, CallResponse)
+            else CallResponse(_make_resolved_title_response_body(parts["title"], found))
+        )
 
     def _load_states(self, parts: CallParts) -> CallResponse:
         states: dict[str, JsonValue] = {}
@@ -103,7 +107,7 @@ class WikipediaFileClient:
             version: dict[str, JsonValue] = {"revid": None, "timestamp": None}
             if found.article:
                 version = {"revid": found.article.revid, "timestamp": found.article.edited_on}
-            states[title] = {**_make_title_body(title, found), **version}
+            states[title] = {**_make_resolved_title_response_body(title, found), **version}
         return CallResponse(states)
 
     def _search(self, parts: CallParts) -> CallResponse:
@@ -118,7 +122,7 @@ class WikipediaFileClient:
         detail = f"{self._name}, which does not list the members of {parts['category']!r}"
         return make_failed_response("no_categories", detail)
 
-    def _find_article(self, title: str) -> FoundArticle | CallResponse:
+    def _find_article(self, title: str) -> ZimTitleResolution | CallResponse:
         """Return where a title leads, or why it leads nowhere as a failed response."""
         spelling = canonical_title(title)
         if trouble := find_page_title_problem(spelling):
@@ -129,7 +133,7 @@ class WikipediaFileClient:
         return found
 
 
-def _make_title_body(title: str, found: FoundArticle) -> dict[str, JsonValue]:
+def _make_resolved_title_response_body(title: str, found: ZimTitleResolution) -> dict[str, JsonValue]:
     return {
         "title": found.article.title if found.article else canonical_title(title),
         "pageid": None,

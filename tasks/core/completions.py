@@ -194,7 +194,7 @@ def strip_completion_wrappers(
     own = final = spoken
     if not completion_format.last_verdict_counts:
         own = strip_invented_turns(spoken, by_question=by_question)
-        inside = strip_answer_tags(own, alone=False)
+        inside = strip_answer_tags(own, must_be_alone=False)
         final = keep_final_answer_section(inside) if completion_format.kind != "object" else inside
     plain = blank_code_fences(final)
     ending = classify_finish_reason(finish)
@@ -264,7 +264,7 @@ def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompleti
         return _extract_single_json_field(text, form)
     first, last = min(read), max(read)
     lead, end = lines[:first], _find_answer_end(lines, last, read[last][1], form)
-    if form.is_numbered and not is_lead_in(lead, is_parted=bool(lead) and not lead[-1].strip()):
+    if form.is_numbered and not is_lead_in(lead, has_blank_line_between=bool(lead) and not lead[-1].strip()):
         first = 0
     elif any(map(str.strip, lead)):
         taken_off.add("lead_in")
@@ -274,7 +274,7 @@ def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompleti
         )
     if any(map(str.strip, lines[end:])):
         is_parted = form.answer_extent != "rest" and not lines[end].strip()
-        is_passed_over = is_trailing_remark(lines[end:], is_parted=is_parted)
+        is_passed_over = is_trailing_remark(lines[end:], has_blank_line_between=is_parted)
         taken_off |= {"remark"} if is_passed_over else set()
         end = end if is_passed_over else len(lines)
     if form.answer_extent != "line" and len(read) == 1:
@@ -359,9 +359,9 @@ def _find_answer_end(lines: Sequence[str], last: int, answer: str, form: Complet
             end += 1
     elif form.answer_extent == "rest":
         explained = next((at for at in range(last + 1, len(lines)) if is_explanation_heading(lines[at])), len(lines))
-        end = explained if is_trailing_remark(lines[explained:], is_parted=False) else len(lines)
+        end = explained if is_trailing_remark(lines[explained:], has_blank_line_between=False) else len(lines)
         blanks = [at for at in range(last + 1, end) if not lines[at].strip()]
-        while blanks and is_trailing_remark(lines[blanks[-1] : end], is_parted=False):
+        while blanks and is_trailing_remark(lines[blanks[-1] : end], has_blank_line_between=False):
             end = blanks.pop()
     return end
 

@@ -62,7 +62,7 @@ def _find_nearest_in_blocks(vectors: VectorArray, queries: VectorArray, count: i
     slack = np.float32(2 * ((vectors.shape[1] + 8) * float(np.finfo(np.float32).eps) + 2 * _UNIT_LENGTH_TOLERANCE))
     size = min(_MAX_BLOCK_VECTORS, max(count, _MAX_BLOCK_PRODUCTS // len(queries)))
     cut = np.full(len(queries), -np.inf, np.float32)
-    kept = _CandidatePairs.empty()
+    kept = _NearestVectorCandidates.empty()
     for start in range(0, len(vectors), size):
         block = vectors[start : start + size]
         _check_unit_lengths(block)
@@ -77,24 +77,24 @@ def _find_nearest_in_blocks(vectors: VectorArray, queries: VectorArray, count: i
     return kept.keep_exact_nearest(vectors, queries, count).row.reshape(len(queries), count)
 
 
-class _CandidatePairs:
+class _NearestVectorCandidates:
     """Pairs of a query and a vector that may be among the nearest, with their products."""
 
     def __init__(self, query: RowIndexArray, row: RowIndexArray, product: VectorArray | CosineArray) -> None:
         self.query, self.row, self.product = query, row, product
 
     @classmethod
-    def empty(cls) -> "_CandidatePairs":
+    def empty(cls) -> "_NearestVectorCandidates":
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
 
-    def join(self, query: RowIndexArray, row: RowIndexArray, product: VectorArray) -> "_CandidatePairs":
-        return _CandidatePairs(
+    def join(self, query: RowIndexArray, row: RowIndexArray, product: VectorArray) -> "_NearestVectorCandidates":
+        return _NearestVectorCandidates(
             np.concatenate([self.query, query]),
             np.concatenate([self.row, row]),
             np.concatenate([self.product, product]).astype(np.float32),
         )
 
-    def prune(self, queries: int, count: int, slack: np.float32) -> tuple["_CandidatePairs", VectorArray]:
+    def prune(self, queries: int, count: int, slack: np.float32) -> tuple["_NearestVectorCandidates", VectorArray]:
         """Drop pairs that cannot be among the nearest; return the rest and the least product that counts for each query."""
         order = np.lexsort((-self.product, self.query))
         query, product = self.query[order], self.product[order]
@@ -103,9 +103,9 @@ class _CandidatePairs:
         cut = np.full(queries, -np.inf, np.float32)
         cut[enough] = product[first[enough] + count - 1] - slack
         left = order[product >= cut[query]]
-        return _CandidatePairs(self.query[left], self.row[left], self.product[left]), cut
+        return _NearestVectorCandidates(self.query[left], self.row[left], self.product[left]), cut
 
-    def keep_exact_nearest(self, vectors: VectorArray, queries: VectorArray, count: int) -> "_CandidatePairs":
+    def keep_exact_nearest(self, vectors: VectorArray, queries: VectorArray, count: int) -> "_NearestVectorCandidates":
         """Return the `count` nearest of each query in float64, nearest first, ties by row."""
         exact = np.zeros(len(self.row))
         for start in range(0, len(self.row), _MAX_EXACT_PAIRS_AT_ONCE):
@@ -115,7 +115,7 @@ class _CandidatePairs:
         query = self.query[order]
         place = np.arange(len(query)) - np.searchsorted(query, query)
         nearest = order[place < count]
-        return _CandidatePairs(self.query[nearest], self.row[nearest], exact[nearest])
+        return _NearestVectorCandidates(self.query[nearest], self.row[nearest], exact[nearest])
 
 
 def _compute_exact_cosines(first: VectorArray, second: VectorArray) -> CosineArray:
@@ -216,13 +216,18 @@ def _project_to_cosine_upper_bounds(units: npt.NDArray[np.float64]) -> VectorArr
     return np.column_stack([along, left]).astype(np.float32)
 
 
-def _iterate_near_pairs(bounding: VectorArray, threshold: float) -> Iterator[tuple[RowIndexArray, RowIndexArray]]:
+def _iterate_near_pairs(
+    bounding_vectors: VectorArray, threshold: float
+) -> Iterator[tuple[RowIndexArray, RowIndexArray]]:
     """Yield the pairs whose product is near or above the threshold, lower row first, at most _PAIRS_AT_ONCE at a time."""
     # rounding error bound of a float32 sum of as many products as there are columns
-    near = np.float32(threshold - (bounding.shape[1] + 8) * float(np.finfo(np.float32).eps))
-    for top in range(0, len(bounding), _DUPLICATE_BLOCK_ROWS):
-        for left in range(top, len(bounding), _DUPLICATE_BLOCK_ROWS):
-            products = bounding[top : top + _DUPLICATE_BLOCK_ROWS] @ bounding[left : left + _DUPLICATE_BLOCK_ROWS].T
+    near = np.float32(threshold - (bounding_vectors.shape[1] + 8) * float(np.finfo(np.float32).eps))
+    for top in range(0, len(bounding_vectors), _DUPLICATE_BLOCK_ROWS):
+        for left in range(top, len(bounding_vectors), _DUPLICATE_BLOCK_ROWS):
+            products = (
+                bounding_vectors[top : top + _DUPLICATE_BLOCK_ROWS]
+                @ bounding_vectors[left : left + _DUPLICATE_BLOCK_ROWS].T
+            )
             low, high = np.divmod(np.flatnonzero(products > near), products.shape[1])
             low, high = low + top, high + left
             above = low < high

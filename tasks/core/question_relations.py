@@ -54,7 +54,7 @@ def parse_question_relations_csv(text: str) -> dict[str, QuestionRelation]:
         place = f"granola_relations.csv, line {reader.line_num}"
         if None in line.values() or not is_pid(line["pid"]) or line["pid"] in found:
             raise SettingsError(f"{place}: expected six columns and a new PID, found {line}")
-        if problem := find_template_problem(line["template"]):
+        if problem := find_question_template_problem(line["template"]):
             raise SettingsError(f"{place}: {problem}")
         if line["kept"] not in ("yes", "no"):
             raise SettingsError(f"{place}: expected yes or no in column kept, found {line['kept']!r}")
@@ -69,7 +69,7 @@ def parse_question_relations_csv(text: str) -> dict[str, QuestionRelation]:
     return found
 
 
-def find_template_problem(template: str) -> str:
+def find_question_template_problem(template: str) -> str:
     """Return what is wrong with a question template; empty for a usable one."""
     if template.count("[X]") != 1 or not template.endswith("?"):
         return "expected a question with one [X] and a question mark at its end"

@@ -164,11 +164,11 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     )
 
 
-def _no_ids(_row: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_no_source_ids(_row: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _no_unit(_row: Mapping[str, Any]) -> str:
+def _get_no_draw_unit(_row: Mapping[str, Any]) -> str:
     return ""
 
 
@@ -192,7 +192,7 @@ class BuildComparisonRules:
     """Published tables with further columns of the main table's rows, under the same ids."""
     cross_row_stages: tuple[str, ...] = ()
     """Stages in which the outcome of a row depends on other rows too."""
-    list_source_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _no_ids
+    list_source_ids: Callable[[Mapping[str, Any]], tuple[str, ...]] = _list_no_source_ids
     """A row → ids under which it was read, in addition to those of its benchmark's `trace`."""
-    get_draw_unit: Callable[[Mapping[str, Any]], str] = _no_unit
+    get_draw_unit: Callable[[Mapping[str, Any]], str] = _get_no_draw_unit
     """A row → unit that it was drawn from (a relation, a kind of sets), under which the calls of drawing are recorded."""

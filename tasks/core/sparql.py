@@ -99,7 +99,7 @@ def check_language_tag(language: str) -> str:
     return language
 
 
-def fill_values(query: str, variables: str | Sequence[str], rows: Iterable[Any]) -> str:
+def fill_values_blocks(query: str, variables: str | Sequence[str], rows: Iterable[Any]) -> str:
     """Return the query with the contents of every `VALUES ?variable { … }` or `VALUES (?a ?b) { … }` block replaced by rows.
 
     A row is a term, or one term per variable. ValueError when the query has no such block; it may have several (one per

@@ -43,7 +43,7 @@ _USUAL_COLUMNS = {
 FieldKind = Literal["text", "list", "json"]
 
 
-class OwnSource(StrictModel):
+class UserSourceSettings(StrictModel):
     """How a source of the user's own is read. It decides rows, so the manifest holds it."""
 
     columns: dict[str, str] = Field(default_factory=dict)
@@ -85,20 +85,20 @@ def format_table_form(form: TableForm) -> str:
     )
 
 
-def split_column_map(given: Any) -> Any:
+def split_column_map_into_pairs(column_map: Any) -> Any:
     """Split texts like `question=q,answers=gold`, or a mapping of field → column, into one text per field; other values are
     returned unchanged.
 
     Text after a comma without `=` belongs to the column before it. ValueError for a text without a field.
     """
-    if isinstance(given, str):
-        given = (given,)
-    if isinstance(given, Mapping):
-        given = tuple(f"{field}={column}" for field, column in given.items())
-    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
-        return given
+    if isinstance(column_map, str):
+        column_map = (column_map,)
+    if isinstance(column_map, Mapping):
+        column_map = tuple(f"{field}={column}" for field, column in column_map.items())
+    if not isinstance(column_map, Sequence) or not all(isinstance(each, str) for each in column_map):
+        return column_map
     pairs: list[str] = []
-    for text in given:
+    for text in column_map:
         for at, part in enumerate(text.split(",")):
             if "=" in part:
                 field, _, column = part.partition("=")
@@ -116,7 +116,7 @@ def split_column_map(given: Any) -> Any:
 
 
 def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
-    """Return field → column (empty: not read) of `split_column_map`'s pairs; UsageError for an unknown field."""
+    """Return field → column (empty: not read) of `split_column_map_into_pairs`'s pairs; UsageError for an unknown field."""
     known = {name: field.name for field in form for name in field.names}
     found: dict[str, str] = {}
     for field, _, column in (pair.partition("=") for pair in pairs):
@@ -210,7 +210,7 @@ def _score_guess(field: TableField, column: str) -> float:
     return max(whole, 0.8 if set(plain.split("_")) & set(usual) else 0.0)
 
 
-def read_table_fields(row: Any, form: TableForm, own: OwnSource) -> dict[str, Any] | str:
+def read_table_fields(row: Any, form: TableForm, own: UserSourceSettings) -> dict[str, Any] | str:
     """Return field → value of a row (a text, a list of texts or a JSON value; None where empty), or what is wrong with it."""
     if not isinstance(row, Mapping):
         return "the row is no object"

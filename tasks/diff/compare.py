@@ -19,14 +19,18 @@ from factmill.tasks.diff.core.changes import (
     RowChangeKind,
     RowDrop,
 )
-from factmill.tasks.diff.core.manifest_changes import ManifestComparison, compare_manifests, list_changed_decisions
+from factmill.tasks.diff.core.manifest_changes import (
+    ManifestComparison,
+    compare_manifests,
+    list_changed_review_decisions,
+)
 from factmill.tasks.diff.row_matching import (
     BuildIdPair,
     count_companion_table_changes,
     count_paired_rows,
     find_columns_missing_in_one_build,
     list_row_trace_ids,
-    load_changed_row_pairs_and_count_remade,
+    load_changed_and_provenance_only_pairs,
     load_unpaired_rows,
     temporary_row_pairs_table,
 )
@@ -187,7 +191,7 @@ def compare_builds(
     locks = compare_manifests(before.lock, after.lock)
     with open_warehouse(warehouse) as db, temporary_row_pairs_table(db, benchmark, sides):
         new = find_columns_missing_in_one_build(db, benchmark, sides)
-        changed, remade = _find_differing_and_count_remade_rows(db, benchmark, sides, new, with_answers)
+        changed, remade = _find_differing_and_provenance_only_rows(db, benchmark, sides, new, with_answers)
         changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
         rows = list(_explain_differing_rows(db, benchmark, sides, locks, changed, find_left_out_reason))
         pairs = count_paired_rows(db)
@@ -216,12 +220,12 @@ def _summarize_build(build: BuildRecord) -> ComparedBuild:
     return ComparedBuild(build.build_id, int(build.report["rows"]), day, build.caution)
 
 
-def _find_differing_and_count_remade_rows(
+def _find_differing_and_provenance_only_rows(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, new_columns: Sequence[str], with_answers: bool
 ) -> tuple[list[_DifferingRow], int]:
     """Return the differing rows, without causes, and how many rows differ in provenance columns alone."""
     matching = benchmark.matching
-    pairs, remade = load_changed_row_pairs_and_count_remade(db, benchmark, sides, new_columns)
+    pairs, remade = load_changed_and_provenance_only_pairs(db, benchmark, sides, new_columns)
     gone, come = load_unpaired_rows(db, benchmark, sides)
     found: list[_DifferingRow] = []
     rows = _load_row_pairs(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
@@ -332,7 +336,7 @@ def _gather_row_evidence(
         source_cause=_find_source_cause(manifests, row, given, bool(content), matching.source_columns),
         source_changes=given,
         unrecorded_causes=[] if "source_name" in row.row else manifests.list_causes("source"),
-        changed_decisions=list_changed_decisions(manifests, [*row.call_ids_before, *row.call_ids_after]),
+        changed_decisions=list_changed_review_decisions(manifests, [*row.call_ids_before, *row.call_ids_after]),
         narrowing_parameters=benchmark.narrowing_params,
     )
 

@@ -76,7 +76,7 @@ def find_columns_missing_in_one_build(db: Connection, benchmark: Benchmark, side
     ]
 
 
-def load_changed_row_pairs_and_count_remade(
+def load_changed_and_provenance_only_pairs(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, excluded_columns: Sequence[str]
 ) -> tuple[list[ChangedRowPair], int]:
     """Return the rows whose columns differ, by id, and how many others differ in provenance columns alone.

@@ -178,7 +178,7 @@ class BatchWork:
         lost: dict[K, CallResponse] = {}
         failed: dict[str, Reject] = {}
         uncached: dict[int, CallResponse] = {}
-        for pairs, calls in _split_into_portions(asked, math.inf if service.is_outside else _LOCAL_LOOKUP_CHUNK):
+        for pairs, calls in _split_calls_into_portions(asked, math.inf if service.is_outside else _LOCAL_LOOKUP_CHUNK):
             if service.is_outside:
                 records = self.get_call_records(service, ((row_id, calls[thing]) for row_id, thing in pairs))
                 replies = {thing: records[call.key].reply() for thing, call in calls.items()}
@@ -223,7 +223,7 @@ class BatchWork:
                     model.name,
                     asks[index],
                     profile,
-                    script=_digest_scripted_reply(model, asks[index]),
+                    scripted_reply_digest=_digest_scripted_reply(model, asks[index]),
                 )
                 for index in todo
             }
@@ -348,7 +348,7 @@ def open_batch(batch: StageBatch) -> BatchWork:
     return BatchWork(batch, run)
 
 
-def mark_and_list_calls_without_result(
+def send_calls_and_mark_resultless_for_retry(
     run: BuildRun, service: CallService, calls: Sequence[Call], has_result: Callable[[Any], bool]
 ) -> list[Call]:
     """Return the calls for which `read` of the reply is False: the service lacks what was requested. They are retried next run.
@@ -412,19 +412,19 @@ def _make_failure_reject(row_id: str, reply: CallResponse) -> Reject:
     )
 
 
-def _split_into_portions(
-    asked: Iterable[tuple[str, K, Call]], most: float
+def _split_calls_into_portions(
+    row_calls: Iterable[tuple[str, K, Call]], max_calls: float
 ) -> Iterator[tuple[list[tuple[str, K]], dict[K, Call]]]:
     """Yield portions of at most `most` calls: pairs (row id, thing), and thing → call for things new in this portion."""
     known: set[K] = set()
     pairs: list[tuple[str, K]] = []
     calls: dict[K, Call] = {}
-    for row_id, thing, call in asked:
+    for row_id, thing, call in row_calls:
         pairs.append((row_id, thing))
         if thing not in known:
             known.add(thing)
             calls[thing] = call
-        if len(calls) >= most:
+        if len(calls) >= max_calls:
             yield pairs, calls
             pairs, calls = [], {}
     yield pairs, calls

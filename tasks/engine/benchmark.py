@@ -29,7 +29,7 @@ from factmill.tasks.core.measures.audits import AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.rows import BuildComparisonRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import OWN_SOURCE_FIELDS, BenchmarkParams, RunOptions, TableSourceParams
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
@@ -61,7 +61,7 @@ class BuildInputs(StrictModel):
     """Parameters that other fields replace by content (a path by its file's digest). The manifest omits them, so steps see
     their defaults."""
     params: BenchmarkParams
-    own_source: OwnSource | None = None
+    own_source: UserSourceSettings | None = None
     """How files of the user's own are read; None for other sources, and the manifest then omits it."""
 
     def dump_for_manifest(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ I_co = TypeVar("I_co", bound=BuildInputs, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedInputs(Generic[I_co]):
+class ResolvedBuildInputs(Generic[I_co]):
     """What a build depends on besides world, assets and code."""
 
     inputs: I_co
@@ -125,7 +125,7 @@ class Benchmark:
     examples: tuple[str, ...]
     """Example commands that build it."""
     params: type[BenchmarkParams]
-    resolve_inputs: Callable[[Any, RunOptions], ResolvedInputs[BuildInputs]]
+    resolve_inputs: Callable[[Any, RunOptions], ResolvedBuildInputs[BuildInputs]]
     """(Parameters, run options) → what the build depends on; raises UsageError for invalid parameters."""
     recipe: str
     """Its Prefect flow as `module:function`; the flow takes `params` and `run`. For an evaluation with the usual steps, the
@@ -197,13 +197,13 @@ class Benchmark:
         return self.tables[self.main_table]
 
 
-def load_named_object(place: str) -> Any:
+def load_named_object(module_and_name: str) -> Any:
     """Return the object that `module:name` refers to; SettingsError if it cannot be loaded."""
     try:
-        return resolve_name(place)
+        return resolve_name(module_and_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(
-            f"{place} cannot be loaded ({error}); expected module:name of an installed package"
+            f"{module_and_name} cannot be loaded ({error}); expected module:name of an installed package"
         ) from error
 
 

@@ -43,7 +43,7 @@ from factmill.tasks.engine.batches import (
     make_batch_cache_key,
     open_batch,
 )
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
 from factmill.tasks.engine.failures import (
     FAILURE_CAUSES,
     WAITING_REASON,
@@ -57,7 +57,11 @@ from factmill.tasks.engine.failures import (
     no_row_answered,
 )
 from factmill.tasks.engine.incremental import record_world_contents, revalidate_replies, uses_embedded_world
-from factmill.tasks.engine.naming.manifests import format_manifest_summary, make_build_manifest, make_build_origin
+from factmill.tasks.engine.naming.manifests import (
+    format_manifest_summary,
+    make_build_input_origins,
+    make_build_manifest,
+)
 from factmill.tasks.engine.runs import (
     BuildRun,
     acquire_run_lock,
@@ -69,7 +73,7 @@ from factmill.tasks.engine.runs import (
 )
 from factmill.tasks.engine.spending.budgets import (
     StageRequestCounter,
-    compare_with_forecast,
+    find_forecast_with_actual_usage,
     find_unknown_cost_calls_and_models,
     make_budget_exceeded_error,
     summarize_spending,
@@ -233,7 +237,7 @@ class Build:
             summaries = {
                 "replies": summarize_reply_ages(db, self.run_id, begun, oldest),
                 "scripted": count_scripted_replies_and_faults(db, self.run_id),
-                "forecast": compare_with_forecast(db, self.run.manifest, self.run_id),
+                "forecast": find_forecast_with_actual_usage(db, self.run.manifest, self.run_id),
             }
             report = report.model_copy(update=summaries)
             before = {build_id for (build_id,) in db.execute("SELECT build_id FROM builds").fetchall()}
@@ -412,7 +416,7 @@ _batch_names: ContextVar[Mapping[int, str]] = ContextVar("_names")
 
 
 @contextmanager
-def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], options: RunOptions) -> Iterator[Build]:
+def open_build(benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], options: RunOptions) -> Iterator[Build]:
     """Open a build: write its run folder, acquire the run lock, and clean up after publishing.
 
     After a crash or an interrupt the folder stays, and the same call resumes from it. BuildAlreadyRunning if another process is
@@ -427,7 +431,7 @@ def open_build(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], option
     build: Build | None = None
     finished_well = False
     try:
-        write_run_description(folder, lock, make_build_origin(benchmark, inputs, options), options)
+        write_run_description(folder, lock, make_build_input_origins(benchmark, inputs, options), options)
         run = open_run(str(folder))
         progress.log_to_current_run("\n".join([format_manifest_summary(run.manifest), *inputs.notes]))
         run.services.budget.start_run(options.budget_limits)

@@ -48,15 +48,15 @@ RejectCounts = Mapping[str, Mapping[str, int]]
 """Stage → reason → rejected rows."""
 
 
-def all_rows_failed(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+def all_rows_failed(rows_in: int, reasons: Mapping[str, int], rows_to_retry: int) -> bool:
     """True if all rows of a stage were rejected for failures of the run, or for transient failures."""
     caused = sum(count for reason, count in reasons.items() if reason in FAILURE_CAUSES)
-    return came_in > 0 and came_in in (caused, unsettled)
+    return rows_in > 0 and rows_in in (caused, rows_to_retry)
 
 
-def no_row_answered(came_in: int, reasons: Mapping[str, int], unsettled: int) -> bool:
+def no_row_answered(rows_in: int, reasons: Mapping[str, int], rows_to_retry: int) -> bool:
     """True if no row of a stage was rejected, but none got a usable answer (such as from an evaluation's judge)."""
-    return not reasons and 0 < came_in == unsettled
+    return not reasons and 0 < rows_in == rows_to_retry
 
 
 def find_main_reject_reason(reasons: RejectCounts) -> tuple[str, str] | None:

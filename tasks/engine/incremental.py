@@ -35,7 +35,7 @@ from factmill.tasks.storage.recording.call_records import (
     Revalidation,
     find_latest_success,
     find_revalidation,
-    is_expired,
+    is_recorded_reply_expired,
     list_used_calls,
     load_records,
 )
@@ -87,10 +87,12 @@ def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOpt
     return record
 
 
-def find_differing_service(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str, str] | None:
+def find_differing_service(
+    earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
+) -> tuple[str, str, str] | None:
     """Return (service, identity then, identity now) of the first service that differs in more than state, or None."""
-    for name, identity in now["services"].items():
-        before = then["services"].get(name)
+    for name, identity in current_manifest["services"].items():
+        before = earlier_manifest["services"].get(name)
         if before is not None and strip_content_state(before) != strip_content_state(identity):
             return name, before, identity
     return None
@@ -121,11 +123,13 @@ class WorldContentsComparison:
         )
 
 
-def map_renamed_services(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+def map_service_identities_to_earlier(
+    earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
+) -> dict[str, str]:
     """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
     found = {
-        identity: then["services"].get(name)
-        for name, identity in now["services"].items()
+        identity: earlier_manifest["services"].get(name)
+        for name, identity in current_manifest["services"].items()
         if _EMBEDDED_PREFIX in identity
     }
     return {
@@ -174,7 +178,7 @@ def revalidate_replies(run: BuildRun) -> Revalidation:
         return Revalidation("", begun)
     kept = find_revalidation(run.folder, earlier, begun)
     if kept is None:
-        kept = _revalidate_expired(run, earlier, begun)
+        kept = _revalidate_expired_replies(run, earlier, begun)
         kept.write(run.folder)
         progress.print_and_log(f"since {format_revalidation(kept.counts)}")
     run.call_cache.use_revalidation(kept)
@@ -192,19 +196,19 @@ def format_revalidation(counts: Mapping[str, Any]) -> str:
     return f"{text}; {counts['note']}" if counts["note"] else text
 
 
-def _revalidate_expired(run: BuildRun, earlier: str, begun: str) -> Revalidation:
+def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Revalidation:
     """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
     oldest = parse_oldest_valid_reply_times(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
     kept = Revalidation(
-        earlier, begun, renamed=map_renamed_services(resolve_build(warehouse, earlier).lock, run.manifest)
+        earlier, begun, renamed=map_service_identities_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest)
     )
     with open_warehouse(warehouse) as db:
         used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
     old = [
         record_id
         for record_id, service, operation, parts, asked_at in used
-        if service not in oldest or is_expired(record_id, operation, parts, asked_at, oldest[service])
+        if service not in oldest or is_recorded_reply_expired(record_id, operation, parts, asked_at, oldest[service])
     ]
     contents = compare_world_contents(run, kept)
     things = {
@@ -263,7 +267,7 @@ def _list_record_wiki_resources(record: CallRecord) -> list[WikiResource]:
 
 
 def _fetch_resource_states_and_record_ids(
-    run: BuildRun, things: Collection[WikiResource], begun: str, revalidation: Revalidation
+    run: BuildRun, resources: Collection[WikiResource], begun: str, revalidation: Revalidation
 ) -> tuple[dict[WikiResource, object], dict[WikiResource, str]]:
     """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
     states: dict[WikiResource, object] = {}
@@ -273,7 +277,7 @@ def _fetch_resource_states_and_record_ids(
         ("items", run.services.wikidata, world.wikidata.limits),
         ("pages", run.services.wikipedia, world.wikipedia.limits),
     ):
-        found = [thing for thing in things if (thing.kind == "page") == (kind == "pages")]
+        found = [thing for thing in resources if (thing.kind == "page") == (kind == "pages")]
         looks = make_state_calls(
             service.identity, service.identity, found, min(limits.batch, MAX_RESOURCES_PER_REQUEST), begun
         )

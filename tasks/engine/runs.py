@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
@@ -94,7 +94,7 @@ def open_run(folder: str) -> BuildRun:
             warehouse, oldest = Path(options["warehouse"]), parse_oldest_valid_reply_times(options["oldest"])
             serving = (options["floor"], options["pinned_build"], oldest, options["stale_if_error"])
             recorder = CallCache(warehouse, mode, *serving)
-            jobs = JobFilesLocation(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
+            jobs = JobFolderAndRun(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
             files = (
                 OfflineRequestAndReplyFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
@@ -169,7 +169,7 @@ def write_run_description(
         "since": options.since,
         "pilot": options.pilot,
     }
-    settled = _load_resumable_options(folder, requested, now) or {
+    settled = _load_resumable_expiry_options(folder, requested, now) or {
         "floor": load_newest_record_id(warehouse) if options.mode == "refresh" else "",
         "begun": now.isoformat(),
         "oldest": {service: at.isoformat() for service, at in compute_oldest_valid_reply_times(ages, now).items()},
@@ -197,7 +197,7 @@ def write_run_description(
     draft.replace(path)
 
 
-def _load_resumable_options(folder: Path, requested: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
+def _load_resumable_expiry_options(folder: Path, requested: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
     """Return the expiry options of a run that can be resumed, else None; `requested`: the options requested now."""
     described = load_run_description(folder)
     if described is None:

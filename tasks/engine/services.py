@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.clients.sending.budget import Budget, LazyBudgetedService
 from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter
@@ -67,7 +67,7 @@ class Services:
     pageviews: CallService
     falcon: CallService
     dbpedia: CallService
-    jobs: JobFilesLocation | None
+    jobs: JobFolderAndRun | None
     """Where the state of batch jobs is stored; None: models get single requests, whatever the world says."""
     request_files: OfflineRequestAndReplyFiles | None
     """Files of replies to read and requests to write, for chat models of the OpenAI protocol; None: requests are sent."""
@@ -90,7 +90,7 @@ class Services:
         world_name: str,
         graph: str | None,
         home: Path,
-        jobs: JobFilesLocation | None = None,
+        jobs: JobFolderAndRun | None = None,
         files: OfflineRequestAndReplyFiles | None = None,
     ) -> "Services":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.

@@ -36,7 +36,7 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     get_evaluation_params,
     get_judge_name,
-    list_question_keys,
+    list_setting_and_question_id_pairs,
 )
 from factmill.tasks.evaluation.measured_build import load_answers_file, load_measured_rows
 
@@ -68,7 +68,7 @@ def make_predictions_from_file(
     return _make_prediction_table(
         evaluation,
         questions,
-        [answers_file.find_answer_to(*key) for key in list_question_keys(questions)],
+        [answers_file.find_answer_to(*key) for key in list_setting_and_question_id_pairs(questions)],
         model_name,
         evaluation.completion_format,
     )
@@ -155,7 +155,9 @@ def ask_tested_model(
     """Send each question's prompt to the model under test, once; yield (question, answer) in order."""
     service, model = work.run.services.model(get_evaluation_params(work)["model"])
     calls = [
-        make_chat_call(service.identity, model.name, make_prompt(row), model.request_profile(), keeps_empty=True)
+        make_chat_call(
+            service.identity, model.name, make_prompt(row), model.request_profile(), keeps_empty_completions=True
+        )
         for row in questions
     ]
     records = work.get_call_records(service, ((row.id, call) for row, call in zip(questions, calls, strict=True)))

@@ -33,10 +33,10 @@ from factmill.tasks.core.rows import JsonText, make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets
 from factmill.tasks.evaluation.definition import (
     EVALUATION_METRICS_TABLE,
+    AnswerShownInReport,
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
-    ReportedAnswer,
     ScoringModels,
     format_answer_line,
     resolve_evaluation_inputs,
@@ -181,9 +181,9 @@ def make_closed_book_evaluation(
     def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
         return [figure for each in group_columns if (figure := make_group_figure(metrics, metric_name, each)).series]
 
-    def list_items(answers: pa.Table) -> list[ReportedAnswer]:
+    def list_items(answers: pa.Table) -> list[AnswerShownInReport]:
         return [
-            ReportedAnswer(
+            AnswerShownInReport(
                 answer_id=row.id,
                 setting=row.setting,
                 question=row.question,

@@ -24,7 +24,7 @@ from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, BuildComparisonRules, make_arrow_table
 from factmill.tasks.core.service_settings import CHAT_MODEL_KINDS
 from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedInputs
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.evaluation.measured_build import (
     LATEST_BUILD_KEYWORD,
@@ -132,7 +132,7 @@ class PaperResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedAnswer:
+class AnswerShownInReport:
     """One answer as a report's item browser shows it."""
 
     answer_id: str
@@ -150,7 +150,7 @@ class ReportedAnswer:
     """Filter of the browser (relation, language, …) → the answer's value."""
 
 
-def sort_worst_first(items: Iterable[ReportedAnswer]) -> list[ReportedAnswer]:
+def sort_answers_worst_first(items: Iterable[AnswerShownInReport]) -> list[AnswerShownInReport]:
     """Sort items from worst to best: unscored items first, then by score ascending; ties by answer id."""
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
@@ -199,7 +199,7 @@ class Evaluation(Benchmark):
         )
     )
     params: type[EvaluationParams]
-    resolve_inputs: Callable[[Any, RunOptions], ResolvedInputs[EvaluationInputs]]
+    resolve_inputs: Callable[[Any, RunOptions], ResolvedBuildInputs[EvaluationInputs]]
     benchmark: Benchmark
     """The benchmark that is measured on; questions are made of the rows of its main table."""
     settings: Mapping[str, str]
@@ -250,7 +250,7 @@ class Evaluation(Benchmark):
     """Maximum number of questions per batch, where each takes much memory; None: the usual batch size."""
     draw_figures: Callable[[Sequence[EvaluationMetric]], Sequence[ReportFigure]]
     """Metrics of one or several models → figures like the paper's."""
-    list_report_items: Callable[[pa.Table], Sequence[ReportedAnswer]]
+    list_report_items: Callable[[pa.Table], Sequence[AnswerShownInReport]]
     """Rows of the main table → items of a report's browser."""
     paper_results: tuple[PaperResult, ...] = ()
     lower_is_better: tuple[str, ...] = ()
@@ -316,7 +316,7 @@ def get_judge_name(manifest: Mapping[str, Any]) -> str:
 
 def resolve_evaluation_inputs(
     evaluation: Evaluation, params: EvaluationParams, run: RunOptions, inputs_model: type[I], **more: Any
-) -> ResolvedInputs[I]:
+) -> ResolvedBuildInputs[I]:
     """Resolve the inputs of an evaluation; UsageError for options that do not fit.
 
     `more`: further fields of the benchmark's own inputs.
@@ -347,11 +347,11 @@ def resolve_evaluation_inputs(
         **more,
     )
     if measured.answers_file is not None:
-        keys = list_question_keys(load_evaluation_questions(evaluation, measured.store, locked))
+        keys = list_setting_and_question_id_pairs(load_evaluation_questions(evaluation, measured.store, locked))
         load_answers_file(measured.answers_file).require_any_match(
             keys, f"{params.answers}, measured on {measured.record.build_id}"
         )
-    return ResolvedInputs(locked, files, author=get_tested_model_name(params, world), notes=measured.notes)
+    return ResolvedBuildInputs(locked, files, author=get_tested_model_name(params, world), notes=measured.notes)
 
 
 def load_evaluation_questions(evaluation: Evaluation, store: TableStore, inputs: EvaluationInputs) -> pa.Table:
@@ -364,7 +364,7 @@ def load_evaluation_questions(evaluation: Evaluation, store: TableStore, inputs:
     )
 
 
-def list_question_keys(questions: pa.Table) -> list[tuple[str, str]]:
+def list_setting_and_question_id_pairs(questions: pa.Table) -> list[tuple[str, str]]:
     """Return the (setting, question id) pairs of a table of questions or of answers."""
     return list(zip(questions["setting"].to_pylist(), questions["question_id"].to_pylist(), strict=True))
 

@@ -102,7 +102,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
         )
     check_answers_match_build(asked_of, record.build_id, str(params.answers))
     if params.release is not None:
-        check_release_tables(benchmark, store)
+        check_release_tables_fit_row_models(benchmark, store)
         _check_release_matches_build(record, store, resolve_warehouse_path(run))
     where = f"the release {params.release} of {record.build_id}" if params.release else _describe_build(record)
     notes = [f"measured is {where}", *filter(None, [note]), *format_release_omissions(benchmark, store)]
@@ -162,7 +162,7 @@ def load_measured_rows(work: BatchWork, evaluation: Evaluation) -> pa.Table:
     )
 
 
-def check_release_tables(benchmark: Benchmark, store: TableStore) -> None:
+def check_release_tables_fit_row_models(benchmark: Benchmark, store: TableStore) -> None:
     """SourceError unless the tables of a release fit the benchmark's row models; warehouse tables are not checked."""
     for name, table in load_verified_release(store.path).tables.items() if is_release(store.path) else ():
         if name in benchmark.tables:
@@ -247,7 +247,11 @@ def _choose_build_of_world(
     ]
     if found:
         others = [_describe_build(build) for build in newest_first if build != found[0]]
-        named = f"; others: {_join_shortened(others)}; name one with --build to measure on it" if others else ""
+        named = (
+            f"; others: {_join_first_build_descriptions(others)}; name one with --build to measure on it"
+            if others
+            else ""
+        )
         return found[0], f"it is the newest build of the world {world.name}{named}" if others else ""
     with_prompts = f" with the prompts of {run.prompts or world.prompts}" if prompts else ""
     options = " ".join(
@@ -258,7 +262,7 @@ def _choose_build_of_world(
     )
     raise UnknownBuild(
         f"no build of {benchmark.name} was made in the world {world.name}{with_prompts}, so its rows cannot be measured; builds of "
-        f"others: {_join_shortened([_describe_build(build) for build in newest_first])}. Make one: factmill build {benchmark.name} "
+        f"others: {_join_first_build_descriptions([_describe_build(build) for build in newest_first])}. Make one: factmill build {benchmark.name} "
         f"{options}, or name the build to measure on: --build {newest_first[0].build_id}"
     )
 
@@ -274,7 +278,7 @@ def _describe_build(build: BuildRecord) -> str:
     return f"{build.build_id} ({', '.join(filter(None, parts))})"
 
 
-def _join_shortened(names: Sequence[str]) -> str:
+def _join_first_build_descriptions(names: Sequence[str]) -> str:
     more = [f"{len(names) - _MAX_LISTED_BUILDS} more"] if len(names) > _MAX_LISTED_BUILDS else []
     return ", ".join([*names[:_MAX_LISTED_BUILDS], *more])
 

@@ -31,11 +31,11 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    list_question_keys,
+    list_setting_and_question_id_pairs,
 )
 from factmill.tasks.evaluation.measured_build import (
     check_answers_match_build,
-    check_release_tables,
+    check_release_tables_fit_row_models,
     is_held_out_of_release,
     load_benchmark_table_with_digest,
 )
@@ -137,7 +137,7 @@ class EvaluationSession:
         if isinstance(answers, str):
             answered = make_built_in_predictions(self.evaluation, questions, self.rows, answers, model_name)
         else:
-            keys = list_question_keys(questions)
+            keys = list_setting_and_question_id_pairs(questions)
             answers.require_any_match(
                 keys, f"answers to questions of {self.build_id or self.evaluation.benchmark.name}"
             )
@@ -221,7 +221,7 @@ def open_scoring_session(
         build = load_verified_release(store.path).record.build_id
     if store:
         check_answers_match_build(asked_of if build else "", build, "answers")
-        check_release_tables(evaluation.benchmark, store)
+        check_release_tables_fit_row_models(evaluation.benchmark, store)
 
     def read(table: str) -> pa.Table:
         if store and is_held_out_of_release(evaluation.benchmark, store, table):

@@ -23,7 +23,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationParams,
     FinishedEvaluationHandler,
     get_judge_name,
-    list_question_keys,
+    list_setting_and_question_id_pairs,
     skip_scoring,
 )
 from factmill.tasks.evaluation.measured_build import format_release_omissions, load_answers_file, load_measured_rows
@@ -71,7 +71,7 @@ def publish_evaluation(
     }
     if files := build.run.source_files(ANSWERS_FILE_UNIT):
         # mismatches of a file of answers: missing, extra and repeated ids
-        facts |= load_answers_file(files[0]).format_mismatches(list_question_keys(answers))
+        facts |= load_answers_file(files[0]).format_mismatches(list_setting_and_question_id_pairs(answers))
     return build.publish(tables, facts)
 
 
@@ -89,8 +89,11 @@ def count_unscored_answers(answers: pa.Table, scores: pa.Table) -> int:
     A score belongs to its answer's question, or to its row if one answer has several questions (SLAQ's long answers).
     """
     missing = scores.filter(pc.is_null(scores["value"]))
-    scored, by_question = _collect_setting_pairs(scores, "question_id"), _collect_setting_pairs(missing, "question_id")
-    by_item = _collect_setting_pairs(missing, "item")
+    scored, by_question = (
+        _collect_setting_and_id_pairs(scores, "question_id"),
+        _collect_setting_and_id_pairs(missing, "question_id"),
+    )
+    by_item = _collect_setting_and_id_pairs(missing, "item")
     asked = zip(*(answers[name].to_pylist() for name in ("setting", "question_id", "item")), strict=True)
     return sum(
         (setting, question) in by_question or ((setting, question) not in scored and (setting, item) in by_item)
@@ -98,7 +101,7 @@ def count_unscored_answers(answers: pa.Table, scores: pa.Table) -> int:
     )
 
 
-def _collect_setting_pairs(scores: pa.Table, id_column: str) -> set[tuple[str, str]]:
+def _collect_setting_and_id_pairs(scores: pa.Table, id_column: str) -> set[tuple[str, str]]:
     return set(zip(scores["setting"].to_pylist(), scores[id_column].to_pylist(), strict=True))
 
 

@@ -18,7 +18,7 @@ from prefect import task
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionPieces,
+    QuestionWordingParts,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
@@ -90,15 +90,15 @@ class _CandidateMemberSet:
     @property
     def call_places(self) -> list[tuple[str, str]]:
         """(Place under which an item's calls are filed, item) of owner and members."""
-        return [(_format_call_place(self.id, qid), qid) for qid in self.items]
+        return [(_format_set_item_id(self.id, qid), qid) for qid in self.items]
 
 
-def _format_call_place(set_id: str, qid: str) -> str:
+def _format_set_item_id(set_id: str, qid: str) -> str:
     return f"{set_id} {qid}"
 
 
-def _parse_set_id(place: str) -> str:
-    return place.rpartition(" ")[0]
+def _parse_set_id(set_item_id: str) -> str:
+    return set_item_id.rpartition(" ")[0]
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
             for qid in tried.items:
                 # candidates of named sets have their classes looked up before there are sets
                 for set_id in (each.id, kind.unit) if kind.is_named else (each.id,):
-                    rows_of[_format_call_place(set_id, qid)].append(tried.id)
+                    rows_of[_format_set_item_id(set_id, qid)].append(tried.id)
     # a call belongs to every question tried on its item; calls about other items belong to the unit
     work.call_uses = [
         (row_id, key, record) for place, key, record in work.call_uses for row_id in rows_of.get(place, [kind.unit])
@@ -177,41 +177,41 @@ def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
 # ── Sets ──
 
 
-def _select_owner_listed_sets(known: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _select_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
-    kind, most = known.kind, known.inputs.params.sets_a_kind
+    kind, most = lookups.kind, lookups.inputs.params.sets_a_kind
     values: dict[str, list[str]] = defaultdict(list)
-    for subject, value in dict.fromkeys(look_up_fact_pairs(known.work, kind.relation, MAX_RELATION_SUBJECTS)):
+    for subject, value in dict.fromkeys(look_up_fact_pairs(lookups.work, kind.relation, MAX_RELATION_SUBJECTS)):
         if subject != value:
             values[subject].append(value)
-    sizes = range(known.inputs.least_members, 2 * MAX_LISTED_MEMBERS + 1)
+    sizes = range(lookups.inputs.least_members, 2 * MAX_LISTED_MEMBERS + 1)
     owners = [owner for owner in _sort_distinct_by_digest(kind, values) if len(values[owner]) in sizes]
     found: list[_CandidateMemberSet] = []
     for chunk in _iterate_slices(owners, _OWNER_BATCH_SIZE):
         sets = [_CandidateMemberSet(f"{kind.unit} {owner}", owner, values[owner]) for owner in chunk]
-        own = _filter_by_class(known, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes)
-        sets = [each for each in sets if each.owner in own or each.id in known.failures_by_set]
+        own = _filter_by_class(lookups, [(each.id, each.owner) for each in sets if each.owner], kind.owner_classes)
+        sets = [each for each in sets if each.owner in own or each.id in lookups.failures_by_set]
         asked = [(each.id, qid) for each in sets for qid in each.members]
-        of_class = _filter_by_class(known, asked, kind.member_classes)
+        of_class = _filter_by_class(lookups, asked, kind.member_classes)
         for each in sets:
             each.members = [qid for qid in each.members if qid in of_class]
-        found += [each for each in sets if each.members or each.id in known.failures_by_set]
+        found += [each for each in sets if each.members or each.id in lookups.failures_by_set]
         if len(found) >= most:
             break
     return found[:most]
 
 
-def _group_class_items_into_named_sets(known: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _group_class_items_into_named_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
-    kind = known.kind
-    facts = look_up_fact_pairs(known.work, kind.relation, MAX_RELATION_SUBJECTS)
+    kind = lookups.kind
+    facts = look_up_fact_pairs(lookups.work, kind.relation, MAX_RELATION_SUBJECTS)
     is_class = kind.relation == INSTANCE_OF
     subjects = (subject for subject, value in facts if not is_class or value in kind.member_classes)
-    wanted = CANDIDATES_PER_NAMED_SET * known.inputs.params.sets_a_kind
+    wanted = CANDIDATES_PER_NAMED_SET * lookups.inputs.params.sets_a_kind
     found: list[str] = []
     for chunk in _iterate_slices(_sort_distinct_by_digest(kind, subjects), wanted):
         asked = [(kind.unit, qid) for qid in chunk]
-        of_class = _filter_by_class(known, asked, frozenset() if is_class else kind.member_classes)
+        of_class = _filter_by_class(lookups, asked, frozenset() if is_class else kind.member_classes)
         found += [qid for qid in chunk if qid in of_class]
         if len(found) >= wanted:
             break
@@ -219,8 +219,8 @@ def _group_class_items_into_named_sets(known: _SetKindLookups) -> list[_Candidat
         _CandidateMemberSet(f"{kind.unit} {at}", None, each)
         for at, each in enumerate(_iterate_slices(found[:wanted], CANDIDATES_PER_NAMED_SET))
     ]
-    if kind.unit in known.failures_by_set:
-        known.failures_by_set |= {each.id: known.failures_by_set[kind.unit] for each in groups}
+    if kind.unit in lookups.failures_by_set:
+        lookups.failures_by_set |= {each.id: lookups.failures_by_set[kind.unit] for each in groups}
     return groups
 
 
@@ -232,13 +232,15 @@ def _iterate_slices(items: Sequence[str], size: int) -> Iterator[list[str]]:
     return (list(items[at : at + size]) for at in range(0, len(items), size))
 
 
-def _filter_by_class(known: _SetKindLookups, asked: Sequence[tuple[str, str]], classes: frozenset[str]) -> set[str]:
+def _filter_by_class(
+    lookups: _SetKindLookups, set_items: Sequence[tuple[str, str]], classes: frozenset[str]
+) -> set[str]:
     """Return the items, given as (set, item), that are instances of one of the classes; all if no class is given."""
     if not classes:
-        return {qid for _, qid in asked}
-    places = [(_format_call_place(*each), each[1]) for each in asked]
-    claims, failed = look_up_claims(known.work, places, [INSTANCE_OF])
-    known.record_failures(failed)
+        return {qid for _, qid in set_items}
+    places = [(_format_set_item_id(*each), each[1]) for each in set_items]
+    claims, failed = look_up_claims(lookups.work, places, [INSTANCE_OF])
+    lookups.record_failures(failed)
     return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
 
 
@@ -246,74 +248,74 @@ def _filter_by_class(known: _SetKindLookups, asked: Sequence[tuple[str, str]], c
 
 
 def _look_up_articles_and_trim_sets(
-    known: _SetKindLookups, drawn: Sequence[_CandidateMemberSet]
+    lookups: _SetKindLookups, candidates: Sequence[_CandidateMemberSet]
 ) -> list[_CandidateMemberSet]:
     """Look up labels, and articles as of the epoch; return the sets.
 
     A named set keeps only members that have both, up to MEMBERS_PER_NAMED_SET. It is dropped if none has; if no set has any,
     the first one stays.
     """
-    places = (place for each in drawn for place in each.call_places)
-    known.items, failed = look_up_item_descriptions(known.work, places)
-    known.record_failures(failed)
-    if not known.kind.is_named:
-        _pin_item_articles(known, [(each, each.items) for each in drawn])
-        return list(drawn)
-    for each in drawn:
-        each.members = [qid for qid in each.members if (item := known.items.get(qid)) and item.label and item.title]
+    places = (place for each in candidates for place in each.call_places)
+    lookups.items, failed = look_up_item_descriptions(lookups.work, places)
+    lookups.record_failures(failed)
+    if not lookups.kind.is_named:
+        _pin_item_articles(lookups, [(each, each.items) for each in candidates])
+        return list(candidates)
+    for each in candidates:
+        each.members = [qid for qid in each.members if (item := lookups.items.get(qid)) and item.label and item.title]
     for at in range(0, CANDIDATES_PER_NAMED_SET, _PIN_BATCH_SIZE):
         # in slices, since outside the small embedded Wikipedia most items have an article
-        short = [each for each in drawn if len(known.list_members_with_article(each)) < MEMBERS_PER_NAMED_SET]
-        _pin_item_articles(known, [(each, each.members[at : at + _PIN_BATCH_SIZE]) for each in short])
-    for each in drawn:
-        each.members = known.list_members_with_article(each)[:MEMBERS_PER_NAMED_SET]
-    return [each for each in drawn if each.members or each.id in known.failures_by_set] or list(drawn[:1])
+        short = [each for each in candidates if len(lookups.list_members_with_article(each)) < MEMBERS_PER_NAMED_SET]
+        _pin_item_articles(lookups, [(each, each.members[at : at + _PIN_BATCH_SIZE]) for each in short])
+    for each in candidates:
+        each.members = lookups.list_members_with_article(each)[:MEMBERS_PER_NAMED_SET]
+    return [each for each in candidates if each.members or each.id in lookups.failures_by_set] or list(candidates[:1])
 
 
-def _pin_item_articles(known: _SetKindLookups, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]]) -> None:
+def _pin_item_articles(lookups: _SetKindLookups, asked: Iterable[tuple[_CandidateMemberSet, Sequence[str]]]) -> None:
     titles = [
-        (_format_call_place(each.id, qid), item.title)
+        (_format_set_item_id(each.id, qid), item.title)
         for each, qids in asked
         for qid in qids
-        if (item := known.items.get(qid)) and item.title
+        if (item := lookups.items.get(qid)) and item.title
     ]
-    known.pins |= pin_article_revisions_at_epoch(known.work, titles, known.inputs.epoch)
+    lookups.pins |= pin_article_revisions_at_epoch(lookups.work, titles, lookups.inputs.epoch)
     for place, title in titles:
-        known.record_transient_failure(place, known.pins[title])
+        lookups.record_transient_failure(place, lookups.pins[title])
 
 
-def _load_set_evidence(known: _SetKindLookups, drawn: _CandidateMemberSet) -> _SetEvidence:
+def _load_set_evidence(lookups: _SetKindLookups, candidate: _CandidateMemberSet) -> _SetEvidence:
     """Load the texts of a set's articles, its members' facts, and the labels of their units."""
-    found = ((place, known.find_pin(qid)) for place, qid in drawn.call_places)
+    found = ((place, lookups.find_pin(qid)) for place, qid in candidate.call_places)
     pins = [(place, pin) for place, pin in found if isinstance(pin, PinnedArticleRevision)]
-    texts = load_article_texts(known.work, [(place, pin.title, pin.revid) for place, pin in pins])
+    texts = load_article_texts(lookups.work, [(place, pin.title, pin.revid) for place, pin in pins])
     for place, pin in pins:
-        known.record_transient_failure(place, texts[pin.revid])
-    members = [(_format_call_place(drawn.id, qid), qid) for qid in drawn.members]
-    facts, failed = look_up_item_facts(known.work, members)
-    known.record_failures(failed)
+        lookups.record_transient_failure(place, texts[pin.revid])
+    members = [(_format_set_item_id(candidate.id, qid), qid) for qid in candidate.members]
+    facts, failed = look_up_item_facts(lookups.work, members)
+    lookups.record_failures(failed)
     units = [
         (place, fact.unit)
         for place, qid in members
         for fact in facts.get(qid, ())
-        if fact.unit and fact.pid in known.kind.properties
+        if fact.unit and fact.pid in lookups.kind.properties
     ]
-    labels, failed = look_up_labels(known.work, units, "en")
-    known.record_failures(failed)
+    labels, failed = look_up_labels(lookups.work, units, "en")
+    lookups.record_failures(failed)
     return _SetEvidence(texts, facts, labels)
 
 
-def _find_item_article(known: _SetKindLookups, qid: str, read: _SetEvidence) -> MemberArticle | str:
+def _find_item_article(lookups: _SetKindLookups, qid: str, evidence: _SetEvidence) -> MemberArticle | str:
     """Return an item's article, or a sentence that says why there is none."""
-    pin = known.find_pin(qid)
+    pin = lookups.find_pin(qid)
     if pin is None:
         return "the graph has no English article"
     if isinstance(pin, MissingArticleReason):
         return format_problem(pin)
-    text = read.texts[pin.revid]
+    text = evidence.texts[pin.revid]
     if isinstance(text, MissingArticleReason):
         return format_problem(text)
-    url = format_article_url(known.inputs.wiki, pin.title)
+    url = format_article_url(lookups.inputs.wiki, pin.title)
     return MemberArticle(ArticleEvidence(pin.title, url, pin.pageid, pin.revid), text, index_article_text(text))
 
 
@@ -321,29 +323,29 @@ def _find_item_article(known: _SetKindLookups, qid: str, read: _SetEvidence) -> 
 
 
 def _load_evidence_and_try_questions(
-    known: _SetKindLookups, each: _CandidateMemberSet, drawn: Sequence[_CandidateMemberSet]
+    lookups: _SetKindLookups, candidate: _CandidateMemberSet, candidates: Sequence[_CandidateMemberSet]
 ) -> Iterator[QuestionAttempt]:
     """Yield the questions tried on a set; a single refusal if one of its look-ups failed."""
-    kind, inputs = known.kind, known.inputs
-    read = _load_set_evidence(known, each)
-    if failed := known.failures_by_set.get(each.id):
-        content = canonical_json({"set": each.id})
+    kind, inputs = lookups.kind, lookups.inputs
+    read = _load_set_evidence(lookups, candidate)
+    if failed := lookups.failures_by_set.get(candidate.id):
+        content = canonical_json({"set": candidate.id})
         refusal = QuestionRefusal(failed.reason, failed.detail, failed.retryable)
-        yield QuestionAttempt(digest_json(content)[:16], content, each.id, tuple(each.items), refusal)
+        yield QuestionAttempt(digest_json(content)[:16], content, candidate.id, tuple(candidate.items), refusal)
         return
-    own = set(each.items)
+    own = set(candidate.items)
     of_member_class = (
         qid
-        for other in drawn
+        for other in candidates
         for qid in (*other.members, *([other.owner] if kind.owner_classes & kind.member_classes else ()))
         if qid and qid not in own
     )
-    items = (known.items.get(qid) for qid in dict.fromkeys(of_member_class))
-    phrases = load_build_property_phrases(known.work.source_files(PROPERTY_FILE))
+    items = (lookups.items.get(qid) for qid in dict.fromkeys(of_member_class))
+    phrases = load_build_property_phrases(lookups.work.source_files(PROPERTY_FILE))
     of = MemberSet(
         kind=kind,
-        owner=_make_member(known, each.owner, read, phrases) if each.owner else None,
-        members=tuple(_make_member(known, qid, read, phrases) for qid in each.members),
+        owner=_make_member(lookups, candidate.owner, read, phrases) if candidate.owner else None,
+        members=tuple(_make_member(lookups, qid, read, phrases) for qid in candidate.members),
         other_names=tuple(item.label for item in items if item and item.label),
         month=format_date_in_prose(inputs.epoch[:7]),
         min_members=inputs.least_members,
@@ -351,19 +353,19 @@ def _load_evidence_and_try_questions(
     yield from try_questions_on_member_set(of, phrases)
 
 
-def _make_member(known: _SetKindLookups, qid: str, read: _SetEvidence, phrases: PropertyPhraseTable) -> SetMember:
-    found = _find_item_article(known, qid, read)
-    item = known.items.get(qid)
+def _make_member(lookups: _SetKindLookups, qid: str, evidence: _SetEvidence, phrases: PropertyPhraseTable) -> SetMember:
+    found = _find_item_article(lookups, qid, evidence)
+    item = lookups.items.get(qid)
     by_pid: dict[str, list[ItemFact]] = defaultdict(list)
-    for fact in read.facts.get(qid, ()):
+    for fact in evidence.facts.get(qid, ()):
         by_pid[fact.pid].append(fact)
-    kinds = {pid: get_property_phrases(phrases, pid, known.kind).kind for pid in known.kind.properties}
+    kinds = {pid: get_property_phrases(phrases, pid, lookups.kind).kind for pid in lookups.kind.properties}
     return SetMember(
         qid=qid,
         name=(item.label if item else None) or qid,
         article=None if isinstance(found, str) else found,
         article_problem=found if isinstance(found, str) else "",
-        values={pid: read_property_values(by_pid[pid], kind, read.unit_labels) for pid, kind in kinds.items()},
+        values={pid: read_property_values(by_pid[pid], kind, evidence.unit_labels) for pid, kind in kinds.items()},
     )
 
 
@@ -432,7 +434,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         )
         for row in rows
         if row.wording
-        for wording in [QuestionPieces.from_json(row.wording)]
+        for wording in [QuestionWordingParts.from_json(row.wording)]
     ]
     worded: dict[str, RowOutcome] = {
         row.id: answer.parsed
@@ -444,7 +446,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
 
 
 def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
-    wording = QuestionPieces.from_json(row.wording or "")
+    wording = QuestionWordingParts.from_json(row.wording or "")
     question = read_and_check_worded_question(texts[0], wording, json.loads(row.answer or ""))
     if isinstance(question, UnreadableCompletion):
         return question

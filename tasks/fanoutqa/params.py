@@ -13,8 +13,8 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT, normalise_epoch_to_utc
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.core.table_columns import OwnSource
-from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, ResolvedInputs, make_sources_absolute
+from factmill.tasks.core.table_columns import UserSourceSettings
+from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, ResolvedBuildInputs, make_sources_absolute
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest, wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
@@ -23,7 +23,7 @@ from factmill.tasks.fanoutqa.sources.question_files import (
     PROPERTY_FILE,
     QUESTION_TABLE_FORM,
     SET_FILE,
-    check_table_support,
+    check_has_decomposition_or_evidence,
     load_build_property_phrases,
     load_build_set_kinds,
     load_set_kinds,
@@ -32,7 +32,11 @@ from factmill.tasks.fanoutqa.sources.question_files import (
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
 from factmill.tasks.settings import World, factmill_home, load_world
-from factmill.tasks.storage.own_tables import make_own_source, pin_own_tables, state_source
+from factmill.tasks.storage.own_tables import (
+    apply_stated_name_and_licence,
+    check_and_digest_own_tables,
+    make_own_source,
+)
 from factmill.tasks.storage.source_files import SourceFile, list_source_files, pin_source_file
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -92,7 +96,7 @@ class FanOutInputs(BuildInputs):
     reviewing: ReviewPolicyAndDecisions
 
 
-def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedInputs[FanOutInputs]:
+def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBuildInputs[FanOutInputs]:
     """Resolve the inputs that decide a build; UsageError or SourceError says what was expected."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
@@ -113,12 +117,12 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
     own = make_own_source(params, bool(given))
     notes = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
     if given and (params.map or params.source_split or holds_only_tables([Path(each) for each in given])):
-        tables = pin_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
-        check_table_support(tables.own.columns, ", ".join(given))
+        tables = check_and_digest_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
+        check_has_decomposition_or_evidence(tables.own.columns, ", ".join(given))
         questions, own, notes = tables.files, tables.own, [*tables.notes, *notes]
     else:
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
-        questions = [state_source(pin_source_file(path, name), own) for name, path in found.items()]
+        questions = [apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()]
     kinds = resolve_set_kinds(params.sets, lists) if from_wikidata else []
     paths = {name: getattr(params, name) for name in ("titles", "set_file", "property_file")}
     absolute = {
@@ -126,10 +130,10 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedIn
         "epoch": moment,
         **{name: path and str(resolve_absolute_path(path)) for name, path in paths.items()},
     }
-    return ResolvedInputs(
+    return ResolvedBuildInputs(
         FanOutInputs(
             params=params.model_copy(update=absolute),
-            own_source=own if own != OwnSource() else None,
+            own_source=own if own != UserSourceSettings() else None,
             units=(*([QUESTION_FILES] if questions else []), *kinds),
             epoch=moment,
             wiki=world.wikipedia.article_site,

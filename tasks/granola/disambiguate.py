@@ -71,7 +71,7 @@ def link_question_entities(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(EntityQuestion)
     names = ((row.id, name) for row in rows if not row.subject_qid for name in (row.question_entity, row.answer))
     found, failed = look_up_items_by_name(work, names)
-    bearers = {row.id: _get_row_bearers(row, found) for row in rows}
+    bearers = {row.id: _get_items_bearing_row_names(row, found) for row in rows}
     held, unknown = _look_up_relation_matches(work, [row for row in rows if all(bearers[row.id])], bearers)
     failed |= unknown
     candidates: list[EntityCandidateRow] = []
@@ -96,7 +96,7 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(LinkedQuestion)
     inputs = work.inputs(GranolaInputs)
     policy = inputs.params.policy
-    asked = [(row.id, qid) for row in rows for qid in _list_needed_qids(row, policy)]
+    asked = [(row.id, qid) for row in rows for qid in _list_entity_and_rival_qids(row, policy)]
     described, failed = look_up_item_descriptions(work, asked)
     bare = [each for each in asked if each[1] in described and not described[each[1]].description]
     person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
@@ -110,7 +110,7 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     for row in rows:
         found = failed.get(row.id) or _add_descriptions(row, described, made)
         if isinstance(found, DescribedQuestion) and not row.fact_in_graph:
-            against = _check_unconfirmed_items(found, bearers, policy)
+            against = _check_items_of_unconfirmed_fact(found, bearers, policy)
             items += [against] if isinstance(against, ReviewItem) else []
             found = against if isinstance(against, Reject) else found
         if isinstance(found, DescribedQuestion):
@@ -143,7 +143,7 @@ def measure_popularity(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, QuestionWithPopularity)
 
 
-def _list_needed_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
+def _list_entity_and_rival_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
     """Return the QIDs of a row's entities, and of all places with the answer's name where several may be meant."""
     is_open = policy == "linked" and row.relation in PLACE_RELATIONS and not row.fact_in_graph
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
@@ -158,7 +158,7 @@ def _look_up_bearers_of_unconfirmed_rows(
 ) -> tuple[dict[str, NameBearer], dict[str, Reject]]:
     """Return QID → the item's compared data, for rows whose fact Wikidata does not have, and row id → Reject."""
     doubtful = [row for row in rows if not row.fact_in_graph]
-    asked = [(row.id, qid) for row in doubtful for qid in _list_needed_qids(row, policy) if qid in described]
+    asked = [(row.id, qid) for row in doubtful for qid in _list_entity_and_rival_qids(row, policy) if qid in described]
     claims, failed = look_up_claims(work, asked, COMPARED_PIDS)
     dated = {row.id for row in doubtful if row.relation in KINSHIP_RELATIONS}
     facts, unknown = look_up_item_facts(work, (each for each in asked if each[0] in dated))
@@ -191,7 +191,7 @@ def _add_descriptions(
     return row.extend_to(DescribedQuestion, **columns, reviewed_by=[])
 
 
-def _check_unconfirmed_items(
+def _check_items_of_unconfirmed_fact(
     row: DescribedQuestion, bearers: Mapping[str, NameBearer], policy: str
 ) -> Reject | ReviewItem | None:
     """Return a reject or review item for the items of a row whose fact Wikidata does not have; None where they stay.
@@ -219,7 +219,7 @@ def _check_unconfirmed_items(
         called = f"{subject.name!r}, {row.question_entity!r} is only its alias"
         detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not have the fact"
         return Reject(row.id, "namesake_by_alias", detail)
-    rivals = [bearers[qid] for qid in _list_needed_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
+    rivals = [bearers[qid] for qid in _list_entity_and_rival_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
     if rivals and not is_only_matching_place(subject, value, rivals, lexicon):
         several = f"{len(rivals) + 1} places have the name {row.answer!r}, and nothing indicates which one is meant"
         return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
@@ -239,7 +239,7 @@ def _format_kinship_lifetime(relation: str, one: NameBearer) -> str:
     return f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})"
 
 
-def _get_row_bearers(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
+def _get_items_bearing_row_names(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
     if row.subject_qid and row.value_qid:
         return (ItemCandidate(Qid(row.subject_qid), "label"),), (ItemCandidate(Qid(row.value_qid), "label"),)
     return found.get(row.question_entity, ()), found.get(row.answer, ())

@@ -12,10 +12,10 @@ from factmill.tasks.core.calls.pageviews import make_last_twelve_full_months_win
 from factmill.tasks.core.question_relations import QuestionRelation
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
-    ResolvedInputs,
+    ResolvedBuildInputs,
     builds_from_wikidata,
     make_sources_absolute,
     split_limit_over_units,
@@ -36,9 +36,9 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import (
     OWN_TABLE_UNIT,
     OwnTables,
+    apply_stated_name_and_licence,
+    check_and_digest_own_tables,
     make_own_source,
-    pin_own_tables,
-    state_source,
 )
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
 
@@ -89,7 +89,7 @@ class GranolaInputs(BuildInputs):
     views_to: str
 
 
-def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedInputs[GranolaInputs]:
+def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedBuildInputs[GranolaInputs]:
     """Resolve the build's inputs; UsageError for an unknown relation, SourceError for a file that cannot be read."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
@@ -116,10 +116,10 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedIn
         "source": make_sources_absolute(params.source),
         "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
     }
-    return ResolvedInputs(
+    return ResolvedBuildInputs(
         GranolaInputs(
             params=params.model_copy(update=absolute),
-            own_source=own if own != OwnSource() else None,
+            own_source=own if own != UserSourceSettings() else None,
             reviewing=load_review_inputs("granola", params.review, run),
             from_wikidata=from_wikidata,
             limits=split_limit_over_units(params.limit, relations),
@@ -136,9 +136,9 @@ def resolve_table_relations(
     params: GranolaParams, known: Mapping[str, QuestionRelation]
 ) -> tuple[list[str], OwnTables]:
     """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""
-    requested = check_relations(params.relations, known)
+    requested = resolve_requested_relations(params.relations, known)
     defaults = {"relation": requested[0]} if len(requested) == 1 else {}
-    tables = pin_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
+    tables = check_and_digest_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
     if None in tables.counts:
         stated |= set(filter(None, (find_relation_pid_of_file(Path(file.name)) for file in tables.files)))
@@ -154,13 +154,15 @@ def resolve_table_relations(
     return relations, tables
 
 
-def pin_relation_source_files(files: Mapping[str, Sequence[Path]], own: OwnSource) -> dict[str, list[SourceFile]]:
+def pin_relation_source_files(
+    files: Mapping[str, Sequence[Path]], own: UserSourceSettings
+) -> dict[str, list[SourceFile]]:
     """Return relation → its files with their digests and names; files with equal names get their folder's name too."""
     alike = Counter(path.name for found in files.values() for path in found)
 
     def pin(path: Path) -> SourceFile:
         name = path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}"
-        return state_source(pin_source_file(path, name), own)
+        return apply_stated_name_and_licence(pin_source_file(path, name), own)
 
     return {pid: list(map(pin, found)) for pid, found in files.items()}
 
@@ -185,13 +187,13 @@ def resolve_granola_relations(
 
     The default is the paper's sixteen and those of the user's file; for questions made from facts, the latter alone.
     """
-    if requested := check_relations(relations, known):
+    if requested := resolve_requested_relations(relations, known):
         return requested
     own = {pid for file in own_relations for pid in read_own_relations(file)}
     return [pid for pid, each in known.items() if (pid in own if own and from_wikidata else each.is_default)]
 
 
-def check_relations(relations: Sequence[str], known: Mapping[str, QuestionRelation]) -> list[str]:
+def resolve_requested_relations(relations: Sequence[str], known: Mapping[str, QuestionRelation]) -> list[str]:
     """Return each of some relations once; UsageError for one without a template."""
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(

@@ -9,7 +9,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.question_relations import extract_subject_name
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
@@ -62,7 +62,7 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of the user's own tables; keep those with exactly one gold answer and a known relation (§3.2)."""
     work = open_batch(batch)
     inputs = work.inputs(GranolaInputs)
-    own, relations = inputs.own_source or OwnSource(), load_build_relations(work.source_files(RELATION_FILE))
+    own, relations = inputs.own_source or UserSourceSettings(), load_build_relations(work.source_files(RELATION_FILE))
     left = {**inputs.limits}
     read: list[UnmergedQuestion | Reject] = []
     subjects: dict[str, str | None] = {}

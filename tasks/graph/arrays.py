@@ -294,7 +294,7 @@ def _check_array_lengths(path: Path, found: dict[str, Array]) -> None:
             )
 
 
-def write_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def write_graph_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write all arrays into a folder, from the tables `items`, `edges` and `literals` of the current database.
 
     The same tables give the same bytes. Memory use does not grow with the graph. Raises LocalGraphError if the tables are

@@ -17,7 +17,7 @@ import duckdb
 
 from factmill.tasks.core.digests import combine_digests, digest_bytes
 from factmill.tasks.errors import LocalGraphError, SourceError, UsageError
-from factmill.tasks.graph.arrays import write_arrays
+from factmill.tasks.graph.arrays import write_graph_arrays
 from factmill.tasks.graph.folders import (
     BUILT_GRAPH_FOLDER,
     FORMAT_VERSION,
@@ -181,7 +181,7 @@ def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabas
     languages = job.request.languages
     digest = digest_graph_tables(connection, languages=languages, dump_date=date, format_version=FORMAT_VERSION)
     job.meter.start_phase("writing")
-    write_arrays(connection, graph)
+    write_graph_arrays(connection, graph)
     return {
         "digest": digest,
         "dump_date": date,

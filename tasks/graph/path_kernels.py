@@ -193,7 +193,7 @@ def _write_paths_to_hub(
 
 @compile_kernel
 def write_item_paths(
-    ground: WalkableEdges, subjects: Ints, objects: Ints, first: int, last: int, all_hops: bool, most_paths: int,
+    walkable_edges: WalkableEdges, subjects: Ints, objects: Ints, first: int, last: int, all_hops: bool, most_paths: int,
     found: PathTable, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the paths between items, given by place (-1: unknown), of the pairs from `first` up to `last`.
@@ -201,9 +201,9 @@ def write_item_paths(
     Returns the first pair that did not fit (`last` if all did), the number of rows written, and a meaningless number.
     `totals` receives each pair's number of paths, including that of the pair that did not fit.
     """
-    out_offsets, out_items, out_properties = ground.out
-    in_offsets, in_items, in_properties = ground.into
-    ignored = ground.ignored
+    out_offsets, out_items, out_properties = walkable_edges.out
+    in_offsets, in_items, in_properties = walkable_edges.into
+    ignored = walkable_edges.ignored
     written, unused = 0, 0
     for pair in range(first, last):
         if (pair - first) % _PREFETCHED_PAIRS == 0:
@@ -326,14 +326,14 @@ def _prefetch_literals(
 
 @compile_kernel
 def write_literal_paths(
-    ground: WalkableEdges, literals: LiteralRows, sought: LiteralSearchRanges, subjects: Ints, hops: int, first: int, last: int,
+    walkable_edges: WalkableEdges, literals: LiteralRows, sought: LiteralSearchRanges, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: PathTable, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the paths from items to matching literals at one hop or at two; see `write_item_paths`."""
-    offsets, items, properties = ground.out
+    offsets, items, properties = walkable_edges.out
     starts, own, claims, keys, precisions, order = literals
     lowest, highest, least, counted = sought
-    ignored = ground.ignored
+    ignored = walkable_edges.ignored
     written, unused = 0, 0
     for pair in range(first, last):
         if (pair - first) % _PREFETCHED_PAIRS == 0:

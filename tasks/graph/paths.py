@@ -116,7 +116,7 @@ def find_literal_paths(
 ) -> FoundPaths:
     """Find the paths from items to dates or to numbers (see core.paths.PathFinder)."""
     _check_pair_lengths(subjects, objects)
-    numbers = _find_numbers_table(objects)
+    numbers = _make_numbers_table_unless_dates(objects)
     counted = _flag_properties(arrays, properties) & ~_flag_properties(arrays, options.ignored_properties)
     search = _LiteralSearch(
         arrays,
@@ -276,7 +276,7 @@ def _make_literal_search_ranges(
     )
 
 
-def _find_numbers_table(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
+def _make_numbers_table_unless_dates(objects: Sequence[PartialDate] | Sequence[NumberWithUnit]) -> pa.Table | None:
     numbers = [each for each in objects if isinstance(each, NumberWithUnit)]
     if len(numbers) not in (0, len(objects)):
         raise ValueError("expected only dates or only numbers in one batch, got both")

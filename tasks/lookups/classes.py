@@ -50,12 +50,12 @@ def look_up_class_membership(
 
 
 def _look_up_superclass_hierarchy(
-    work: BatchWork, asked: Iterable[tuple[str, str]], class_qid: str
+    work: BatchWork, row_class_pairs: Iterable[tuple[str, str]], class_qid: str
 ) -> tuple[dict[str, set[str]], dict[str, Reject]]:
     """Return class → its direct superclasses, for these classes and all above them, and class → Reject if unknown."""
     above: dict[str, set[str]] = {}
     unknown: dict[str, Reject] = {}
-    rows: dict[str, str] = {each: row_id for row_id, each in asked}
+    rows: dict[str, str] = {each: row_id for row_id, each in row_class_pairs}
     level = set(rows)
     for _ in range(_MAX_SUBCLASS_LEVELS):
         todo = [(rows[each], each) for each in sorted(level) if each not in above and each != class_qid]
@@ -71,9 +71,9 @@ def _look_up_superclass_hierarchy(
     return above, unknown
 
 
-def _list_classes_and_subclasses(classes: set[str], above: Mapping[str, set[str]]) -> set[str]:
+def _list_classes_and_subclasses(classes: set[str], direct_superclasses: Mapping[str, set[str]]) -> set[str]:
     """Return these classes and all their subclasses; `above`: class → its direct superclasses."""
     below = set(classes)
-    while grown := {each for each, upper in above.items() if upper & below} - below:
+    while grown := {each for each, upper in direct_superclasses.items() if upper & below} - below:
         below |= grown
     return below

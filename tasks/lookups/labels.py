@@ -65,8 +65,8 @@ def look_up_items_by_name(
 
 
 def _look_up_from_item_descriptions(
-    work: BatchWork, asked: Iterable[tuple[str, str]], read: Callable[[Any], V]
+    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], parse_description: Callable[[Any], V]
 ) -> tuple[dict[str, V], dict[str, Reject]]:
     service = work.run.services.wikidata
-    calls = ((row_id, qid, make_describe_item_call(service.identity, qid)) for row_id, qid in asked)
-    return work.call_and_parse(service, calls, read)
+    calls = ((row_id, qid, make_describe_item_call(service.identity, qid)) for row_id, qid in row_qid_pairs)
+    return work.call_and_parse(service, calls, parse_description)

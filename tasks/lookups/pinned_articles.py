@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from factmill.tasks.assets import load_evidence_removals
+from factmill.tasks.assets import load_evidence_text_removal_rules
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.wikipedia import (
     PageRevision,
@@ -117,7 +117,7 @@ def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleR
     page = parse_revision_html(reply.body)
     pieces: list[str] = []
     above: tuple[str, ...] = ()
-    for section in extract_article_text(page.text, load_evidence_removals()).sections:
+    for section in extract_article_text(page.text, load_evidence_text_removal_rules()).sections:
         same = next((at for at, pair in enumerate(zip(section.path, above, strict=False)) if pair[0] != pair[1]), None)
         known = min(len(section.path), len(above)) if same is None else same
         pieces += [*section.path[known:], *section.paragraphs]
@@ -219,9 +219,13 @@ class _TitleRedirectSearch:
         return found
 
 
-def _find_target_problem(asked: str, title: str) -> str | None:
+def _find_target_problem(requested_title: str, target_title: str) -> str | None:
     """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
-    return find_page_title_problem(title) if find_article_title_problem(asked) else find_article_title_problem(title)
+    return (
+        find_page_title_problem(target_title)
+        if find_article_title_problem(requested_title)
+        else find_article_title_problem(target_title)
+    )
 
 
 def _is_redirected(revision: PageRevision | MissingArticleReason) -> bool:

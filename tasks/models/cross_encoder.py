@@ -150,10 +150,10 @@ def resolve_cross_encoder_folder(name_or_path: str | Path, home_folder: Path) ->
 
 
 def get_cross_encoder_identity(
-    name_or_path: str | Path, home_folder: Path, wanted: Sequence[Collection[str]]
+    name_or_path: str | Path, home_folder: Path, wanted_labels: Sequence[Collection[str]]
 ) -> dict[str, str]:
     """Return name and digest of a cross-encoder without opening it; UsageError if a wanted label is missing."""
     path = resolve_cross_encoder_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "cross-encoder")
-    parse_model_settings(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted, manifest.name)
+    parse_model_settings(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted_labels, manifest.name)
     return {"name": manifest.name, "digest": manifest.digest}

@@ -35,7 +35,7 @@ _MAX_STARTED_BATCHES = 256
 MIN_EXACT_ROWS_AVX512 = 16
 """Least rows of an AVX-512 product in which each row gets the same bits."""
 MAX_EXACT_ROWS_AVX2 = 263
-"""Most rows of an AVX2 product in which all but the odd rows (`list_leftover_row_ranges`) get the same bits."""
+"""Most rows of an AVX2 product in which all but the odd rows (`list_avx2_row_ranges_summed_differently`) get the same bits."""
 _MAX_ENCODER_BATCH_TOKENS: dict[MatmulInstructions | None, int] = {
     None: 120,
     "avx2": MAX_EXACT_ROWS_AVX2,
@@ -121,7 +121,11 @@ def count_max_texts_per_batch(length: int, multiplier: MatmulInstructions | None
     most = max(1, _MAX_ENCODER_BATCH_TOKENS[multiplier] // length)
     if multiplier == "avx512":
         return most
-    return next(texts for texts in range(most, 0, -1) if texts == 1 or not list_leftover_row_ranges(texts * length))
+    return next(
+        texts
+        for texts in range(most, 0, -1)
+        if texts == 1 or not list_avx2_row_ranges_summed_differently(texts * length)
+    )
 
 
 def choose_filled_batch_size(texts: int, length: int, multiplier: MatmulInstructions | None) -> int:
@@ -133,12 +137,16 @@ def choose_filled_batch_size(texts: int, length: int, multiplier: MatmulInstruct
         return most
     sizes = range(texts, most)
     return next(
-        (size for size in sizes if all(odd.start >= texts * length for odd in list_leftover_row_ranges(size * length))),
+        (
+            size
+            for size in sizes
+            if all(odd.start >= texts * length for odd in list_avx2_row_ranges_summed_differently(size * length))
+        ),
         most,
     )
 
 
-def list_leftover_row_ranges(rows: int) -> list[range]:
+def list_avx2_row_ranges_summed_differently(rows: int) -> list[range]:
     """Return the rows of an AVX2 product that oneDNN sums in another order than the rest.
 
     It takes blocks of some 96 rows, in groups of six, and sums the one to three rows left over in another order.

@@ -114,7 +114,7 @@ OperationHandler = Callable[[M, Sequence[Call], ResponseHandler], None]
 
 def make_translator_service(identity: str, open_model: Callable[[], Translator]) -> LocalModelService[Translator]:
     """Make a service of a translator (core/calls/translation_and_perplexity.py)."""
-    answers = {"translate_text": _answer_translate_text, "translate_path": _answer_translate_path}
+    answers = {"translate_text": _answer_translate_text_calls, "translate_path": _answer_translate_graph_path_calls}
     return LocalModelService(identity, "translator", open_model, answers)
 
 
@@ -125,7 +125,7 @@ def make_language_model_service(
     return LocalModelService(identity, "language model", open_model, {"perplexity": _answer_perplexity})
 
 
-def _answer_translate_text(model: Translator, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+def _answer_translate_text_calls(model: Translator, calls: Sequence[Call], deliver: ResponseHandler) -> None:
     for some in _iterate_runs_by_length(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
         asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in some]
         for call, outcome in zip(some, model.translate(asked), strict=True):
@@ -135,7 +135,7 @@ def _answer_translate_text(model: Translator, calls: Sequence[Call], deliver: Re
                 deliver(call, CallResponse(outcome))
 
 
-def _answer_translate_path(model: Translator, calls: Sequence[Call], deliver: ResponseHandler) -> None:
+def _answer_translate_graph_path_calls(model: Translator, calls: Sequence[Call], deliver: ResponseHandler) -> None:
     def read(call: Call) -> tuple[list[PathPart], str]:
         parts: Any = call.parts["parts"]
         labels: Any = call.parts["labels"]

@@ -102,7 +102,7 @@ class BeamSearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AnchoredBatching:
+class BatchInvariantSearchSizes:
     """Sizes of a search with anchors, which give each text the same bits in every batch."""
 
     anchors: int
@@ -155,7 +155,7 @@ class BeamSearch:
         self.batching = choose_batching(batching, self.device, compute_type)
         is_float = batching == "auto" and compute_type == "float32"
         self.anchored_batching = (
-            choose_anchored_batching(find_matmul_instructions(self.device), decoding) if is_float else None
+            choose_batch_invariant_search_sizes(find_matmul_instructions(self.device), decoding) if is_float else None
         )
         self._decoding, self._longest = decoding, min(decoding.max_tokens, positions - 2)
         workers = count_workers(self.device, threads)
@@ -180,7 +180,11 @@ class BeamSearch:
         return [BeamSearchResult.from_ctranslate2(result) for result in self._run_in_batches(lengths, lengths, start)]
 
     def _find_anchored(
-        self, sources: Sequence[TokenList], codes: Sequence[str], lengths: Sequence[int], company: AnchoredBatching
+        self,
+        sources: Sequence[TokenList],
+        codes: Sequence[str],
+        lengths: Sequence[int],
+        company: BatchInvariantSearchSizes,
     ) -> list[BeamSearchResult]:
         """Return the best translation of each source, searched together with anchors."""
         found: dict[int, Any] = {}
@@ -265,9 +269,9 @@ class BeamSearch:
         return [found[place] for place in range(len(shapes))]
 
 
-def choose_anchored_batching(
+def choose_batch_invariant_search_sizes(
     multiplier: MatmulInstructions | None, decoding: BeamSearchOptions
-) -> AnchoredBatching | None:
+) -> BatchInvariantSearchSizes | None:
     """Return the sizes of an anchored search for an instruction set (`devices.find_multiplier`); None: each text alone.
 
     The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
@@ -277,12 +281,12 @@ def choose_anchored_batching(
     """
     beams = decoding.beam_size
     if multiplier == "avx512":
-        return AnchoredBatching(
+        return BatchInvariantSearchSizes(
             math.ceil(MIN_EXACT_ROWS_AVX512 / beams), decoding.batch_texts, (MIN_EXACT_ROWS_AVX512,)
         )
     if multiplier == "avx2" and beams <= 12:
         anchors = math.ceil(3 / beams)
-        return AnchoredBatching(anchors, 12 - anchors, (4, 6, 12), MAX_EXACT_ROWS_AVX2 // 12)
+        return BatchInvariantSearchSizes(anchors, 12 - anchors, (4, 6, 12), MAX_EXACT_ROWS_AVX2 // 12)
     return None
 
 

@@ -8,7 +8,7 @@ from factmill.tasks.assets import load_list_entries, load_unit_qids
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.preprocessing import (
     classify_answer,
@@ -33,7 +33,7 @@ def read_foundation(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     outcomes: list[RowOutcome] = []
     inputs = work.inputs(MultiHalInputs)
-    limit, own = inputs.params.limit, inputs.own_source or OwnSource()
+    limit, own = inputs.params.limit, inputs.own_source or UserSourceSettings()
     is_own = batch.unit == OWN_TABLE_UNIT
     files = work.source_files(batch.unit)
     rows = (read_own_questions(file, own) if is_own else FOUNDATIONS[batch.unit].read(file) for file in files)

@@ -70,13 +70,13 @@ def _translate_rows(work: BatchWork, rows: list[ScoredPath], languages: Iterable
     records = work.get_call_records(service, calls)
     return [
         failed.get((language, row.id))
-        or _translate_row(row, language, *asked[language, row.id], records, service.identity)
+        or _make_translated_row(row, language, *asked[language, row.id], records, service.identity)
         for language in languages
         for row in rows
     ]
 
 
-def _translate_row(
+def _make_translated_row(
     row: ScoredPath,
     language: str,
     path: Call,

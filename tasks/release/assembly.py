@@ -31,7 +31,7 @@ from factmill.tasks.errors import BuildFormatTooOld, UsageError
 from factmill.tasks.release.attachments import (
     iterate_redacted_review_items,
     load_build_prompts,
-    load_release_attachments,
+    load_build_rejects_evaluations_and_audit,
 )
 from factmill.tasks.release.contents import (
     Release,
@@ -42,7 +42,7 @@ from factmill.tasks.release.contents import (
     SourceRowCount,
 )
 from factmill.tasks.release.core.licences import (
-    combine_licences,
+    choose_whole_release_licences,
     get_licence,
     list_refused_licences,
     split_licence_expression,
@@ -68,7 +68,7 @@ _REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
 
 
 def verify_and_assemble_release(
-    warehouse: Path, benchmark: Benchmark, forms: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
+    warehouse: Path, benchmark: Benchmark, spec: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
 ) -> Release:
     """Assemble the release of a build.
 
@@ -79,30 +79,34 @@ def verify_and_assemble_release(
     with open_warehouse(warehouse) as db:
         tables = load_verified_tables(db, warehouse, build)
         published = load_table_digests(db, build.build_id)
-    attachments = load_release_attachments(warehouse, benchmark, build)
+    attachments = load_build_rejects_evaluations_and_audit(warehouse, benchmark, build)
     rejects, withheld = attachments.redact_rejects(options, held_out)
-    sources = list_row_sources(tables[benchmark.main_table], forms, build)
+    sources = list_row_sources(tables[benchmark.main_table], spec, build)
     keep = mark_released_rows(sources, options.excluded)
-    check_releasable(sources, keep, options, build)
-    shown = dict(_drop_excluded_rows(tables, benchmark, forms, keep))
-    open_configs = [each for each in forms.configs if not {*each.splits.values()} & {*held_out}]
+    check_exclusions_and_licences(sources, keep, options, build)
+    shown = dict(_drop_excluded_rows(tables, benchmark, spec, keep))
+    open_configs = [each for each in spec.configs if not {*each.splits.values()} & {*held_out}]
     configs = tuple(
-        config for each in open_configs for config in _make_configs(each, shown, benchmark, forms.canary_line)
+        config for each in open_configs for config in _make_configs(each, shown, benchmark, spec.canary_line)
     )
-    left_out = (*_list_excluded(sources, options), *_list_held_out(tables, held_out), *withheld)
+    left_out = (
+        *_list_excluded_source_omissions(sources, options),
+        *_list_held_out_table_omissions(tables, held_out),
+        *withheld,
+    )
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
     is_own_world = get_wikipedia_url_or_embedded(build.lock) == "embedded"
     return Release(
         benchmark=benchmark,
-        forms=forms,
+        forms=spec,
         build=build,
         configs=configs,
         sources=tuple(SourceRowCount(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
-        licences=combine_licences(licence for _, licence in counted),
+        licences=choose_whole_release_licences(licence for _, licence in counted),
         pages=_count_rows_by_page(
-            shown[forms.pages_table or benchmark.main_table], forms, get_wikipedia_url_or_embedded(build.lock)
+            shown[spec.pages_table or benchmark.main_table], spec, get_wikipedia_url_or_embedded(build.lock)
         ),
         pages_licence=get_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
         is_from_embedded_world=is_own_world,
@@ -125,19 +129,19 @@ def verify_and_assemble_release(
     )
 
 
-def list_row_sources(main: pa.Table, forms: ReleaseSpec, build: BuildRecord) -> list[SourceAndLicence]:
+def list_row_sources(main: pa.Table, spec: ReleaseSpec, build: BuildRecord) -> list[SourceAndLicence]:
     """Return the source and licence of each row of the main table."""
     lock, origin = build.lock, build.origin
     return [
         (
-            row[forms.source_column] if forms.source_column else forms.get_source(lock, origin, row),
-            row[forms.licence_column] if forms.licence_column else forms.get_licence(lock, origin, row),
+            row[spec.source_column] if spec.source_column else spec.get_source(lock, origin, row),
+            row[spec.licence_column] if spec.licence_column else spec.get_licence(lock, origin, row),
         )
         for row in main.to_pylist()
     ]
 
 
-def check_releasable(
+def check_exclusions_and_licences(
     sources: Sequence[SourceAndLicence], keep: Sequence[bool], options: ReleaseOptions, build: BuildRecord
 ) -> None:
     """UsageError for unknown names to exclude, if remaining rows are under a refused licence, and if no row remains."""
@@ -168,11 +172,11 @@ def check_releasable(
 
 
 def _drop_excluded_rows(
-    tables: Mapping[str, pa.Table], benchmark: Benchmark, forms: ReleaseSpec, keep: Sequence[bool]
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, spec: ReleaseSpec, keep: Sequence[bool]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables without excluded rows and what belongs only to them."""
     kept, gone = split_by_mask(tables[benchmark.main_table], keep)
-    ties = {table: each.parent_link for each in forms.configs for table in each.splits.values()}
+    ties = {table: each.parent_link for each in spec.configs for table in each.splits.values()}
     for name, table in tables.items():
         tie = ties.get(name) or (_REVIEW_PARENT_LINK if name == f"{benchmark.name}_review" else None)
         if name == benchmark.main_table:
@@ -182,24 +186,24 @@ def _drop_excluded_rows(
 
 
 def _make_configs(
-    forms: DatasetConfigSpec, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
+    spec: DatasetConfigSpec, tables: Mapping[str, pa.Table], benchmark: Benchmark, canary: str
 ) -> Iterator[ReleaseDatasetConfig]:
     """Yield the config, or one config per value of `forms.by`; BuildFormatTooOld for a table that the build lacks."""
-    if lacking := [table for table in forms.splits.values() if table not in tables]:
+    if lacking := [table for table in spec.splits.values() if table not in tables]:
         raise BuildFormatTooOld(
             f"this build has no table {lacking[0]}: an earlier version of factmill made it; rebuild it with the same command "
             "(recorded replies are reused)"
         )
-    if forms.config_column:
-        ((split, table),) = forms.splits.items()
+    if spec.config_column:
+        ((split, table),) = spec.splits.items()
         parts = {
-            make_dataset_config_name(value): ({split: rows}, f"{forms.title}: {value}")
-            for value, rows in split_by_column(tables[table], forms.config_column, forms.first_value)
+            make_dataset_config_name(value): ({split: rows}, f"{spec.title}: {value}")
+            for value, rows in split_by_column(tables[table], spec.config_column, spec.first_value)
         }
     else:
-        parts = {forms.name: ({split: tables[table] for split, table in forms.splits.items()}, forms.title)}
+        parts = {spec.name: ({split: tables[table] for split, table in spec.splits.items()}, spec.title)}
     docs = {
-        column: doc for table in forms.splits.values() for column, doc in column_docs(benchmark.tables[table]).items()
+        column: doc for table in spec.splits.values() for column, doc in column_docs(benchmark.tables[table]).items()
     }
     for name, (splits, title) in parts.items():
         wide = align_split_columns(splits)
@@ -209,7 +213,7 @@ def _make_configs(
             tuple(
                 ReleaseSplit(
                     split,
-                    forms.splits[split],
+                    spec.splits[split],
                     tuple(splits[split].column_names),
                     rows.append_column(CANARY_COLUMN, pa.array([canary] * rows.num_rows, pa.string())),
                 )
@@ -219,19 +223,23 @@ def _make_configs(
         )
 
 
-def _count_rows_by_page(table: pa.Table, forms: ReleaseSpec, wiki: str) -> dict[SourcePage, int]:
+def _count_rows_by_page(table: pa.Table, spec: ReleaseSpec, wiki: str) -> dict[SourcePage, int]:
     """Return page → number of rows that carry its text or facts, sorted by title."""
-    counted = Counter(page for row in table.to_pylist() for page in {*forms.list_pages(row, wiki)})
+    counted = Counter(page for row in table.to_pylist() for page in {*spec.list_pages(row, wiki)})
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
 
 
-def _list_excluded(sources: Sequence[SourceAndLicence], options: ReleaseOptions) -> Iterator[ReleaseOmission]:
+def _list_excluded_source_omissions(
+    sources: Sequence[SourceAndLicence], options: ReleaseOptions
+) -> Iterator[ReleaseOmission]:
     for name in options.excluded:
         rows = sum(name == source or name in split_licence_expression(licence) for source, licence in sources)
         yield ReleaseOmission(name, "the publisher excluded it", rows)
 
 
-def _list_held_out(tables: Mapping[str, pa.Table], held_out: Collection[str]) -> Iterator[ReleaseOmission]:
+def _list_held_out_table_omissions(
+    tables: Mapping[str, pa.Table], held_out: Collection[str]
+) -> Iterator[ReleaseOmission]:
     for name in held_out:
         if name in tables:
             yield ReleaseOmission(name, "it contains answers of the test part", tables[name].num_rows)

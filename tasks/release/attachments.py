@@ -30,7 +30,7 @@ _EMPTY_REVIEW_TEXTS = {"detail": "", "context": "", "proposed": [], "edited": []
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseAttachments:
+class BuildRejectsEvaluationsAndAudit:
     """Data of the warehouse about a build, apart from its tables."""
 
     rejects: pa.Table
@@ -54,12 +54,14 @@ class ReleaseAttachments:
         return self.rejects.set_column(at, "detail", empty), (left,)
 
 
-def load_release_attachments(warehouse: Path, benchmark: Benchmark, build: BuildRecord) -> ReleaseAttachments:
+def load_build_rejects_evaluations_and_audit(
+    warehouse: Path, benchmark: Benchmark, build: BuildRecord
+) -> BuildRejectsEvaluationsAndAudit:
     """Load the data of the warehouse about a build."""
     builds = list_builds(warehouse)
     with open_warehouse(warehouse) as db:
         evaluations = tuple(_load_evaluations(db, builds, build))
-        return ReleaseAttachments(
+        return BuildRejectsEvaluationsAndAudit(
             rejects=read_rejects(db, build.build_id),
             reject_licences=_load_reject_licences(db, build.build_id),
             evaluations=evaluations,

@@ -69,7 +69,7 @@ def _render_card_body(release: Release) -> str:
             if model in shown
         ),
         alike=group_configs_by_table(release.configs),
-        title_of_rows=_format_rows_title(release),
+        title_of_rows=_format_main_table_title(release),
         only={config.name: _format_split_notes(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
@@ -159,7 +159,7 @@ def list_overall_metrics(release: Release) -> list[EvaluationMetric]:
     return [metric for metric in every if not metric.group_by and metric.value is not None]
 
 
-def _format_rows_title(release: Release) -> str:
+def _format_main_table_title(release: Release) -> str:
     names, first = group_configs_by_table(release.configs)[0]
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
 

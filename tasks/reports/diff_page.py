@@ -27,11 +27,11 @@ from factmill.tasks.reports.formatting import (
 )
 from factmill.tasks.reports.page_frame import (
     MAX_INDEXED_ROWS,
-    AllRows,
     CitationAndCommands,
     KeyFigure,
+    SearchablePageRows,
     format_bibtex,
-    pack_rows,
+    pack_rows_for_page_search,
 )
 from factmill.tasks.reports.rendering import list_filters, load_filter_script_variables, render_html_template
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
@@ -123,13 +123,13 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         "filters": list_filters(map(_list_change_filter_values, diff.rows[:MAX_INDEXED_ROWS])),
         "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
-    all_rows = _pack_changed_rows(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
+    all_rows = _pack_changed_rows_for_search(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
     return render_html_template(
         "changes.html", **load_filter_script_variables(), page=page, all_rows=all_rows, trail=trail
     )
 
 
-def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
+def _pack_changed_rows_for_search(rows: Sequence[RowChange]) -> SearchablePageRows:
     """Return changed rows for the page's search, with the values before and after of all their columns in a line each."""
     names = list(dict.fromkeys(name for row in rows for name in row.shown if name != "id"))
 
@@ -151,7 +151,7 @@ def _pack_changed_rows(rows: Sequence[RowChange]) -> AllRows:
         ]
 
     headings = ["row", "change", "cause", *names, "before", "after", "rejected"]
-    return pack_rows(headings, list(_list_change_filter_values(rows[0])), map(list_values, rows))
+    return pack_rows_for_page_search(headings, list(_list_change_filter_values(rows[0])), map(list_values, rows))
 
 
 def render_changes_markdown(diff: BuildDiff) -> str:

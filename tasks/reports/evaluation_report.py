@@ -28,14 +28,14 @@ from factmill.tasks.reports.formatting import (
 from factmill.tasks.reports.item_browser import (
     ItemBrowserEntry,
     list_item_entries,
-    pack_item_entries,
+    pack_item_entries_for_search,
     shorten_with_note,
 )
 from factmill.tasks.reports.model_ranking import ModelRanking, rank_models
 from factmill.tasks.reports.page_frame import (
-    AllRows,
     CitationAndCommands,
     KeyFigure,
+    SearchablePageRows,
     find_paper,
     format_build_command,
     make_coverage_key_figure,
@@ -133,7 +133,7 @@ class EvaluationReport:
     """False: of a comparison that was made without single items."""
     key_figures: tuple[KeyFigure, ...] = ()
     """The figures at the top: main metric, coverage, another headline metric."""
-    all_rows: AllRows | None = None
+    all_rows: SearchablePageRows | None = None
     """All items, to search; None: the page shows them all, or none."""
     main_metric: str = ""
     """The metric whose comparisons come first."""
@@ -171,7 +171,7 @@ def make_evaluation_report(
     evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = True
 ) -> EvaluationReport:
     """Return the report of evaluations of one benchmark on one build, in their order; `with_items`: with single answers."""
-    report = make_report_outline(evaluation, evaluated, with_items)
+    report = make_report_of_overall_metrics(evaluation, evaluated, with_items)
     labels = report.models
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
     build = evaluated[0].record.origin["flow"]["build"]
@@ -186,7 +186,7 @@ def make_evaluation_report(
         entries_in_all=in_all,
         has_items=with_items,
         key_figures=tuple(_make_key_figures(evaluation, report)),
-        all_rows=pack_item_entries(items) if with_items and len(entries) < in_all else None,
+        all_rows=pack_item_entries_for_search(items) if with_items and len(entries) < in_all else None,
     )
 
 
@@ -233,7 +233,7 @@ def _get_benchmark_title(evaluation: Evaluation) -> str:
     return evaluation.benchmark.title.partition(":")[0]
 
 
-def make_report_outline(
+def make_report_of_overall_metrics(
     evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = False
 ) -> EvaluationReport:
     """Return a report with the metrics over all items only, without groups, figures and single items."""
@@ -254,7 +254,7 @@ def make_report_outline(
         warnings=tuple(
             dict.fromkeys(
                 [
-                    *_warn_of_model_coverage(overall),
+                    *_warn_of_low_score_coverage_by_model(overall),
                     *_list_report_warnings(named),
                     *_list_notes(named),
                     *_warn_of_input_differences(named),
@@ -298,8 +298,8 @@ def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
     ]
 
 
-def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEvaluation) -> ReportedModel:
-    record, lock = each.record, each.record.lock
+def _make_reported_model(evaluation: Evaluation, label: str, published: PublishedEvaluation) -> ReportedModel:
+    record, lock = published.record, published.record.lock
     facts = record.report["facts"]
     inputs = dict(lock["params"])
     params = {
@@ -310,11 +310,11 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
     settings = inputs.pop("settings")
     digest = inputs.pop("source_digest")
     files = [name for _, name, _, _ in record.origin["files"].get("answers", ())]
-    measured = each.measured
+    measured = published.measured
     reported = {
-        "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if is_built_in_model(each) else ""),
+        "Model": label + (f" – built in: {BUILT_IN_MODELS[facts['model']]}" if is_built_in_model(published) else ""),
         "Answers": f"from a file made by another program: {format_parameter_value(files)}" if files else "",
-        "Judge": _describe_judge(each),
+        "Judge": _describe_judge(published),
         "Own prompts": format_prompt_digests(record.own_prompt_digests),
         "Measured on": f"{facts['measured']}"
         + (f", written by {measured.lock['author']}" if measured and measured.lock.get("author") else "")
@@ -326,7 +326,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Articles": format_evidence_epoch(measured.lock) if measured else "",
-        "Local graph": _describe_graphs(each),
+        "Local graph": _describe_graphs(published),
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
@@ -334,8 +334,8 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
             for name, value in inputs.items()
             if value is not None
         },
-        "Answers asked for": f"{each.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
-        "Tokens": _format_token_counts(each.answers),
+        "Answers asked for": f"{published.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
+        "Tokens": _format_token_counts(published.answers),
         "Evaluation": f"{record.build_id}, {record.code_version}",
     }
     return ReportedModel(
@@ -346,9 +346,9 @@ def _make_reported_model(evaluation: Evaluation, label: str, each: PublishedEval
     )
 
 
-def _describe_graphs(each: PublishedEvaluation) -> str:
+def _describe_graphs(published: PublishedEvaluation) -> str:
     """Return the names of the local graphs that the measured build and the evaluation use; empty if they use none."""
-    asked = {"the measured build": each.measured, "this evaluation": each.record}
+    asked = {"the measured build": published.measured, "this evaluation": published.record}
     graphs = {who: record.origin.get("graph") for who, record in asked.items() if record}
     named = {who: str(graph) for who, graph in graphs.items() if graph}
     if len(named) == len(asked) and len(set(named.values())) == 1:
@@ -356,16 +356,18 @@ def _describe_graphs(each: PublishedEvaluation) -> str:
     return "; ".join(f"{graph} ({who})" for who, graph in named.items())
 
 
-def is_built_in_model(each: PublishedEvaluation) -> bool:
+def is_built_in_model(published: PublishedEvaluation) -> bool:
     """True if a built-in baseline answered, not a model."""
-    return each.record.report["facts"]["model"] in BUILT_IN_MODELS and not each.record.origin["files"].get("answers")
+    return published.record.report["facts"]["model"] in BUILT_IN_MODELS and not published.record.origin["files"].get(
+        "answers"
+    )
 
 
-def _describe_judge(each: PublishedEvaluation) -> str:
-    judge = each.record.report["facts"]["judge"]
+def _describe_judge(published: PublishedEvaluation) -> str:
+    judge = published.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
-    card = _format_judge_card(each)
+    card = _format_judge_card(published)
     if judge == EXACT_JUDGE:
         return (
             "exact – a program that compares words, numbers and dates: a lexical lower bound, since it recognises no "
@@ -374,9 +376,11 @@ def _describe_judge(each: PublishedEvaluation) -> str:
     return f"{judge} – {card}"
 
 
-def _format_judge_card(each: PublishedEvaluation) -> str:
-    judge = each.record.report["facts"]["judge"]
-    return format_card_summary(each.card, each.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest=""))
+def _format_judge_card(published: PublishedEvaluation) -> str:
+    judge = published.record.report["facts"]["judge"]
+    return format_card_summary(
+        published.card, published.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest="")
+    )
 
 
 def _format_token_counts(answers: pa.Table) -> str:
@@ -384,7 +388,7 @@ def _format_token_counts(answers: pa.Table) -> str:
     return f"{read:,} in, {written:,} out" if read or written else ""
 
 
-def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str]:
+def _warn_of_low_score_coverage_by_model(overall: Iterable[EvaluationMetric]) -> Iterator[str]:
     worst: dict[str, EvaluationMetric] = {}
     for metric in overall:
         if metric.coverage is not None and metric.coverage < LOW_COVERAGE_THRESHOLD:
@@ -397,12 +401,12 @@ def _warn_of_model_coverage(overall: Iterable[EvaluationMetric]) -> Iterator[str
         )
 
 
-def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
-    for label, each in named.items():
+def _list_report_warnings(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+    for label, each in evaluations_by_label.items():
         facts = each.record.report["facts"]
         if is_built_in_model(each):
             yield f"{label} is not a model but a built-in baseline: {BUILT_IN_MODELS[facts['model']]}."
-    for label, each in named.items():
+    for label, each in evaluations_by_label.items():
         facts, measured = each.record.report["facts"], each.measured
         if measured is None:
             yield f"The measured build {facts['measured']} is no longer in this warehouse."
@@ -422,20 +426,20 @@ def _list_report_warnings(named: Mapping[str, PublishedEvaluation]) -> Iterator[
             yield f"{card[0].upper()}{card[1:]}."
 
 
-def _list_notes(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+def _list_notes(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
     """Yield each note of the evaluations once, with the models that it is about."""
     noted: dict[str, list[str]] = {}
-    for label, each in named.items():
+    for label, each in evaluations_by_label.items():
         for note in dict.fromkeys((*each.record.report["facts"].get("notes", ()), *each.record.report["notes"])):
             noted.setdefault(escape_control_characters(note), []).append(label)
     for note, labels in noted.items():
         yield f"{', '.join(labels)}: {note}"
 
 
-def _warn_of_input_differences(named: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+def _warn_of_input_differences(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
     """Yield a warning for each input besides the model in which evaluations differ."""
     seen: dict[str, dict[str, str]] = {}
-    for label, each in named.items():
+    for label, each in evaluations_by_label.items():
         for name, value in _format_evaluation_inputs(each.record).items():
             seen.setdefault(name, {})[label] = value
     for name, values in seen.items():

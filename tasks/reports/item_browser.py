@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from factmill.tasks.evaluation.definition import ReportedAnswer, sort_worst_first
+from factmill.tasks.evaluation.definition import AnswerShownInReport, sort_answers_worst_first
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS
-from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
+from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, SearchablePageRows, pack_rows_for_page_search
 from factmill.tasks.text.sanitize import escape_control_characters
 
 MAX_ITEM_ENTRIES = 500
@@ -49,7 +49,7 @@ class ItemBrowserEntry:
 
 
 def list_item_entries(
-    items: Mapping[str, Sequence[ReportedAnswer]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
+    items: Mapping[str, Sequence[AnswerShownInReport]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
 ) -> tuple[list[ItemBrowserEntry], int]:
     """Return the entries that fit on a page, and the total number of entries.
 
@@ -58,7 +58,7 @@ def list_item_entries(
     """
     first, *others = items.values()
     known = [{item.answer_id: item for item in each} for each in others]
-    shared = [item for item in sort_worst_first(first) if all(item.answer_id in each for each in known)]
+    shared = [item for item in sort_answers_worst_first(first) if all(item.answer_id in each for each in known)]
     rows = [(item, *(each[item.answer_id] for each in known)) for item in shared]
     if others:
         rows.sort(key=lambda row: -_compute_score_spread(row))
@@ -74,13 +74,13 @@ def list_item_entries(
     return kept, len(rows)
 
 
-def pack_item_entries(items: Mapping[str, Sequence[ReportedAnswer]]) -> AllRows:
+def pack_item_entries_for_search(items: Mapping[str, Sequence[AnswerShownInReport]]) -> SearchablePageRows:
     """Return the items of the first model, with the answers of all, for the page's search."""
     first, *others = items.values()
     known = [{item.answer_id: item for item in each} for each in others]
     groups = list(dict.fromkeys(by for item in first for by in item.groups))
     answers = [heading for model in items for heading in ((f"{model}: " if others else "") + "answer",)]
-    return pack_rows(
+    return pack_rows_for_page_search(
         ["row", "question", "gold", *answers],
         ["setting", "verdict", *groups],
         (
@@ -93,7 +93,7 @@ def pack_item_entries(items: Mapping[str, Sequence[ReportedAnswer]]) -> AllRows:
                 sorted({shorten_with_note(found.verdict, 200) for found in each if found}),
                 *(item.groups.get(by) or "–" for by in groups),
             ]
-            for item in sort_worst_first(first)[:MAX_INDEXED_ROWS]
+            for item in sort_answers_worst_first(first)[:MAX_INDEXED_ROWS]
             for each in [[item, *(of.get(item.answer_id) for of in known)]]
         ),
     )
@@ -107,7 +107,7 @@ def shorten_with_note(text: str, longest: int = _MAX_ANSWER_CHARACTERS) -> str:
 
 
 def _make_item_entry(
-    row: Sequence[ReportedAnswer], models: Sequence[str], benchmark: str, build: str
+    row: Sequence[AnswerShownInReport], models: Sequence[str], benchmark: str, build: str
 ) -> ItemBrowserEntry:
     item = row[0]
     return ItemBrowserEntry(
@@ -125,6 +125,6 @@ def _make_item_entry(
     )
 
 
-def _compute_score_spread(row: Sequence[ReportedAnswer]) -> float:
+def _compute_score_spread(row: Sequence[AnswerShownInReport]) -> float:
     scores = [item.score for item in row if item.score is not None]
     return max(scores) - min(scores) if scores else 0.0

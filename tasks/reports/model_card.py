@@ -20,7 +20,7 @@ from factmill.tasks.reports.evaluation_report import (
     PaperComparisonRow,
     PublishedEvaluation,
     list_input_differences,
-    make_report_outline,
+    make_report_of_overall_metrics,
 )
 from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
 from factmill.tasks.reports.page_frame import (
@@ -178,11 +178,11 @@ _CARD_FACTS = (
 def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> ModelCard:
     """Return the card of models over benchmarks, both in the given order."""
     named = tuple(map(escape_control_characters, models))
-    outlines = [_make_main_metric_outline(each) if each.evaluated else None for each in taken]
+    outlines = [_make_main_metric_report(each) if each.evaluated else None for each in taken]
     often = Counter(warning for report in outlines if report for warning in report.warnings)
     common = [warning for warning, times in often.items() if times > 1]
     parts = tuple(_make_card_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
-    first = " ".join([*_warn_of_scripted_rows(taken), *_warn_of_card_coverage(outlines)])
+    first = " ".join([*_warn_of_scripted_rows(taken), *_warn_of_low_score_coverage_on_card(outlines)])
     return ModelCard(
         title=f"{', '.join(named)}: measured on {sum(1 for part in parts if part.rows)} of {len(parts)} benchmarks",
         models=named,
@@ -232,9 +232,9 @@ def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluat
     )
 
 
-def _make_main_metric_outline(taken: BenchmarkEvaluations) -> EvaluationReport:
+def _make_main_metric_report(taken: BenchmarkEvaluations) -> EvaluationReport:
     evaluation = dataclasses.replace(taken.evaluation, headline_metrics=(taken.evaluation.main_metric,))
-    return make_report_outline(evaluation, taken.evaluated)
+    return make_report_of_overall_metrics(evaluation, taken.evaluated)
 
 
 def _make_card_part(
@@ -321,7 +321,7 @@ def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluations]) -> Iterator[st
         )
 
 
-def _warn_of_card_coverage(reports: Sequence[EvaluationReport | None]) -> Iterator[str]:
+def _warn_of_low_score_coverage_on_card(reports: Sequence[EvaluationReport | None]) -> Iterator[str]:
     low: dict[tuple[str, str], float] = {}
     for report in filter(None, reports):
         for metric in (*report.headline, *report.more):

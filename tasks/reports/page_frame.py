@@ -53,7 +53,7 @@ class CitationAndCommands:
 
 
 @dataclass(frozen=True, slots=True)
-class AllRows:
+class SearchablePageRows:
     """All rows of a page that shows only some, for its search."""
 
     headings: tuple[str, ...]
@@ -65,9 +65,9 @@ class AllRows:
     """Rows as lines of tab-separated values, compressed (zlib), as base64; U+001F parts several values of a filter."""
 
 
-def pack_rows(
+def pack_rows_for_page_search(
     headings: Sequence[str], filters: Sequence[str], rows: Iterable[Sequence[str | Sequence[str]]]
-) -> AllRows:
+) -> SearchablePageRows:
     """Return rows for a page's search; each has a value for each heading, then for each filter one or several."""
     lines = [
         "\t".join(
@@ -79,7 +79,7 @@ def pack_rows(
         for row in rows
     ]
     packed = zlib.compress("\n".join(lines).encode("utf-8", "replace"), 9)
-    return AllRows(tuple(headings), tuple(filters), len(lines), base64.b64encode(packed).decode())
+    return SearchablePageRows(tuple(headings), tuple(filters), len(lines), base64.b64encode(packed).decode())
 
 
 def format_bibtex(

@@ -24,7 +24,7 @@ _MAX_CAUSES_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class CauseCount:
+class RowChangeCauseCount:
     """How many rows changed for one cause."""
 
     label: str
@@ -40,7 +40,7 @@ class BuildChange:
     same: int
     rows: Mapping[RowChangeKind, int]
     """Kind of change → number of rows."""
-    causes: tuple[CauseCount, ...]
+    causes: tuple[RowChangeCauseCount, ...]
     """Most frequent first."""
     more_causes: int
     """Causes that are not listed."""
@@ -68,7 +68,7 @@ class SiteBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeaderboardStanding:
     """A model by one metric in one setting."""
 
     model: str
@@ -95,7 +95,7 @@ class LeaderboardTable:
     shared: int | None
     """Items on which the ranks rest; None: no ranks."""
     lower_is_better: bool
-    standings: tuple[Standing, ...]
+    standings: tuple[LeaderboardStanding, ...]
 
     @property
     def leaders(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class LeaderboardTable:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherEvaluation:
+class EvaluationLeftOutOfLeaderboard:
     """An evaluation of a model that has another one in the leaderboard."""
 
     model: str
@@ -132,7 +132,7 @@ class Leaderboard:
     warnings: tuple[str, ...]
     facts: Mapping[str, str]
     """What is the same for all models: judge, world, settings."""
-    others: tuple[OtherEvaluation, ...]
+    others: tuple[EvaluationLeftOutOfLeaderboard, ...]
     comparison: str
     """The page that compares the models in full; empty for a single one."""
     figure: ReportFigure | None
@@ -176,7 +176,9 @@ def make_build_change(diff: BuildDiff, before_id: str, link: str) -> BuildChange
     """Return a summary of a diff, with its most frequent causes."""
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     causes = [
-        CauseCount(shorten_line(label, MAX_NAME_CHARACTERS), CAUSE_KIND_MEANINGS[kinds[label]], sum(rows.values()))
+        RowChangeCauseCount(
+            shorten_line(label, MAX_NAME_CHARACTERS), CAUSE_KIND_MEANINGS[kinds[label]], sum(rows.values())
+        )
         for label, rows in diff.count_rows_by_cause().items()
     ]
     return BuildChange(
@@ -198,7 +200,7 @@ def make_leaderboard(
     baseline_ids: Collection[str],
     measured_id: str,
     measured: str,
-    others: Sequence[OtherEvaluation],
+    others: Sequence[EvaluationLeftOutOfLeaderboard],
     comparison: str,
 ) -> Leaderboard:
     """Return the leaderboard of a report of all models.
@@ -249,7 +251,7 @@ def _make_table(
     order = {each.model: place for place, each in enumerate(ranking.placed)} if ranking else {}
     lower_is_better = metric in evaluation.lower_is_better
     sign = 1 if lower_is_better else -1
-    standings: list[Standing] = []
+    standings: list[LeaderboardStanding] = []
     floor_and_ceiling = sorted(
         baselines,
         key=lambda one: max(
@@ -262,7 +264,7 @@ def _make_table(
         found = [each for each in one.headline if (each.metric, each.setting) == (metric, setting)]
         found.sort(key=lambda each: (order.get(each.model, len(order)), sign * (each.value or 0.0), each.model))
         standings += [
-            Standing(
+            LeaderboardStanding(
                 each.model,
                 links[ids[each.model]],
                 ids[each.model] in baseline_ids,
@@ -347,7 +349,7 @@ def make_rows_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigur
     )
 
 
-def make_page_trail(benchmark: str, title: str) -> list[tuple[str, str]]:
+def list_breadcrumb_links(benchmark: str, title: str) -> list[tuple[str, str]]:
     """Return address and name of the pages above an evaluation or a diff of a site: its index, and the benchmark's page."""
     return [(f"../{INDEX_PAGE}", INDEX_NAME), (f"../{benchmark}.html", title.partition(":")[0])]
 

@@ -82,7 +82,7 @@ def draw_standalone_svg(figure: ReportFigure, style: str) -> str:
     return head.replace("<svg ", f"<svg {view} ", 1) + inner[inner.index(">") + 1 :]
 
 
-def format_colour_legend(figure: ReportFigure) -> str:
+def format_colour_legend_as_text(figure: ReportFigure) -> str:
     """Return the legend of a picture's colours in one line."""
     if len(figure.series) < 2:
         return ""
@@ -102,7 +102,7 @@ def get_series_colour(figure: ReportFigure, at: int) -> str:
     return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, len(figure.series) - 1))}"
 
 
-def _get_placeholder(figure: ReportFigure, at: int) -> str:
+def _get_placeholder_colour(figure: ReportFigure, at: int) -> str:
     name = get_series_colour(figure, at)
     return (_SERIES_PLACEHOLDERS if name[0] == "c" else _ORDERED_PLACEHOLDERS)[int(name[1])]
 
@@ -125,7 +125,7 @@ def draw_inline_svg(figure: ReportFigure) -> str:
     return _convert_to_inline_svg(buffer.getvalue().decode(), figure)
 
 
-def list_axis_names(figure: ReportFigure) -> list[str]:
+def list_x_category_names(figure: ReportFigure) -> list[str]:
     """Return the distinct x values as texts, in the order of first use."""
     return list(dict.fromkeys(escape_control_characters(str(x)) for series in figure.series for x in series.x))
 
@@ -133,38 +133,40 @@ def list_axis_names(figure: ReportFigure) -> list[str]:
 def _compute_figure_height(figure: ReportFigure) -> float:
     if figure.kind in ("lines", "scatter"):
         return 3.2
-    return 0.8 + _get_slot_inches(figure) * sum(_list_name_slots(figure))
+    return 0.8 + _get_bar_slot_height_inches(figure) * sum(_list_category_heights_in_slots(figure))
 
 
-def _get_slot_inches(figure: ReportFigure) -> float:
+def _get_bar_slot_height_inches(figure: ReportFigure) -> float:
     """Return the height in inches of a name's bars with the space around them."""
     return 0.12 + 0.13 * max(1, len(figure.series)) if figure.kind == "bars" else 0.3
 
 
-def _list_name_slots(figure: ReportFigure) -> list[float]:
+def _list_category_heights_in_slots(figure: ReportFigure) -> list[float]:
     """Return the height of each name on the axis in slots: one, or more if the lines of the name need more."""
-    lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_axis_names(figure))
-    return [max(1.0, (0.08 + 0.16 * count) / _get_slot_inches(figure)) for count in lines]
+    lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_x_category_names(figure))
+    return [max(1.0, (0.08 + 0.16 * count) / _get_bar_slot_height_inches(figure)) for count in lines]
 
 
-def _place_names(figure: ReportFigure) -> dict[str, float]:
+def _compute_category_positions(figure: ReportFigure) -> dict[str, float]:
     """Return name → middle of its place on the axis."""
-    slots = _list_name_slots(figure)
+    slots = _list_category_heights_in_slots(figure)
     ends = np.cumsum(slots) - 0.5
-    return {name: float(end - slot / 2) for name, end, slot in zip(list_axis_names(figure), ends, slots, strict=True)}
+    return {
+        name: float(end - slot / 2) for name, end, slot in zip(list_x_category_names(figure), ends, slots, strict=True)
+    }
 
 
 _REFERENCE_LINE: dict[str, Any] = {"color": _INK, "linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1.5}
 
 
 def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
-    places = _place_names(figure)
+    places = _compute_category_positions(figure)
     thick = 0.8 / max(1, len(figure.series))
     for number, series in enumerate(figure.series):
         points = list(_iterate_points_with_values(series))
         at = [places[escape_control_characters(str(x))] - 0.4 + thick * (number + 0.5) for x, *_ in points]
         values = [y for _, y, *_ in points]
-        axes.barh(at, values, thick * 0.92, color=_get_placeholder(figure, number))
+        axes.barh(at, values, thick * 0.92, color=_get_placeholder_colour(figure, number))
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
             _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
@@ -172,14 +174,14 @@ def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
-    places = _place_names(figure)
+    places = _compute_category_positions(figure)
     names = list(places)
     left = np.zeros(len(names))
     for number, series in enumerate(figure.series):
         values = np.zeros(len(names))
         for x, y, *_ in _iterate_points_with_values(series):
             values[names.index(escape_control_characters(str(x)))] = y
-        colour = _get_placeholder(figure, number)
+        colour = _get_placeholder_colour(figure, number)
         axes.barh(list(places.values()), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
         left += values
     _format_category_axis(axes, figure, places)
@@ -187,7 +189,7 @@ def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
 
 def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
     axes.set_yticks(list(places.values()), [_wrap_axis_name(name) for name in places])
-    axes.set_ylim(max(0.5, sum(_list_name_slots(figure)) - 0.5), -0.5)
+    axes.set_ylim(max(0.5, sum(_list_category_heights_in_slots(figure)) - 0.5), -0.5)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
@@ -202,9 +204,9 @@ def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str,
 
 def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
     named = any(isinstance(x, str) for series in figure.series for x in series.x)
-    names = list_axis_names(figure)
+    names = list_x_category_names(figure)
     for number, series in enumerate(figure.series):
-        colour, mark = _get_placeholder(figure, number), MARKS[number % len(MARKS)]
+        colour, mark = _get_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
         points = list(_iterate_points_with_values(series))
         at = [float(names.index(escape_control_characters(str(x)))) if named else float(x) for x, *_ in points]
         values = [y for _, y, *_ in points]
@@ -229,7 +231,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
 
 def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
     for number, series in enumerate(figure.series):
-        colour, mark = _get_placeholder(figure, number), MARKS[number % len(MARKS)]
+        colour, mark = _get_placeholder_colour(figure, number), MARKS[number % len(MARKS)]
         for x, y, low, high in _iterate_points_with_values(series):
             at = float(x)
             axes.plot([at], [y], color=colour, marker=mark, linestyle="none", markersize=7, clip_on=False)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from factmill.tasks.assets import load_article_removals
+from factmill.tasks.assets import load_article_text_removal_rules
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import BuildComparisonRules
@@ -35,7 +35,11 @@ def explain_slaq_row(row: SlaqRow) -> Iterator[str]:
 def format_answer_evidence_sentences(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
-    lines = [line for page in pages for line in extract_article_text(page, load_article_removals()).text.splitlines()]
+    lines = [
+        line
+        for page in pages
+        for line in extract_article_text(page, load_article_text_removal_rules()).text.splitlines()
+    ]
     sentences = [sentence for line in lines for sentence in split_sentences(line)]
     yield "  in the article:"
     for number in range(1, PAIRS_PER_TOPIC + 1):

@@ -8,24 +8,24 @@ from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.pageviews import make_pageview_window
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.engine.benchmark import BuildInputs, ResolvedInputs, make_sources_absolute
+from factmill.tasks.engine.benchmark import BuildInputs, ResolvedBuildInputs, make_sources_absolute
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
 from factmill.tasks.settings import World, load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
-from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, format_category
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, OwnTables, make_own_source, pin_own_tables
+from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, normalise_category_name
+from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, OwnTables, check_and_digest_own_tables, make_own_source
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
-def _parse_category_name(given: str) -> str:
-    name = format_category(given)
+def _parse_category_name(category_text: str) -> str:
+    name = normalise_category_name(category_text)
     if name is None:
         raise ValueError(
-            f"{given.strip()!r}: expected the name of a category without the prefix Category:, like Astronomy"
+            f"{category_text.strip()!r}: expected the name of a category without the prefix Category:, like Astronomy"
         )
     return name
 
@@ -74,7 +74,7 @@ class SlaqInputs(BuildInputs):
     licence: str
 
 
-def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[SlaqInputs]:
+def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedBuildInputs[SlaqInputs]:
     """Resolve the inputs of a build; raise UsageError for an invalid parameter or review file."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
@@ -87,13 +87,13 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[S
     own, files, notes = make_own_source(params, bool(params.source)), {}, []
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
-        categories, tables = resolve_topic_tables(params)
+        categories, tables = resolve_categories_and_topic_tables(params)
         own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
     has_views = "views" in own.columns
     if params.source and not has_views:
         _require_page_views(params, world, run)
     window = None if has_views else make_pageview_window(world.epoch_day(), params.days)
-    return ResolvedInputs(
+    return ResolvedBuildInputs(
         SlaqInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             own_source=own if params.source else None,
@@ -103,22 +103,22 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedInputs[S
             views_to=window.end_text if window else None,
             articles_at=make_article_url_prefix(world.wikipedia.article_site),
             reviewing=load_review_inputs("slaq", params.review, run),
-            licence=_resolve_licence(world),
+            licence=_resolve_wikipedia_licence(world),
         ),
         files,
         notes=notes,
     )
 
 
-def resolve_topic_tables(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
+def resolve_categories_and_topic_tables(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
     """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
     category that the tables lack."""
     for name in ("candidates", "depth", "seed"):
         if getattr(params, name) != SlaqParams.model_fields[name].default:
             raise UsageError(f"--{name} is about drawing pages from categories; a table names its topics (--source)")
     defaults = {"category": params.categories[0]} if len(params.categories) == 1 else {}
-    tables = pin_own_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
-    found = list(dict.fromkeys(filter(None, (format_category(each or "") for each in tables.counts))))
+    tables = check_and_digest_own_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
+    found = list(dict.fromkeys(filter(None, (normalise_category_name(each or "") for each in tables.counts))))
     if not found:
         raise SourceError(
             f"{', '.join(params.source)}: no row has a category's name; expected names without Category:, like Astronomy"
@@ -143,7 +143,7 @@ def _require_page_views(params: SlaqParams, world: World, run: RunOptions) -> No
         world.require_service_access("pageviews")
 
 
-def _resolve_licence(world: World) -> str:
+def _resolve_wikipedia_licence(world: World) -> str:
     if world.is_local("wikipedia"):
         return world.open_wikipedia_file().licence or _WIKIPEDIA_LICENCE
     return _EMBEDDED_WIKI_LICENCE if world.wikipedia.url == "embedded" else _WIKIPEDIA_LICENCE

@@ -25,13 +25,13 @@ from factmill.tasks.slaq.core.pair_replies import (
     FACT_TYPE_FORM,
     PAIRS_FORM,
     PAIRS_PER_TOPIC,
-    GeneratedPairs,
+    GeneratedQuestionAnswerPairs,
     read_fact_type,
-    read_generated_pairs,
-    read_pair_checks,
+    read_generated_question_answer_pairs,
+    read_question_answer_pair_verdicts,
 )
 from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
-from factmill.tasks.slaq.core.topic_sampling import order_page
+from factmill.tasks.slaq.core.topic_sampling import make_page_sort_key
 from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE_PAIRS_PROMPT, CHECK_PAIRS_PROMPT, FACT_TYPE_PROMPT = "slaq/generate", "slaq/check", "slaq/fact_type"
@@ -65,11 +65,11 @@ def write_questions(batch: StageBatch) -> BatchReceipt:
         (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)
     ]
 
-    firsts: dict[str, tuple[GeneratedPairs, set[int]]] = {}
+    firsts: dict[str, tuple[GeneratedQuestionAnswerPairs, set[int]]] = {}
     """Row id → its first reply, and the numbers of the faulty pairs (0: the long one)."""
 
-    def read(row: ChosenTopic, texts: Sequence[str]) -> GeneratedPairs | UnreadableCompletion:
-        generated = read_generated_pairs(texts[0])
+    def read(row: ChosenTopic, texts: Sequence[str]) -> GeneratedQuestionAnswerPairs | UnreadableCompletion:
+        generated = read_generated_question_answer_pairs(texts[0])
         if isinstance(generated, UnreadableCompletion):
             return generated
         problems = check_generated_pairs(generated, row.title, row.text, lists)
@@ -89,7 +89,7 @@ def write_questions(batch: StageBatch) -> BatchReceipt:
     )
 
 
-def _make_questioned_topic(row: ChosenTopic, answer: ParsedCompletion[GeneratedPairs]) -> RowOutcome:
+def _make_questioned_topic(row: ChosenTopic, answer: ParsedCompletion[GeneratedQuestionAnswerPairs]) -> RowOutcome:
     if isinstance(answer.parsed, Reject):
         # the funnel counts rejects by the check that failed
         failed = _FAILED_CHECK.match(answer.parsed.detail)
@@ -112,18 +112,24 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(QuestionedTopic)
     prompt = load_prompt(CHECK_PAIRS_PROMPT)
     asked = [
-        (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text, pairs=_format_pairs(row)))
+        (
+            row.id,
+            row,
+            fill_prompt_template(prompt, topic=row.title, article=row.text, pairs=_format_question_answer_lines(row)),
+        )
         for row in rows
     ]
     checked: list[CheckedTopic] = []
     outcomes: list[RowOutcome] = []
     items: list[ReviewItem] = []
-    for row, answer in work.prompt_model("judge", asked, CHECK_LINES_FORM, lambda _, texts: read_pair_checks(texts[0])):
+    for row, answer in work.prompt_model(
+        "judge", asked, CHECK_LINES_FORM, lambda _, texts: read_question_answer_pair_verdicts(texts[0])
+    ):
         if isinstance(answer.parsed, Reject):
             outcomes.append(answer.parsed)
             continue
         flags = [f"ShortQ{number}: {problem}" for number, problem in enumerate(answer.parsed, 1) if problem is not None]
-        shown = f"{row.title} ({row.url}, revision {row.revid})\n{_format_pairs(row)}\nLong: {row.long_question}\n{row.long_answer}"
+        shown = f"{row.title} ({row.url}, revision {row.revid})\n{_format_question_answer_lines(row)}\nLong: {row.long_question}\n{row.long_answer}"
         items += [make_review_item("slaq", row.id, SECOND_MODEL_FLAG, flag, shown) for flag in flags]
         judged = {"judge": answer.model, "judge_call": answer.key, "flags": flags, "reviewed_by": []}
         checked.append(row.extend_to(CheckedTopic, **judged))
@@ -133,7 +139,7 @@ def check_questions(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, CheckedTopic)
 
 
-def _format_pairs(row: QuestionedTopic) -> str:
+def _format_question_answer_lines(row: QuestionedTopic) -> str:
     pairs = zip(row.questions, row.answers, strict=True)
     return "\n".join(f"{number}. {question} — {answer}" for number, (question, answer) in enumerate(pairs, 1))
 
@@ -147,7 +153,7 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         category_rows = [row for row in rows if row.category == category]
-        category_rows.sort(key=lambda row: (-(row.views or 0), *order_page(row)))
+        category_rows.sort(key=lambda row: (-(row.views or 0), *make_page_sort_key(row)))
         most = [row for row in category_rows if row.half == "most"]
         least = [row for row in reversed(category_rows) if row.half == "least"]
         kept = min(len(most), len(least), per_half)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
-    PublishedTables,
+    PublishedBuildData,
     count_by_power_of_ten,
     count_values_commonest_first,
     make_bar_figure,
@@ -128,7 +128,7 @@ _TABLE = "slaq"
 _HALVES = ("most", "least")
 
 
-def draw_slaq_distributions(build: PublishedTables) -> Iterator[ReportFigure]:
+def draw_slaq_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
     """Yield the distributions of a build: topics by category and page views, answers by fact type."""
     rows = build.load_columns(_TABLE, ["Category", "half", "Pageviews", "fact_types"])
     columns = {name: rows[name].to_pylist() for name in rows.column_names}

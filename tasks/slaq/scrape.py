@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from prefect import Task, task
 
-from factmill.tasks.assets import load_article_removals, load_list_entries
+from factmill.tasks.assets import load_article_text_removal_rules, load_list_entries
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.wikipedia import (
     PageReference,
@@ -26,12 +26,12 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_revision_html,
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
-from factmill.tasks.core.table_columns import OwnSource
+from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import (
     BatchWork,
     make_batch_cache_key,
-    mark_and_list_calls_without_result,
     open_batch,
+    send_calls_and_mark_resultless_for_retry,
 )
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import ServiceUnreachable, UsageError
@@ -43,7 +43,7 @@ from factmill.tasks.slaq.core.topic_sampling import (
     select_most_and_least_viewed,
 )
 from factmill.tasks.slaq.params import SlaqInputs
-from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, OwnTopic, read_own_topic
+from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
 from factmill.tasks.text.article_html import extract_article_text
@@ -64,11 +64,13 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
     wiki = run.services.wikipedia
     asked = inputs.params.categories
     listings = [make_category_members_call(wiki.identity, each, "page", MEMBERS_PER_REQUEST) for each in asked]
-    empty = mark_and_list_calls_without_result(
+    empty = send_calls_and_mark_resultless_for_retry(
         run, wiki, listings, lambda body: bool(parse_category_members(body).members)
     )
     pages = [make_resolve_title_call(wiki.identity, f"Category:{call.parts['category']}") for call in empty]
-    unknown = mark_and_list_calls_without_result(run, wiki, pages, lambda body: not parse_resolved_title(body).missing)
+    unknown = send_calls_and_mark_resultless_for_retry(
+        run, wiki, pages, lambda body: not parse_resolved_title(body).missing
+    )
     if unknown:
         name = str(unknown[0].parts["title"]).removeprefix("Category:")
         raise UsageError(
@@ -98,13 +100,13 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
 def read_own_topics(batch: StageBatch) -> BatchReceipt:
     """Read one category's topics from the user's tables, and find the page that each title leads to (our alternative)."""
     work = open_batch(batch)
-    wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or OwnSource()
-    topics: dict[str, OwnTopic] = {}
+    wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or UserSourceSettings()
+    topics: dict[str, TopicFromTable] = {}
     outcomes: list[RowOutcome] = []
     for file in work.source_files(OWN_TABLE_UNIT):
         for row in iterate_own_table(file, own, TOPIC_FORM):
             row_id = f"{file.name}:{row.number}"
-            topic = read_own_topic(row)
+            topic = read_topic_from_table_row(row)
             if isinstance(topic, str):
                 # such a row is of no category: the first one counts it
                 if batch.unit == work.inputs(SlaqInputs).categories[0]:
@@ -127,7 +129,7 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
                 failed.get(row_id) or Reject(row_id, "page_missing", f"{topic.title}: {wiki.identity} has no such page")
             )
             continue
-        made = _make_own_page(topic, page)
+        made = _make_page_of_table_topic(topic, page)
         first = kept.setdefault(made.id, made)
         if first is made:
             outcomes.append(made)
@@ -141,7 +143,7 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, CategoryPage)
 
 
-def _make_own_page(topic: OwnTopic, page: ResolvedTitle) -> CategoryPage:
+def _make_page_of_table_topic(topic: TopicFromTable, page: ResolvedTitle) -> CategoryPage:
     """Make the page that a topic of a table leads to; the wiki's page id counts, or the table's where the wiki has none."""
     stated = None if page.redirected_from else topic.pageid  # of a redirect, it is not the page's
     pageid = stated if page.pageid is None else page.pageid
@@ -274,7 +276,7 @@ def _make_topic_or_reject(
         return _make_missing_page_reject(row)
     if revision.revid is None or page is None:
         return Reject(row.id, "younger_than_epoch", f"{row.title} has no revision at or before {at}")
-    text = extract_article_text(page.text, load_article_removals()).text
+    text = extract_article_text(page.text, load_article_text_removal_rules()).text
     if len(text) < least:
         return Reject(row.id, "too_short", f"{len(text):,} characters of main text; expected at least {least:,}")
     url = f"{inputs.articles_at}{quote(page.title.replace(' ', '_'), safe='()!*,;:@/~$-_.')}"

@@ -415,7 +415,7 @@ def find_forecast(db: Connection, lock_digest: str) -> dict[str, Any]:
     return forecast
 
 
-def count_calls_without_usage(db: Connection, build_id: str) -> list[dict[str, Any]]:
+def count_calls_without_usage_by_model(db: Connection, build_id: str) -> list[dict[str, Any]]:
     """Return, for each `service` and `model` of a build's chat calls, how many replies report no usage (`untold`)."""
     return query_rows(
         db,

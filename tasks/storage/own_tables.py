@@ -18,8 +18,8 @@ from packaging.licenses._spdx import LICENSES
 
 from factmill.tasks.core.rows import NO_LICENCE_STATED
 from factmill.tasks.core.table_columns import (
-    OwnSource,
     TableForm,
+    UserSourceSettings,
     parse_column_map,
     read_table_fields,
     resolve_table_columns,
@@ -55,7 +55,7 @@ class OwnTables:
     """The files of a source of tables, checked and pinned."""
 
     files: list[SourceFile]
-    own: OwnSource
+    own: UserSourceSettings
     counts: Mapping[str | None, int]
     """Value of the counted field → rows with it; None: rows without."""
     notes: list[str]
@@ -73,7 +73,7 @@ class TableRow:
     """Field → value, or what is wrong with the row."""
 
 
-def make_own_source(params: TableSourceParams, from_files: bool) -> OwnSource:
+def make_own_source(params: TableSourceParams, from_files: bool) -> UserSourceSettings:
     """Return what the parameters say about the source; UsageError for some of it without a source of the user's own."""
     given = [name for name in OwnSourceParams.model_fields if name != "source" and getattr(params, name, None)]
     if given and not from_files:
@@ -81,7 +81,9 @@ def make_own_source(params: TableSourceParams, from_files: bool) -> OwnSource:
             f"--{given[0].replace('_', '-')} is about files of your own; name them with --source, or leave it out"
         )
     separator = params.list_separator if isinstance(params, OwnSourceParams) else None
-    return OwnSource(separator=separator or "", name=params.source_name or "", licence=params.source_licence or "")
+    return UserSourceSettings(
+        separator=separator or "", name=params.source_name or "", licence=params.source_licence or ""
+    )
 
 
 def find_licence_problem(licence: str) -> str:
@@ -104,7 +106,7 @@ def find_licence_problem(licence: str) -> str:
     )
 
 
-def state_source(source: SourceFile, own: OwnSource) -> SourceFile:
+def apply_stated_name_and_licence(source: SourceFile, own: UserSourceSettings) -> SourceFile:
     """Return a file with the name and licence that the user states; UsageError for another licence than a known one."""
     if own.licence and source.licence not in (own.licence, NO_LICENCE_STATED):
         raise UsageError(
@@ -165,7 +167,7 @@ def _list_split_names(folder: Path, file: Path) -> set[str]:
     return parts | ({file.parent.name.casefold()} if file.parent != folder else set())
 
 
-def pin_own_tables(
+def check_and_digest_own_tables(
     params: TableSourceParams,
     form: TableForm,
     *,
@@ -188,7 +190,7 @@ def pin_own_tables(
     notes: list[str] = []
     for file in files:
         name = file.name if alike[file.name] == 1 else f"{file.parent.name}/{file.name}"
-        source = state_source(pin_source_file(file, name), own)
+        source = apply_stated_name_and_licence(pin_source_file(file, name), own)
         found = list_table_columns(source)
         columns = resolve_table_columns(str(file), form, column_map, found, defaults)
         if own.columns and columns != own.columns:
@@ -255,7 +257,7 @@ def _get_suffix(source: SourceFile) -> str:
     return Path(source.name).suffix.lower()
 
 
-def iterate_own_table(source: SourceFile, own: OwnSource, form: TableForm) -> Iterator[TableRow]:
+def iterate_own_table(source: SourceFile, own: UserSourceSettings, form: TableForm) -> Iterator[TableRow]:
     """Yield the rows of a table; SourceError for a file that cannot be read, or that has changed."""
     suffix, columns = _get_suffix(source), list(own.columns.values())
     rows: Iterator[tuple[int, Any]]

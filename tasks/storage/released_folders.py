@@ -63,7 +63,7 @@ _REFETCH_ADVICE = "fetch the whole release again from its publisher, or release 
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasedFolder:
+class VerifiedRelease:
     """A release whose files are complete and agree with each other."""
 
     path: Path
@@ -85,7 +85,7 @@ class _FileState:
     """Inode and modification time in ns."""
 
 
-def _make_error(where: object, problem: str) -> SourceError:
+def _make_altered_release_error(where: object, problem: str) -> SourceError:
     """Return the error for a release that differs from what was released, with advice."""
     return SourceError(f"{where}: {problem}; {_REFETCH_ADVICE}")
 
@@ -95,7 +95,7 @@ def is_release(folder: Path) -> bool:
     return os.path.lexists(folder / INDEX_FILE)
 
 
-def load_verified_release(folder: Path) -> ReleasedFolder:
+def load_verified_release(folder: Path) -> VerifiedRelease:
     """Return a verified release; its contents are cached as long as no file changes.
 
     SourceError names a file that differs from what was released; BuildFormatTooOld means that an earlier factmill made it. Names
@@ -105,7 +105,9 @@ def load_verified_release(folder: Path) -> ReleasedFolder:
     try:
         return _load_and_verify_release(place, tuple(_list_files(place)))
     except OSError as error:
-        raise _make_error(error.filename or place, f"cannot be read: {error.strerror or error}") from error
+        raise _make_altered_release_error(
+            error.filename or place, f"cannot be read: {error.strerror or error}"
+        ) from error
 
 
 def validate_and_conform_to_row_model(
@@ -169,18 +171,18 @@ def _list_files(folder: Path) -> Iterator[_FileState]:
                         "links (cp -rL), and read the copy"
                     )
                 else:
-                    raise _make_error(folder / path, "a pipe, a device or a socket; expected a file")
+                    raise _make_altered_release_error(folder / path, "a pipe, a device or a socket; expected a file")
 
 
 @lru_cache(maxsize=2)
-def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> ReleasedFolder:
+def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> VerifiedRelease:
     """Return the release made of these files of a folder; each file is opened once."""
     files = {file.path: file for file in found}
     for name in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE):
         if name not in files:
-            raise _make_error(folder, f"the release lacks the file {name}")
+            raise _make_altered_release_error(folder, f"the release lacks the file {name}")
     if (size := sum(file.size for file in found)) > _MAX_TOTAL_BYTES:
-        raise _make_error(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
+        raise _make_altered_release_error(folder, f"{size:,} bytes of files; expected at most {_MAX_TOTAL_BYTES:,}")
     sums = _parse_checksums(folder, _read_and_hash(folder, files[CHECKSUMS_FILE], keep=True)[0])
     contents = _verify_all_and_read_main_files(folder, files, sums)
     index = _read_index(folder, contents[INDEX_FILE])
@@ -193,7 +195,9 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Rel
     columns = [*REJECT_COLUMNS, CANARY_COLUMN]
     rejects = _read_parquet(folder / REJECTS_FILE, contents[REJECTS_FILE], columns).select(REJECT_COLUMNS)
     if any(kind != pa.string() for kind in rejects.schema.types):
-        raise _make_error(folder / REJECTS_FILE, f"expected text in the columns {', '.join(REJECT_COLUMNS)}")
+        raise _make_altered_release_error(
+            folder / REJECTS_FILE, f"expected text in the columns {', '.join(REJECT_COLUMNS)}"
+        )
     record = BuildRecord(
         build_id=index.build_id,
         benchmark=index.benchmark,
@@ -205,14 +209,14 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Rel
         started_at=index.published_at,
         published_at=index.published_at,
     )
-    return ReleasedFolder(folder, index, record, tables, rejects)
+    return VerifiedRelease(folder, index, record, tables, rejects)
 
 
 def _read_and_hash(folder: Path, file: _FileState, keep: bool) -> tuple[bytes, str]:
     """Return a file's bytes (empty unless `keep`) and its SHA-256."""
     path = folder / file.path
     if file.path in (CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE) and file.size > _MAX_TEXT_BYTES:
-        raise _make_error(path, f"{file.size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}")
+        raise _make_altered_release_error(path, f"{file.size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}")
     digest, parts = sha256(), []
     # another process may have replaced the file with a link
     with open_regular_file(path, follow_symlink=False) as opened:
@@ -232,18 +236,20 @@ def _parse_checksums(folder: Path, data: bytes) -> dict[str, str]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise _make_error(path, f"not UTF-8: {error}; expected a digest and a path on each line") from error
+        raise _make_altered_release_error(
+            path, f"not UTF-8: {error}; expected a digest and a path on each line"
+        ) from error
     for number, line in enumerate(lines, 1):
         if not line or line.startswith("#"):
             continue
         found = _SUM.fullmatch(line)
         if not found or not _is_plain_relative_path(found[2]):
-            raise _make_error(
+            raise _make_altered_release_error(
                 f"{path}, line {number}", f"{line[:120]!r}; expected a SHA-256, two spaces and a path inside the folder"
             )
         same = unicodedata.normalize("NFC", found[2]).casefold()
         if same in plain:
-            raise _make_error(
+            raise _make_altered_release_error(
                 f"{path}, line {number}",
                 f"{found[2]!r} and {plain[same]!r} are the same name on some machines; expected each once",
             )
@@ -267,7 +273,9 @@ def _verify_all_and_read_main_files(
 ) -> dict[str, bytes]:
     """Return the contents of index, manifest and Parquet files; SourceError unless exactly the listed files exist."""
     if missing := [path for path in sums if path not in files]:
-        raise _make_error(folder, f"files listed in {CHECKSUMS_FILE} are missing: {_format_paths(missing)}")
+        raise _make_altered_release_error(
+            folder, f"files listed in {CHECKSUMS_FILE} are missing: {_format_paths(missing)}"
+        )
     if more := [path for path in files if path not in sums and path != CHECKSUMS_FILE]:
         raise SourceError(
             f"{folder}: files that {CHECKSUMS_FILE} does not list: {_format_paths(more)}; expected only those of the release. Move your own files "
@@ -282,7 +290,7 @@ def _verify_all_and_read_main_files(
         elif keep:
             contents[path] = data
     if other:
-        raise _make_error(
+        raise _make_altered_release_error(
             folder,
             f"files differ from the released ones: {_format_paths(other)} (sha256sum -c {CHECKSUMS_FILE} lists all)",
         )
@@ -311,11 +319,13 @@ def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     except RecursionError:
         is_deep = True
     except ValueError as error:
-        raise _make_error(path, f"not valid JSON: {error}") from error
+        raise _make_altered_release_error(path, f"not valid JSON: {error}") from error
     if is_deep:
-        raise _make_error(path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most")
+        raise _make_altered_release_error(
+            path, f"lists and objects are nested too deeply; expected {MAX_JSON_DEPTH} levels at most"
+        )
     if not isinstance(parsed, dict):
-        raise _make_error(path, "expected a JSON object")
+        raise _make_altered_release_error(path, "expected a JSON object")
     return parsed
 
 
@@ -343,7 +353,7 @@ def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
     try:
         return model.model_validate(parsed)
     except ValidationError as error:
-        raise _make_error(path, _format_first_validation_error(error)) from error
+        raise _make_altered_release_error(path, _format_first_validation_error(error)) from error
 
 
 def _check_index_matches_manifest(
@@ -352,20 +362,22 @@ def _check_index_matches_manifest(
     """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):
         if getattr(index, name) != getattr(manifest_file, name):
-            raise _make_error(
+            raise _make_altered_release_error(
                 folder / MANIFEST_FILE,
                 f"{name} is {getattr(manifest_file, name)}; expected {getattr(index, name)}, as in {INDEX_FILE}",
             )
     if manifest_file.lock.benchmark != index.benchmark:
-        raise _make_error(
+        raise _make_altered_release_error(
             folder / MANIFEST_FILE,
             f"the manifest belongs to a build of {manifest_file.lock.benchmark}; expected {index.benchmark}",
         )
     if not manifest_file.withheld and digest_json(manifest) != manifest_file.lock_digest:
-        raise _make_error(folder / MANIFEST_FILE, "the manifest was changed after the release: its digest differs")
+        raise _make_altered_release_error(
+            folder / MANIFEST_FILE, "the manifest was changed after the release: its digest differs"
+        )
     plain = f"{index.benchmark}-{manifest_file.lock_digest[:12]}"
     if not re.fullmatch(rf"{plain}(\.\d{{1,9}})?", index.build_id):
-        raise _make_error(
+        raise _make_altered_release_error(
             folder / INDEX_FILE,
             f"build_id is {index.build_id[:80]!r}; expected {plain}, which follows from the manifest",
         )
@@ -379,19 +391,23 @@ def _check_index_matches_files(
     seen = set[str]()
     for split in index.splits:
         if sum(file.format == "parquet" for file in split.files) != 1:
-            raise _make_error(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected one Parquet file")
+            raise _make_altered_release_error(
+                folder / INDEX_FILE, f"split {split.name[:80]!r}: expected one Parquet file"
+            )
         if len({*split.columns, CANARY_COLUMN}) <= len(split.columns):
-            raise _make_error(folder / INDEX_FILE, f"split {split.name[:80]!r}: expected each column once")
+            raise _make_altered_release_error(
+                folder / INDEX_FILE, f"split {split.name[:80]!r}: expected each column once"
+            )
         for file in split.files:
             if file.path not in sums or file.path in seen or not file.path.endswith(f".{file.format}"):
-                raise _make_error(
+                raise _make_altered_release_error(
                     folder / INDEX_FILE,
                     f"{file.path[:120]!r} of split {split.name[:80]!r}; expected the path of a file "
                     f"that {CHECKSUMS_FILE} lists, that ends in .{file.format} and belongs to no other split",
                 )
             seen.add(file.path)
             if (file.size, file.sha256) != (files[file.path].size, sums[file.path]):
-                raise _make_error(folder / file.path, f"size or digest differ from {INDEX_FILE}")
+                raise _make_altered_release_error(folder / file.path, f"size or digest differ from {INDEX_FILE}")
 
 
 def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, bytes]) -> dict[str, pa.Table]:
@@ -408,7 +424,7 @@ def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, by
             table = _read_parquet(folder / path, contents[path], columns, split.rows).select(split.columns)
             size += table.nbytes
             if size > _MAX_TOTAL_BYTES:
-                raise _make_error(folder, f"more than {_MAX_TOTAL_BYTES:,} bytes of rows")
+                raise _make_altered_release_error(folder, f"more than {_MAX_TOTAL_BYTES:,} bytes of rows")
             parts.setdefault(split.table, []).append(table)
     tables = {}
     for name, found in parts.items():
@@ -416,9 +432,11 @@ def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, by
             table = _check_unique_ids_and_sort(pa.concat_tables(found), f"{folder}: table {name}")
             released = ReleasedTable(rows=table.num_rows, sha256=digest_table_as_parquet(table))
         except pa.ArrowException as error:
-            raise _make_error(folder, f"table {name}: its splits cannot be combined and sorted: {error}") from error
+            raise _make_altered_release_error(
+                folder, f"table {name}: its splits cannot be combined and sorted: {error}"
+            ) from error
         if index.tables.get(name) != released:
-            raise _make_error(
+            raise _make_altered_release_error(
                 folder, f"table {name}: its rows differ from {INDEX_FILE}: this folder was changed after the release"
             )
         tables[name] = table
@@ -428,11 +446,11 @@ def _read_tables(folder: Path, index: ReleaseContents, contents: Mapping[str, by
 def _check_unique_ids_and_sort(table: pa.Table, where: str) -> pa.Table:
     ids = table["id"] if "id" in table.column_names else pa.chunked_array([], pa.null())
     if ids.type != pa.string() or ids.null_count:
-        raise _make_error(where, "expected a column id with text in every row")
+        raise _make_altered_release_error(where, "expected a column id with text in every row")
     counted = pc.value_counts(ids)
     twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
     if len(twice):
-        raise _make_error(where, f"the id {twice[0].as_py()[:80]!r} appears twice; expected each once")
+        raise _make_altered_release_error(where, f"the id {twice[0].as_py()[:80]!r} appears twice; expected each once")
     return table.sort_by("id")
 
 
@@ -444,23 +462,23 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             if file.schema_arrow.names != list(columns):
-                raise _make_error(
+                raise _make_altered_release_error(
                     path, f"the columns are {', '.join(file.schema_arrow.names)[:400]}; expected {', '.join(columns)}"
                 )
             if rows is not None and file.metadata.num_rows != rows:
-                raise _make_error(path, f"{file.metadata.num_rows} rows; {INDEX_FILE} has {rows}")
+                raise _make_altered_release_error(path, f"{file.metadata.num_rows} rows; {INDEX_FILE} has {rows}")
             batches, size = [], 0
             for batch in file.iter_batches(_ROWS_PER_BATCH, use_threads=False):
                 size += batch.nbytes
                 if size > _MAX_TABLE_BYTES:
-                    raise _make_error(path, f"more than {_MAX_TABLE_BYTES:,} bytes of rows")
+                    raise _make_altered_release_error(path, f"more than {_MAX_TABLE_BYTES:,} bytes of rows")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
         return table
     # UnicodeDecodeError: from a column's name
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
-        raise _make_error(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
+        raise _make_altered_release_error(path, f"cannot be read as Parquet: {str(error)[:300]}") from error
 
 
 def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
@@ -470,17 +488,17 @@ def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, tabl
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):
-        raise _make_error(
+        raise _make_altered_release_error(
             folder / INDEX_FILE, f"{index.rows} rows; the splits of {', '.join(sorted(main))} have {count}"
         )
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in index.left_out)
     # releases and evaluations do not use the review queue; all other rows must be present
     unread = {*index.tables} - table_names
     if unread - ({f"{index.benchmark}_review"} if is_whole else set()):
-        raise _make_error(folder, f"the release has no rows of {', '.join(sorted(unread))}")
+        raise _make_altered_release_error(folder, f"the release has no rows of {', '.join(sorted(unread))}")
     content = combine_digests(f"{name} {table.sha256}" for name, table in sorted(index.tables.items()))
     if is_whole and content != index.content_digest:
-        raise _make_error(
+        raise _make_altered_release_error(
             folder,
             f"the rows have the content digest {content}; {INDEX_FILE} has {index.content_digest}: this folder was changed "
             f"after the release",

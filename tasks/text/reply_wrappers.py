@@ -135,10 +135,10 @@ def strip_thinking_and_end_tokens(text: str) -> str:
     remaining = "".join([*kept, text[at:]])
     while (bare := remaining.rstrip()).endswith(_ENDS):
         remaining = bare[: bare.rindex("<")]
-    return strip_answer_tags(remaining, alone=True)
+    return strip_answer_tags(remaining, must_be_alone=True)
 
 
-def strip_answer_tags(text: str, *, alone: bool) -> str:
+def strip_answer_tags(text: str, *, must_be_alone: bool) -> str:
     """Return the content of a pair of answer tags that nothing (unless `alone`: only an announcement, remarks) surrounds."""
     opened = _ANSWER_TAG.search(text)
     if not opened:
@@ -149,10 +149,14 @@ def strip_answer_tags(text: str, *, alone: bool) -> str:
     if _ANSWER_TAG.search(text, opened.end(), closes[0].start()):
         return text
     before, after = text[: opened.start()].strip().splitlines(), text[closes[0].end() :].strip().splitlines()
-    if alone and (before or after):
+    if must_be_alone and (before or after):
         return text
     announces = not before or (len(before) == 1 and (before[0].endswith((":", "：")) or _LEAD_IN.match(before[0])))
-    return text[opened.end() : closes[0].start()] if announces and is_trailing_remark(after, is_parted=False) else text
+    return (
+        text[opened.end() : closes[0].start()]
+        if announces and is_trailing_remark(after, has_blank_line_between=False)
+        else text
+    )
 
 
 def strip_invented_turns(text: str, *, by_question: bool) -> str:
@@ -254,18 +258,18 @@ def strip_surrounding_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
     return text
 
 
-def is_lead_in(lines: Sequence[str], *, is_parted: bool) -> bool:
+def is_lead_in(lines: Sequence[str], *, has_blank_line_between: bool) -> bool:
     """True when lines before an answer only announce it; `is_parted`: a blank line separates them from it."""
     filled = [line.strip() for line in lines if line.strip()]
-    if not filled or is_parted or filled[-1].rstrip("*_").endswith((":", "：")):
+    if not filled or has_blank_line_between or filled[-1].rstrip("*_").endswith((":", "：")):
         return True
     return bool(_LEAD_IN.match(filled[-1]) or _ANSWER_HEADING.fullmatch(filled[-1]))
 
 
-def is_trailing_remark(lines: Sequence[str], *, is_parted: bool) -> bool:
+def is_trailing_remark(lines: Sequence[str], *, has_blank_line_between: bool) -> bool:
     """True when lines after an answer are not part of it, and do not retract it."""
     remark = "\n".join(lines).strip()
-    is_about = is_parted or _REMARK_OPENING.match(remark) or _OWN_WORK_REMARK.match(remark)
+    is_about = has_blank_line_between or _REMARK_OPENING.match(remark) or _OWN_WORK_REMARK.match(remark)
     return not remark or (bool(is_about) and not _RETRACTION_WORD.search(remark))
 
 
@@ -391,8 +395,8 @@ def _decode_first_json_object(text: str) -> tuple[dict[str, Any], int, int]:
     return value, start, end
 
 
-def _build_unique_key_dict(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    pairs = list(given)
+def _build_unique_key_dict(key_values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(key_values)
     value = dict(pairs)
     if len(value) < len(pairs):
         doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]

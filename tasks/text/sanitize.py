@@ -20,9 +20,13 @@ def escape_control_characters(text: str) -> str:
     return _CONTROL_CHARACTER.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
 
 
-def shorten_middle(text: str, most: int = 200) -> str:
+def shorten_middle(text: str, max_characters: int = 200) -> str:
     """Shorten a text to at most `most` characters, keeping its beginning and end."""
-    return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-(most // 3 - 3) :]}"
+    return (
+        text
+        if len(text) <= max_characters
+        else f"{text[: max_characters * 2 // 3]} … {text[-(max_characters // 3 - 3) :]}"
+    )
 
 
 def exceeds_json_depth(value: Any) -> bool:

@@ -174,7 +174,7 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
         article = None if text is None else parse_world_article(text, findings)
         if article and findings.register_description(f"article {article.title}"):
             articles[article.title] = article
-    tree, redirects = _load_categories_file(folder, findings)
+    tree, redirects = _load_category_parents_and_redirects(folder, findings)
     for article in articles.values():
         findings.current_file = findings.described_in[f"article {article.title}"]
         redirects |= {
@@ -211,12 +211,12 @@ def _parse_item(
 
 
 def _parse_statements(
-    key: str, pid: str, given: Any, properties: Mapping[str, WorldProperty], findings: WorldFileFindings
+    key: str, pid: str, entry: Any, properties: Mapping[str, WorldProperty], findings: WorldFileFindings
 ) -> Iterator[Statement]:
     if pid not in properties:
         findings.add_violation(key, "unknown property; expected one of properties.yaml")
         return
-    for text, count in Counter(_parse_text_list(key, given, findings)).items():
+    for text, count in Counter(_parse_text_list(key, entry, findings)).items():
         if count > 1:
             findings.add_violation(key, f"{text!r} is stated {count} times; expected once")
         try:
@@ -246,16 +246,16 @@ def _parse_multilingual_labels(key: str, text: str, findings: WorldFileFindings)
     }
 
 
-def _parse_text_list(key: str, given: Any, findings: WorldFileFindings) -> list[str]:
+def _parse_text_list(key: str, text_or_texts: Any, findings: WorldFileFindings) -> list[str]:
     """Return a text or a list of texts as a list; any other entry is a violation and left out."""
-    entries = given if isinstance(given, list) else [given]
+    entries = text_or_texts if isinstance(text_or_texts, list) else [text_or_texts]
     texts = [entry for entry in entries if isinstance(entry, str) and entry]
     if len(texts) != len(entries):
         findings.add_violation(key, "expected a text or a list of texts")
     return texts
 
 
-def _load_categories_file(
+def _load_category_parents_and_redirects(
     folder: Path, findings: WorldFileFindings
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Load categories.yaml: category → parents, and redirect → target."""
@@ -322,12 +322,12 @@ def parse_world_article(text: str, findings: WorldFileFindings) -> WorldArticle 
     )
 
 
-def _parse_revisions(title: str, given: Any, text: str, findings: WorldFileFindings) -> list[WorldArticleRevision]:
-    if not isinstance(given, list) or not given or not all(isinstance(entry, dict) for entry in given):
+def _parse_revisions(title: str, entries: Any, text: str, findings: WorldFileFindings) -> list[WorldArticleRevision]:
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         findings.add_violation(f"{title}.revisions", "expected a list of revisions with revid, at and comment")
         return []
     revisions: list[WorldArticleRevision] = []
-    for number, entry in enumerate(given):
+    for number, entry in enumerate(entries):
         key = f"{title}.revisions[{number}]"
         for unknown in entry.keys() - _REVISION_KEYS:
             findings.add_violation(key, f"unknown key {unknown!r}; expected {', '.join(sorted(_REVISION_KEYS))}")
@@ -364,10 +364,10 @@ def _replace_passages(key: str, pairs: Any, text: str, findings: WorldFileFindin
     return text
 
 
-def _parse_number(key: str, given: Any, at_least: int, findings: WorldFileFindings) -> int:
-    if isinstance(given, str) and given.isascii() and given.isdigit() and int(given) >= at_least:
-        return int(given)
-    findings.add_violation(key, f"{given!r}: expected an integer of {at_least} or more")
+def _parse_number(key: str, value: Any, minimum: int, findings: WorldFileFindings) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) >= minimum:
+        return int(value)
+    findings.add_violation(key, f"{value!r}: expected an integer of {minimum} or more")
     return 0
 
 

@@ -61,7 +61,7 @@ def call(server, samples=1, turns=(), tools=()):
         server.url,
         "claude-1",
         FilledPrompt(filled.prompt, filled.variables, samples, turns=turns, tools=tools),
-        keeps_empty=True,
+        keeps_empty_completions=True,
     )
 
 

@@ -191,7 +191,7 @@ def test_refusal_is_final_and_paid_even_with_other_content(server, inbox, text):
 def test_text_truncated_by_content_filter_is_refusal(server, inbox, finish):
     server.script(says("Par", finish=finish))
     call = make_chat_call(
-        HERE, "m-1", fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada"), keeps_empty=True
+        HERE, "m-1", fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada"), keeps_empty_completions=True
     )
     open_chat(server).send([call], inbox)
     assert inbox[call].error == f"refused: finish ['{finish}']: Par"

@@ -24,7 +24,7 @@ def fill(turns=(), tools=(TOOL,)) -> FilledPrompt:
 
 
 def call(turns=(), tools=(TOOL,)):
-    return make_chat_call(HERE, "m-1", fill(turns, tools), keeps_empty=True)
+    return make_chat_call(HERE, "m-1", fill(turns, tools), keeps_empty_completions=True)
 
 
 def reply(finish="tool_calls", **message):

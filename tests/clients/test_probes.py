@@ -7,7 +7,7 @@ from clients.test_chat import HERE, PROMPT, ask, open_chat, says
 from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
-from factmill.tasks.clients.parameter_probes import ParameterProbes, list_parameter_omissions
+from factmill.tasks.clients.parameter_probes import ParameterProbes, list_possible_parameter_omissions
 from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
@@ -55,7 +55,9 @@ def test_parameter_refused_without_explanation_is_found_and_no_row_is_lost(
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     assert {len(reply.body["texts"]) for reply in inbox.replies.values()} == {2}
     needed = 20 if chat.model.choices else 40
-    probes = len(list_parameter_omissions(ModelSettings(kind="openai", name="m", **settings), server.seen[0].json()))
+    probes = len(
+        list_possible_parameter_omissions(ModelSettings(kind="openai", name="m", **settings), server.seen[0].json())
+    )
     assert len(server.seen) <= needed + probes + parallel, (
         "each that is under way when the first is refused is refused too"
     )
@@ -160,7 +162,9 @@ def test_transient_error_resembling_refusal_changes_no_setting(server, inbox) ->
 def test_tools_are_omitted_last_and_caller_gets_tools_refused_error(server, inbox) -> None:
     server.handle = refuse_silently("tools")
     filled = fill_prompt_template(parse_prompt_file("test/p", PROMPT), name="Ada")
-    call = make_chat_call(HERE, "m-1", FilledPrompt(filled.prompt, filled.variables, tools=(TOOL,)), keeps_empty=True)
+    call = make_chat_call(
+        HERE, "m-1", FilledPrompt(filled.prompt, filled.variables, tools=(TOOL,)), keeps_empty_completions=True
+    )
     chat = open_chat(server, limits=ONE_BY_ONE)
     chat.send([call], inbox)
     assert inbox[call].error.startswith("tools_refused: ") and inbox[call].tokens_in == 100
@@ -187,7 +191,7 @@ def test_router_finding_no_provider_for_parameters_is_also_probed(server, inbox)
 def test_parameters_not_sent_are_never_omitted() -> None:
     model = ModelSettings(kind="openai", name="m")
     sent = {"messages": [{"role": "user", "content": "hi"}], "seed": 3, "temperature": 0}
-    assert [each.name for each in list_parameter_omissions(model, sent)] == ["seed", "temperature"]
+    assert [each.name for each in list_possible_parameter_omissions(model, sent)] == ["seed", "temperature"]
     probes = ParameterProbes()
     probes.note_accepted(model, sent)
     assert list(probes.iterate_omissions(model, {**sent, "seed": 4})) == []

@@ -24,7 +24,7 @@ from factmill.tasks.core.authoring.granular_answers import (
 )
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionPieces,
+    QuestionWordingParts,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.completions import (
@@ -56,10 +56,10 @@ from factmill.tasks.slaq.core.pair_replies import (
     CHECK_LINES_FORM,
     FACT_TYPE_FORM,
     PAIRS_FORM,
-    GeneratedPairs,
+    GeneratedQuestionAnswerPairs,
     read_fact_type,
-    read_generated_pairs,
-    read_pair_checks,
+    read_generated_question_answer_pairs,
+    read_question_answer_pair_verdicts,
 )
 from factmill.tasks.text.reply_wrappers import strip_thinking_and_end_tokens
 
@@ -70,7 +70,7 @@ PAIRS = {
 }
 PAIRS_REPLY = json.dumps(PAIRS)
 ASKED = "How high is the tower?"
-WORDING = QuestionPieces("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
+WORDING = QuestionWordingParts("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (
         hearing(LEVELS_FORMAT, read_answer_levels, "Ulm"),
@@ -87,8 +87,11 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "biokalma question": (hearing(QUESTION_REPLY_FORM, read_question), "Question: Who was Ada?"),
     "biokalma rating": (hearing(RATING_REPLY_FORM, read_rating), "Rating: 4"),
-    "slaq pairs": (hearing(PAIRS_FORM, read_generated_pairs), PAIRS_REPLY),
-    "slaq check": (hearing(CHECK_LINES_FORM, read_pair_checks), "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok"),
+    "slaq pairs": (hearing(PAIRS_FORM, read_generated_question_answer_pairs), PAIRS_REPLY),
+    "slaq check": (
+        hearing(CHECK_LINES_FORM, read_question_answer_pair_verdicts),
+        "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok",
+    ),
     "slaq fact type": (hearing(FACT_TYPE_FORM, read_fact_type), "Type: GPE"),
     "slaq answer": (hearing(PLAIN_TEXT_FORMAT, str), "It is 40 metres high."),
     "slaq verdict": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 1), "Verdict: 1"),
@@ -229,9 +232,9 @@ def test_reply_without_content_or_cut_off_in_thinking_is_empty(form: str, reply:
     ("form", "parse", "reply"),
     [
         (LEVELS_FORMAT, lambda text: read_answer_levels(text, "Ulm"), "1:: Ulm\n2:: a town on the D"),
-        (PAIRS_FORM, read_generated_pairs, PAIRS_REPLY[:-20]),
+        (PAIRS_FORM, read_generated_question_answer_pairs, PAIRS_REPLY[:-20]),
         (QUESTION_REPLY_FORM, read_question, "Question: Who was"),
-        (CHECK_LINES_FORM, read_pair_checks, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
+        (CHECK_LINES_FORM, read_question_answer_pair_verdicts, "1: ok\n2: ok\n3: ok\n4: ok\n5: ok"),
         (SELECTION_REPLY_FORM, read_selected_paths, "Path: A; r1; B\nPath: A"),
         (FACT_TYPE_FORM, read_fact_type, "Type: WORK_OF"),
         (SCORE_REPLY_FORM, read_path_score, "The chain tells"),
@@ -248,7 +251,7 @@ def test_reply_ended_by_token_limit_is_cut_off(form: CompletionFormat, parse: An
     ("form", "parse", "reply"),
     [
         (LEVELS_FORMAT, lambda text: read_answer_levels(text, "Ulm"), "1:: Ulm\n2:: Germany\n\nLet me know if you n"),
-        (PAIRS_FORM, read_generated_pairs, f"{PAIRS_REPLY}\n\nThese pairs a"),
+        (PAIRS_FORM, read_generated_question_answer_pairs, f"{PAIRS_REPLY}\n\nThese pairs a"),
         (QUESTION_REPLY_FORM, read_question, "Question: Who was Ada?"),
         (PARAGRAPH_REPLY_FORM, read_paragraph, "Paragraph: Ada wrote."),
         (SCORE_REPLY_FORM, read_path_score, "Score: 4\nThe chain tel"),
@@ -263,7 +266,9 @@ def test_complete_answer_is_parsed_even_if_token_limit_ended_reply(
 
 def test_faulty_complete_object_is_malformed_not_cut_off() -> None:
     four = json.dumps({**PAIRS, "short": PAIRS["short"][:4]})
-    assert hearing(PAIRS_FORM, read_generated_pairs, finish="length")(four).kind == "reply_not_in_format"
+    assert (
+        hearing(PAIRS_FORM, read_generated_question_answer_pairs, finish="length")(four).kind == "reply_not_in_format"
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,7 +286,8 @@ def test_monstrous_replies_are_unreadable_and_raise_nothing(reply: str) -> None:
 )
 def test_any_text_is_parsed_or_unreadable(text: str, form: str) -> None:
     assert isinstance(
-        STAGES[form][0](text), (tuple, str, list, bool, int, GeneratedPairs, WordingVerdict, UnreadableCompletion)
+        STAGES[form][0](text),
+        (tuple, str, list, bool, int, GeneratedQuestionAnswerPairs, WordingVerdict, UnreadableCompletion),
     )
 
 

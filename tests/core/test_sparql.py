@@ -11,7 +11,7 @@ from factmill.tasks.core.sparql import (
     direct_property_term,
     escape_literal,
     fill_limit,
-    fill_values,
+    fill_values_blocks,
     integer_term,
     item_term,
     literal_term,
@@ -22,7 +22,7 @@ SELECT ?name WHERE { VALUES ?name { "a } b"@en "it's" } FILTER(?name != '}') }""
 
 
 def ask_back(text: str) -> str:
-    query = fill_values(QUERY, "name", [literal_term(text, "en")])
+    query = fill_values_blocks(QUERY, "name", [literal_term(text, "en")])
     (row,) = pyoxigraph.Store().query(query)
     return row["name"].value
 
@@ -74,7 +74,7 @@ def test_what_is_no_term_is_refused(make, expected, text):
 
 def test_fill_values_block_fills_every_block_of_variable_and_nothing_else():
     query = 'SELECT * { { VALUES ?a { 1 "}" 2 } } UNION { values ?a{3}VALUES ?b { 4 } } } # VALUES ?a { 5 }'
-    assert fill_values(query, "a", [integer_term(8), integer_term(9)]) == (
+    assert fill_values_blocks(query, "a", [integer_term(8), integer_term(9)]) == (
         "SELECT * { { VALUES ?a { 8 9 } } UNION { values ?a{ 8 9 }VALUES ?b { 4 } } } # VALUES ?a { 5 }"
     )
 
@@ -93,7 +93,7 @@ def test_fill_values_tuples_fills_every_block_of_several_variables():
         "VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }"
     )
     rows = [(integer_term(7), literal_term("x } y")), (integer_term(8), literal_term(")"))]
-    assert fill_values(query, ("a", "b"), rows) == (
+    assert fill_values_blocks(query, ("a", "b"), rows) == (
         'SELECT * { VALUES ?a { 1 } { VALUES (?a ?b) { (7 "x } y") (8 ")") } } UNION '
         '{ values(?a ?b){ (7 "x } y") (8 ")") } } VALUES (?b ?a) { (3 3) } } # VALUES (?a ?b) { (5 5) }'
     )
@@ -110,7 +110,7 @@ def test_fill_values_tuples_fills_every_block_of_several_variables():
 )
 def test_rows_that_fit_no_block_are_refused(query, variables, rows, expected):
     with pytest.raises(ValueError, match=expected):
-        fill_values(query, variables, rows)
+        fill_values_blocks(query, variables, rows)
 
 
 def test_fill_limit_fills_only_limit_of_query():

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from factmill.tasks.core.table_columns import (
-    OwnSource,
     TableField,
+    UserSourceSettings,
     parse_column_map,
     read_table_fields,
     resolve_table_columns,
-    split_column_map,
+    split_column_map_into_pairs,
 )
 from factmill.tasks.errors import SourceError, UsageError
 
@@ -39,8 +39,8 @@ SAME = {field.name: field.name for field in FORM}
     ],
 )
 def test_column_map_is_split_into_fields(given: Any, pairs: Sequence[str]) -> None:
-    assert split_column_map(given) == pairs
-    assert split_column_map(pairs) == pairs
+    assert split_column_map_into_pairs(given) == pairs
+    assert split_column_map_into_pairs(pairs) == pairs
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_column_map_is_split_into_fields(given: Any, pairs: Sequence[str]) -> No
 )
 def test_malformed_column_map_is_rejected_with_expected_form(given: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        split_column_map(given)
+        split_column_map_into_pairs(given)
 
 
 def test_column_map_accepts_each_known_field_once_under_either_name() -> None:
@@ -104,7 +104,7 @@ def test_missing_column_error_suggests_matching_column_map(
 
 
 def test_default_value_replaces_missing_column() -> None:
-    own = OwnSource(columns={"question": "question"}, defaults={"answers": "x"})
+    own = UserSourceSettings(columns={"question": "question"}, defaults={"answers": "x"})
     assert resolve_table_columns("t.csv", FORM, {}, ["question"], own.defaults) == own.columns
     assert read_table_fields({"question": "Who?"}, FORM[:2], own) == {"question": "Who?", "answers": "x"}
 
@@ -127,7 +127,9 @@ def test_default_value_replaces_missing_column() -> None:
     ],
 )
 def test_cell_may_contain_list(cell: Any, separator: str, answers: Sequence[str]) -> None:
-    read = read_table_fields({"question": "Who?", "answers": cell}, FORM, OwnSource(columns=SAME, separator=separator))
+    read = read_table_fields(
+        {"question": "Who?", "answers": cell}, FORM, UserSourceSettings(columns=SAME, separator=separator)
+    )
     assert read == {"question": "Who?", "answers": answers, "steps": None, "domain": None}
 
 
@@ -136,7 +138,9 @@ def test_cell_may_contain_list(cell: Any, separator: str, answers: Sequence[str]
     [('[{"a": null}]', [{"a": None}]), ("yes", "yes"), (" 1984 ", " 1984 "), (True, True), ({"a": 1}, {"a": 1})],
 )
 def test_cell_that_starts_like_json_is_parsed_as_json(cell: Any, value: Any) -> None:
-    read = read_table_fields({"question": "Who?", "answers": "x", "steps": cell}, FORM, OwnSource(columns=SAME))
+    read = read_table_fields(
+        {"question": "Who?", "answers": "x", "steps": cell}, FORM, UserSourceSettings(columns=SAME)
+    )
     assert not isinstance(read, str)
     assert read["steps"] == value
 
@@ -161,12 +165,12 @@ def test_cell_that_starts_like_json_is_parsed_as_json(cell: Any, value: Any) -> 
     ],
 )
 def test_unreadable_row_has_reason(row: Any, said: str) -> None:
-    read = read_table_fields(row, FORM, OwnSource(columns=SAME))
+    read = read_table_fields(row, FORM, UserSourceSettings(columns=SAME))
     assert isinstance(read, str) and said in read
 
 
 def test_nested_field_is_read_by_path() -> None:
-    own = OwnSource(columns={"question": "q", "answers": "a.value", "domain": "x.y"})
+    own = UserSourceSettings(columns={"question": "q", "answers": "a.value", "domain": "x.y"})
     row = {"q": "Who?", "a": {"value": "Ada", "aliases": []}, "x.y": "whole"}
     assert read_table_fields(row, FORM, own) == {
         "question": "Who?",

@@ -20,15 +20,15 @@ from factmill.flows.build_runner import retry_on_lost_server
 from factmill.flows.prefect_server import (
     MAX_SERVER_EXITS,
     OwnServer,
+    check_prefect_server_usable,
     find_server_problem,
     find_standing_server_url,
     raising_prefect_lost,
-    require_server,
     shared_server,
     standing_or_own_prefect_server,
 )
 from factmill.tasks.errors import NoRowsPublished, PrefectServerLost, ServiceUnreachable
-from factmill.tasks.storage.housekeeping.prefect_history import find_database_damage, prefect_database_path
+from factmill.tasks.storage.housekeeping.prefect_history import find_prefect_database_damage, prefect_database_path
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def test_password_protected_server_requires_password(given: str | None, why: str
     try:
         with temporary_settings({PREFECT_API_AUTH_STRING: given}):
             if not why:
-                require_server(f"{web.url}/api")
+                check_prefect_server_usable(f"{web.url}/api")
                 return
             with pytest.raises(
                 ServiceUnreachable, match=f"PREFECT_API_AUTH_STRING {why}.*; set it to the USER:PASSWORD"
             ):
-                require_server(f"{web.url}/api")
+                check_prefect_server_usable(f"{web.url}/api")
     finally:
         web.close()
 
@@ -151,10 +151,10 @@ def test_history_damaged_while_server_runs_is_renamed_and_server_restarts(alone:
         with path.open("r+b") as file:
             file.seek(8_192)
             file.write(os.urandom(path.stat().st_size - 8_192))
-        assert find_database_damage(path)
+        assert find_prefect_database_damage(path)
         server.recover()
         assert not find_server_problem(server.url)
-        assert find_database_damage(path) == ""
+        assert find_prefect_database_damage(path) == ""
         assert len(list(path.parent.glob("prefect-damaged-*.db"))) == 1
 
 

@@ -24,8 +24,8 @@ from support.webs.loopback import Loopback
 from factmill.flows.serving.runner import ServeLog, ServingRunner
 from factmill.flows.serving.schedule_slots import (
     find_deployment,
+    find_newest_slot,
     keep_interval_anchors,
-    newest_slot,
     resume_interrupted_runs,
     start_one_run_and_cancel_missed_runs,
 )
@@ -85,7 +85,7 @@ def runs_of(standing: Standing, deployment: DeploymentResponse) -> list[Any]:
 def test_newest_slot_of_schedule_is_found(schedule: Schedule, since: str, until: str, slot: str | None) -> None:
     made = cast(RunnerDeployment, toy.to_deployment("times", schedule=schedule))
     first, last = (datetime.fromisoformat(each).replace(tzinfo=UTC) for each in (since, until))
-    found = newest_slot(made.schedules or [], first, last)
+    found = find_newest_slot(made.schedules or [], first, last)
     assert found == (datetime.fromisoformat(slot).replace(tzinfo=UTC) if slot else None)
 
 

@@ -17,7 +17,7 @@ from factmill.tasks.core.completions import CompletionFormat, strip_and_parse_co
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.slaq.core.pair_replies import PAIRS_FORM, read_generated_pairs
+from factmill.tasks.slaq.core.pair_replies import PAIRS_FORM, read_generated_question_answer_pairs
 
 CHAT = ChatClient("here", ModelSettings(kind="openai", name="m", url="http://127.0.0.1:9/v1"), lambda: "", "tests")
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}
@@ -58,4 +58,6 @@ def test_any_response_body_is_read_or_retried(text: str) -> None:
 @patient
 @given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
 def test_any_json_in_completion_is_read_or_unreadable(text: str) -> None:
-    strip_and_parse_completion_samples([text], ["stop"], PAIRS_FORM, lambda texts: read_generated_pairs(texts[0]))
+    strip_and_parse_completion_samples(
+        [text], ["stop"], PAIRS_FORM, lambda texts: read_generated_question_answer_pairs(texts[0])
+    )

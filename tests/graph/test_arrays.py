@@ -17,7 +17,12 @@ from support.graphs.small_arrays import Literal, SmallGraph, rows_of, search_ite
 from factmill.tasks.core.wikidata_paths import PathSearchOptions
 from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import arrays as arrays_module
-from factmill.tasks.graph.arrays import ARRAY_FILES, get_memory_limit_bytes, open_mapped_graph_arrays, write_arrays
+from factmill.tasks.graph.arrays import (
+    ARRAY_FILES,
+    get_memory_limit_bytes,
+    open_mapped_graph_arrays,
+    write_graph_arrays,
+)
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, compute_date_key, hash_number
 
@@ -97,14 +102,14 @@ def test_too_many_properties_are_rejected_with_count(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE literals (property INTEGER, qualifier INTEGER)")
         connection.execute("CREATE TABLE items AS SELECT unnest([1, 2])::BIGINT AS item")
         with pytest.raises(LocalGraphError, match=r"use 65,536 properties; .* 65,535"):
-            write_arrays(connection, tmp_path)
+            write_graph_arrays(connection, tmp_path)
 
 
 def test_inconsistent_tables_are_rejected(tmp_path: Path) -> None:
     graph = SmallGraph(tmp_path, EDGES, LITERALS)
     graph.connection.execute("DELETE FROM items WHERE item = 900")
     with pytest.raises(LocalGraphError, match="Q900 is in table edges, but not in table items"):
-        write_arrays(graph.connection, tmp_path)
+        write_graph_arrays(graph.connection, tmp_path)
 
 
 def cut(file: Path) -> None:

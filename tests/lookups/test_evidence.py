@@ -9,7 +9,7 @@ import pytest
 from support.steps.evidence_work import working
 from support.webs.page_histories import HISTORIES, LATER, THEN, copy_world, revid_of
 
-from factmill.tasks.assets import load_evidence_removals, load_list_entries
+from factmill.tasks.assets import load_evidence_text_removal_rules, load_list_entries
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -231,7 +231,7 @@ def test_each_removal_list_entry_removes_its_elements(entry: str) -> None:
         "class": f"<span class='x {value} y'>GO<div>NE</div></span>",
         "style": f"<span style='color: red; {value}'>GONE</span>",
     }[kind]
-    article = extract_article_text(f"<p>first</p><div>a {html} b</div><p>c</p>", load_evidence_removals())
+    article = extract_article_text(f"<p>first</p><div>a {html} b</div><p>c</p>", load_evidence_text_removal_rules())
     assert "".join(article.text.split()) == "firstabc"
 
 
@@ -248,7 +248,7 @@ SHOWN = """<table class="infobox vcard"><caption class="infobox-title">The mill<
 
 
 def test_boxes_captions_and_lists_are_kept_with_separate_cells() -> None:
-    article = extract_article_text(SHOWN, load_evidence_removals())
+    article = extract_article_text(SHOWN, load_evidence_text_removal_rules())
     assert list(article.lead) == [
         *("The mill", "Built", "1 May 1901", "Height", "12 m (39 ft)", "The mill in 1950", "Its wheel", "The yard"),
         *("Owner", "Ada", "Preceded by Old mill"),

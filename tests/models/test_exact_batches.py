@@ -14,7 +14,7 @@ from factmill.tasks.models.exact_batches import (
     batch_by_length_with_filled_sizes,
     choose_filled_batch_size,
     count_max_texts_per_batch,
-    list_leftover_row_ranges,
+    list_avx2_row_ranges_summed_differently,
     run_batches,
 )
 
@@ -65,7 +65,9 @@ def test_filled_batch_sizes_keep_summation_order_for_any_number_of_texts(multipl
         elif multiplier == "avx2":
             assert max(sizes) * length <= 263
             for texts, size in enumerate(sizes, 1):
-                assert all(odd.start >= texts * length for odd in list_leftover_row_ranges(size * length)), (
+                assert all(
+                    odd.start >= texts * length for odd in list_avx2_row_ranges_summed_differently(size * length)
+                ), (
                     length,
                     texts,
                 )

@@ -19,7 +19,7 @@ from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
-from factmill.tasks.release.core.licences import combine_licences, get_licence, list_refused_licences
+from factmill.tasks.release.core.licences import choose_whole_release_licences, get_licence, list_refused_licences
 from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
 from factmill.tasks.slaq.release import SLAQ_RELEASE
 
@@ -49,13 +49,13 @@ def test_refusal_reason_matches_licence() -> None:
 
 
 def test_share_alike_licence_applies_to_release() -> None:
-    assert [each.id for each in combine_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
-    assert [each.id for each in combine_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
+    assert [each.id for each in choose_whole_release_licences(["MIT", "CC-BY-SA-4.0 AND CC0-1.0"])] == ["CC-BY-SA-4.0"]
+    assert [each.id for each in choose_whole_release_licences(["MIT", "Apache-2.0", "MIT"])] == ["Apache-2.0", "MIT"]
 
 
 def test_restrictive_licences_remain_listed_with_share_alike() -> None:
     lines = ["MIT", "CC-BY-SA-4.0", "CC-BY-NC-2.0", "none stated"]
-    assert [each.id for each in combine_licences(lines)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
+    assert [each.id for each in choose_whole_release_licences(lines)] == ["CC-BY-NC-2.0", "CC-BY-SA-4.0", "none stated"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.reports.rendering import format_figure_value
-from factmill.tasks.reports.svg_figures import draw_inline_svg, draw_standalone_svg, format_colour_legend
+from factmill.tasks.reports.svg_figures import draw_inline_svg, draw_standalone_svg, format_colour_legend_as_text
 
 
 def _draw(kind: str, *series: FigureSeries, **more: object) -> str:
@@ -52,10 +52,10 @@ def test_standalone_svg_has_light_colours_and_no_url() -> None:
     assert "svg { --paper: #fff; --c0: #123456;  background: var(--paper); }" in picture
     assert "var(--c0)" in picture
     ElementTree.fromstring(picture)
-    assert format_colour_legend(figure) == ""  # one series needs no legend
+    assert format_colour_legend_as_text(figure) == ""  # one series needs no legend
     two = replace(figure, series=(*figure.series, replace(figure.series[0], label="three")))
-    assert format_colour_legend(two) == "blue: one & two, orange: three"
-    assert format_colour_legend(replace(two, palette="ordered")) == "darkest: one & two, lightest: three"
+    assert format_colour_legend_as_text(two) == "blue: one & two, orange: three"
+    assert format_colour_legend_as_text(replace(two, palette="ordered")) == "darkest: one & two, lightest: three"
 
 
 def test_reference_line_is_drawn() -> None:

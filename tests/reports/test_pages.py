@@ -15,7 +15,7 @@ from support.docs.chromium import open_filtered, open_page
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, ReportedAnswer
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, AnswerShownInReport
 from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
 from factmill.tasks.reports.rendering import (
@@ -69,7 +69,7 @@ def test_model_text_is_escaped(page: str, report: EvaluationReport) -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, "n" * 1_000_000])
 def test_group_names_are_escaped_and_shortened(name: str) -> None:
-    def items(answers: pa.Table) -> list[ReportedAnswer]:
+    def items(answers: pa.Table) -> list[AnswerShownInReport]:
         return [dataclasses.replace(each, groups={"kind": name}) for each in list_items(answers)]
 
     figure = ReportFigure("named", "Named", "bars", "", "", (FigureSeries(name, (name, "b"), (1.0, 2.0)),))

@@ -16,11 +16,11 @@ from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import OwnSourceParams
 from factmill.tasks.storage.own_tables import (
     OwnTables,
+    check_and_digest_own_tables,
     find_licence_problem,
     find_table_files,
     iterate_own_table,
     make_own_source,
-    pin_own_tables,
 )
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -39,7 +39,7 @@ def write(path: Path, content: str | bytes = "question,answers\nWho?,Ada\n") -> 
 
 
 def pin(*paths: Path, **options: Any) -> OwnTables:
-    return pin_own_tables(OwnSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
+    return check_and_digest_own_tables(OwnSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,9 @@ def test_licence_is_stated_one_or_none(tmp_path: Path) -> None:
 
 def test_known_licence_of_published_file_cannot_be_restated() -> None:
     with pytest.raises(UsageError, match=r"is a published file under Apache-2\.0; leave the option out"):
-        pin_own_tables(OwnSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM)
+        check_and_digest_own_tables(
+            OwnSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM
+        )
 
 
 @pytest.mark.parametrize(

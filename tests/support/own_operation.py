@@ -7,12 +7,12 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     CallParts,
     Operation,
-    SparqlMapping,
+    OperationSparqlMapping,
     is_item_id,
     is_string_value,
     list_item_dependency,
 )
-from factmill.tasks.core.calls.wikidata import make_item_terms
+from factmill.tasks.core.calls.wikidata import make_item_and_language_terms
 from factmill.tasks.core.digests import JsonValue
 from factmill.tasks.core.sparql import (
     SolutionValues,
@@ -53,10 +53,10 @@ DESCRIPTIONS = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=lambda body: body,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_text=_QUERY,
         varying_parts=("qid",),
-        make_terms=make_item_terms,
+        make_terms=make_item_and_language_terms,
         make_bodies=adapt_value_reader_to_solutions(_read_rows),
     ),
     load_from_graph=_look_up,

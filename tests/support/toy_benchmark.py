@@ -17,7 +17,7 @@ from factmill.tasks.engine.benchmark import (
     Benchmark,
     BenchmarkAssets,
     BuildInputs,
-    ResolvedInputs,
+    ResolvedBuildInputs,
     make_sources_absolute,
 )
 from factmill.tasks.lookups.labels import look_up_items_by_name
@@ -55,10 +55,12 @@ class CountryInputs(BuildInputs):
     params: CountryParams
 
 
-def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedInputs[CountryInputs]:
+def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedBuildInputs[CountryInputs]:
     paths = [Path(each) for each in make_sources_absolute(params.source)]
     files = {path.name: [SourceFile(path, path.name, digest_bytes(path.read_bytes()))] for path in paths}
-    return ResolvedInputs(CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files)
+    return ResolvedBuildInputs(
+        CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files
+    )
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)

@@ -18,13 +18,13 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, m
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import ResolvedInputs
+from factmill.tasks.engine.benchmark import ResolvedBuildInputs
 from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
 from factmill.tasks.evaluation.definition import (
+    AnswerShownInReport,
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    ReportedAnswer,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -64,7 +64,7 @@ class CountryEvaluationInputs(EvaluationInputs):
     params: CountryEvaluationParams
 
 
-def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> ResolvedInputs[CountryEvaluationInputs]:
+def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> ResolvedBuildInputs[CountryEvaluationInputs]:
     return resolve_evaluation_inputs(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
 
 
@@ -145,7 +145,7 @@ def score(rows: Iterable[JudgedCountry]) -> Iterator[EvaluationScore]:
         yield EvaluationScore(id=f"accuracy:{row.id}", metric="accuracy", value=value, unscored=row.why_not, **kept)
 
 
-def list_items(_: pa.Table) -> list[ReportedAnswer]:
+def list_items(_: pa.Table) -> list[AnswerShownInReport]:
     return []
 
 

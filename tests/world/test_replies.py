@@ -129,7 +129,7 @@ def ask(samples: int = 1, **variables: str) -> Call:
         SCRIPTED_MODEL_NAME,
         SCRIPTED_MODEL_NAME,
         fill_prompt_template(load_prompt(PROMPT), samples, **{**ASKED, **variables}),
-        script="",
+        scripted_reply_digest="",
     )
 
 

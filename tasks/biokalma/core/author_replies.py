@@ -49,9 +49,9 @@ from factmill.tasks.text.values.answer_search import find_answer_in_text, index_
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose, is_same_date, states_date
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
+    states_wanted_value,
     tokenize_values,
     tokenize_words_and_amounts,
-    value_states,
 )
 
 _QUESTION_OPENERS = frozenset(
@@ -84,7 +84,9 @@ def find_unsupported_name_or_value(text: str, known_texts: Iterable[str]) -> str
             )
             if value not in words and (is_name or value in _TIME_SPANS or any(map(str.isdigit, value))):
                 return written
-        elif written.lower() not in _ALLOWED_NUMBERS and not any(value_states(each, value) for each in known_values):
+        elif written.lower() not in _ALLOWED_NUMBERS and not any(
+            states_wanted_value(each, value) for each in known_values
+        ):
             return written
     units = (each.value for each in tokenize_words_and_amounts(text))
     return next(

@@ -80,7 +80,7 @@ class CitedPropertyValue:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadPosition:
+class _CitationReadPosition:
     """A position of the reader."""
 
     at: int
@@ -160,7 +160,7 @@ class KnowledgePieceIndex:
         Returns the parts, and the offset after the closing bracket or the stop.
         """
         end_of_all = len(flat) if limit is None else limit
-        first = _ReadPosition(at, qid, is_head=is_head)
+        first = _CitationReadPosition(at, qid, is_head=is_head)
         seen, path = {first}, list[CitedPropertyValue | None]()
         turns = [self._list_next_parts(flat, first)]
         while turns:
@@ -176,7 +176,7 @@ class KnowledgePieceIndex:
             if part and (closed := _BRACKET_CLOSE.match(flat, place.at, end_of_all)):
                 return [each for each in path if each], closed.end()
             more = _PART_SEPARATOR.match(flat, place.at, end_of_all) if part else None
-            place = _ReadPosition(more.end() if more else place.at, place.qid, place.property)
+            place = _CitationReadPosition(more.end() if more else place.at, place.qid, place.property)
             if more and place.at in stops:
                 return [each for each in path if each], place.at
             if (more or not part) and place not in seen:
@@ -185,8 +185,8 @@ class KnowledgePieceIndex:
         return None
 
     def _list_next_parts(
-        self, flat: str, place: _ReadPosition
-    ) -> Iterator[tuple[CitedPropertyValue | None, _ReadPosition]]:
+        self, flat: str, place: _CitationReadPosition
+    ) -> Iterator[tuple[CitedPropertyValue | None, _CitationReadPosition]]:
         """Yield each part that may start at a position (None: text that cites nothing) and its end."""
         named = [
             (name, colon.end())
@@ -197,14 +197,14 @@ class KnowledgePieceIndex:
             named.append((place.property, place.at))
         for name, start in named:
             for value, stop in self._values[place.qid, name].find_names_at(flat, start):
-                yield CitedPropertyValue(place.qid, name, value), _ReadPosition(stop, place.qid, name)
+                yield CitedPropertyValue(place.qid, name, value), _CitationReadPosition(stop, place.qid, name)
         if missing := _NA_PART.match(flat, place.at):
-            yield CitedPropertyValue(place.qid), _ReadPosition(missing.end(), place.qid, place.property)
+            yield CitedPropertyValue(place.qid), _CitationReadPosition(missing.end(), place.qid, place.property)
         if other := _NEXT_QID.match(flat, place.at):
-            yield None, _ReadPosition(other.end(), other[1].upper())
+            yield None, _CitationReadPosition(other.end(), other[1].upper())
         if place.is_head:
             for comma in _COMMA.finditer(flat, place.at, _get_match_end_or_offset(_NAME_AFTER_QID, flat, place.at)):
-                yield None, _ReadPosition(comma.end(), place.qid)
+                yield None, _CitationReadPosition(comma.end(), place.qid)
 
 
 def _get_match_end_or_offset(pattern: re.Pattern[str], flat: str, at: int) -> int:
@@ -267,7 +267,7 @@ class CitedAnswer:
 
 
 @dataclass(slots=True)
-class _Bracket:
+class _CitationBracket:
     """A citation's bracket in the folded answer."""
 
     start: int
@@ -285,7 +285,7 @@ def read_sentences_and_citations(
     `is_nested`: a citation inside another one is part of its text, as in annotated paragraphs; else it is malformed.
     """
     shown = normalise_entities_brackets_and_spaces(answer)
-    brackets = list(_read_brackets(shown, KnowledgePieceIndex(pieces), is_nested))
+    brackets = list(_read_citation_brackets(shown, KnowledgePieceIndex(pieces), is_nested))
     text = _remove_brackets_and_set_offsets(shown, brackets)
     # no sentence spans a line break
     sentences = [sentence for line in text.split("\n") for sentence in split_sentences(line)]
@@ -310,7 +310,7 @@ def read_sentences_and_citations(
     return CitedAnswer(answer, sentences or [""], citations)
 
 
-def _read_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> Iterator[_Bracket]:
+def _read_citation_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> Iterator[_CitationBracket]:
     """Yield the brackets of a folded answer that open like a citation, without those inside another."""
     flat = shown.translate(_FULL_WIDTH_MARKS)
     closing: dict[int, int] = {}
@@ -336,9 +336,9 @@ def _read_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> I
         if is_nested and closed and following < closed:
             inner = flat[start + 1 : closed - 1].translate(_TO_ROUND_BRACKETS)
             outer = f"{flat[: start + 1]}{inner}{flat[closed - 1 :]}"
-            bracket = _read_bracket(outer, start, closed, closed, known)
+            bracket = _read_citation_bracket(outer, start, closed, closed, known)
         else:
-            bracket = _read_bracket(flat, start, closed, following, known)
+            bracket = _read_citation_bracket(flat, start, closed, following, known)
         if bracket.parts[0][1] == "not_closed":
             line_end = shown.find("\n", start, bracket.end)
             bracket.end = bracket.end if line_end < 0 else line_end
@@ -346,21 +346,23 @@ def _read_brackets(shown: str, known: KnowledgePieceIndex, is_nested: bool) -> I
         yield bracket
 
 
-def _read_bracket(flat: str, start: int, closed: int | None, following: int, known: KnowledgePieceIndex) -> _Bracket:
+def _read_citation_bracket(
+    flat: str, start: int, closed: int | None, following: int, known: KnowledgePieceIndex
+) -> _CitationBracket:
     """Read a bracket that opens like a citation; `closed`: end of its partner, `following`: start of the next."""
     head = _CITATION_HEAD.match(flat, start)
     if head and (parts_and_end := known.read_known_parts(flat, head.end(), head[1].upper(), is_head=True)):
-        return _Bracket(start, parts_and_end[1], [(part, "") for part in parts_and_end[0]])
+        return _CitationBracket(start, parts_and_end[1], [(part, "") for part in parts_and_end[0]])
     if closed is None or following < closed:
         # up to where it closes or another one opens
         stop = flat.find("]", start, following) + 1
-        return _Bracket(start, stop or following, [(CitedPropertyValue(""), "not_closed")])
+        return _CitationBracket(start, stop or following, [(CitedPropertyValue(""), "not_closed")])
     if _NA_BRACKET.match(flat, start):
-        return _Bracket(start, closed, [(CitedPropertyValue(""), "")])
+        return _CitationBracket(start, closed, [(CitedPropertyValue(""), "")])
     if not head:
-        return _Bracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
+        return _CitationBracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
     parts = _read_parts_and_malformed_reasons(flat, head.end(), closed, head[1].upper(), known)
-    return _Bracket(start, closed, list(parts))
+    return _CitationBracket(start, closed, list(parts))
 
 
 def _read_parts_and_malformed_reasons(
@@ -410,7 +412,7 @@ def _find_label_and_value_offsets(
         last = colon.end()
 
 
-def _remove_brackets_and_set_offsets(shown: str, brackets: Sequence[_Bracket]) -> str:
+def _remove_brackets_and_set_offsets(shown: str, brackets: Sequence[_CitationBracket]) -> str:
     """Return a text without its brackets, and set each bracket's offset in it."""
     kept: list[str] = []
     before, length, end = "", 0, 0

@@ -69,7 +69,7 @@ def compute_coherence(perplexities: Sequence[float | None], scale: CoherenceScal
     None, for a text that could not be scored, counts as ∞; a value below 1, which no probability gives, as 1. On the
     scale `range`, candidates with equal perplexities all have 0.
     """
-    raw = [_raw_coherence(perplexity, scale) for perplexity in perplexities]
+    raw = [_compute_raw_coherence(perplexity, scale) for perplexity in perplexities]
     if scale == "softmax":
         total = math.fsum(raw)
         return [each / total for each in raw]
@@ -93,7 +93,7 @@ def choose_piece_or_missing_perplexities(
     bounds holds between them.
     """
     left = [at for at in range(len(pieces)) if at not in refused]
-    order = {at: _piece_sort_key(pieces[at]) for at in left}
+    order = {at: _get_piece_sort_key(pieces[at]) for at in left}
     lead = max(specificity[at] for at in left)
     reach = (1 - alpha) * (1.0 if scale == "range" else (math.e - 1) / (math.e + len(pieces) - 1)) + _SCORE_TOLERANCE
     running = [at for at in left if alpha * (lead - specificity[at]) <= reach]
@@ -104,9 +104,9 @@ def choose_piece_or_missing_perplexities(
     if len(perplexities) == len(pieces):
         shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale)
         return min(
-            running, key=lambda at: (-_weigh_specificity_and_coherence(specificity[at], shares[at], alpha), order[at])
+            running, key=lambda at: (-_combine_specificity_and_coherence(specificity[at], shares[at], alpha), order[at])
         )
-    raw = {at: _raw_coherence(perplexity, scale) for at, perplexity in perplexities.items()}
+    raw = {at: _compute_raw_coherence(perplexity, scale) for at, perplexity in perplexities.items()}
     lows, highs = (
         {at: alpha * specificity[at] + (1 - alpha) * factor * raw[at] for at in running}
         for factor in _bound_coherence_factor(list(raw.values()), len(pieces), scale)
@@ -143,14 +143,14 @@ def list_scored_candidates(
             is_weighed=at in perplexities,
             perplexity=perplexities.get(at),
             coherence=round(shares[at], _DIGITS) if is_whole else None,
-            score=_weigh_specificity_and_coherence(specificity[at], shares[at] if is_whole else 0.0, alpha)
+            score=_combine_specificity_and_coherence(specificity[at], shares[at] if is_whole else 0.0, alpha)
             if is_whole or alpha == 1
             else None,
         )
         for at, piece in enumerate(pieces)
     ]
     ranks = [each.specificity if each.score is None else each.score for each in candidates]
-    rest = sorted({*range(len(pieces))}.difference(tried), key=lambda at: (-ranks[at], _piece_sort_key(pieces[at])))
+    rest = sorted({*range(len(pieces))}.difference(tried), key=lambda at: (-ranks[at], _get_piece_sort_key(pieces[at])))
     return [candidates[at] for at in (*tried, *rest)]
 
 
@@ -246,7 +246,7 @@ def _get_equivalence_key(piece: PersonKnowledgePiece) -> tuple[str, str, str | N
     return piece.qid, _EQUIVALENT_RELATIONS.get(piece.pid, piece.pid), piece.value_qid, piece.value
 
 
-def _raw_coherence(perplexity: float | None, scale: CoherenceScale) -> float:
+def _compute_raw_coherence(perplexity: float | None, scale: CoherenceScale) -> float:
     """Return a text's own part of coherence: 1/perplexity, or e to the power of it for softmax."""
     if perplexity is not None and not perplexity > 0:
         raise ValueError(f"perplexity {perplexity}: expected a number above 0, or None if there is no perplexity")
@@ -264,11 +264,11 @@ def _bound_coherence_factor(known: Sequence[float], number: int, scale: Coherenc
     return 1.0, 1 / spread if spread else 1.0
 
 
-def _weigh_specificity_and_coherence(specificity: float, coherence: float, alpha: float) -> float:
+def _combine_specificity_and_coherence(specificity: float, coherence: float, alpha: float) -> float:
     return round(alpha * specificity + (1 - alpha) * coherence, _DIGITS)
 
 
-def _piece_sort_key(piece: PersonKnowledgePiece) -> tuple[int, int, int, str]:
+def _get_piece_sort_key(piece: PersonKnowledgePiece) -> tuple[int, int, int, str]:
     """Return a piece's sort key, by id numbers; a date, which has no value item, gets 0."""
     value = get_wikidata_id_number(piece.value_qid) if piece.value_qid else 0
     return get_wikidata_id_number(piece.qid), get_wikidata_id_number(piece.pid), value, piece.value

@@ -94,11 +94,11 @@ def parse_relation_wordings(text: str) -> dict[str, RelationWording]:
 def verbalise_piece(
     piece: PersonKnowledgePiece,
     name: str,
-    forms: Mapping[str, RelationWording],
+    wordings: Mapping[str, RelationWording],
     further_values: Sequence[PersonKnowledgePiece] = (),
 ) -> str:
     """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
-    relation = forms.get(piece.pid) or derive_wording_from_label(piece.property)
+    relation = wordings.get(piece.pid) or derive_wording_from_label(piece.property)
     subject = f"The {name}" if _INSTITUTION_PATTERN.fullmatch(name) else name
     values = [
         format_date_in_prose(each.value) if each.value_qid is None else each.value for each in (piece, *further_values)

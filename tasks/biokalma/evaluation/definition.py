@@ -61,7 +61,7 @@ from factmill.tasks.core.evaluation.human_labels import LabelScheme
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, BenchmarkAssets, ResolvedBuildInputs
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import (
     BUILT_IN_MODELS,
@@ -231,7 +231,7 @@ BUILT_IN_MODEL_SETTINGS = (GIVEN_SETTING, "removed_1", "removed_2", "removed_3")
 
 def resolve_biokalma_evaluation_inputs(
     params: BiokalmaEvaluationParams, run: RunOptions
-) -> ResolvedInputs[BiokalmaEvaluationInputs]:
+) -> ResolvedBuildInputs[BiokalmaEvaluationInputs]:
     """Resolve an evaluation's inputs; raises UsageError."""
     nli = None if params.nli is None else get_cross_encoder_identity(params.nli, factmill_home(), [ENTAILMENT_LABELS])
     asked = params.model_copy(update={"judge": params.judge or EXACT_JUDGE})

@@ -32,7 +32,7 @@ from factmill.tasks.core.evaluation.scoring import (
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTerms, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
-from factmill.tasks.evaluation.definition import EvaluationParams, PaperResult, ReportedAnswer
+from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
 MICRO, MACRO = "micro", "macro"
 CORRECTNESS, PRECISION, RECALL, F1 = "correctness", "precision", "recall", "f1"
@@ -171,10 +171,10 @@ def _make_retrieval_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, st
         yield make_score_rows(found, RETRIEVAL, np.where(failed, np.nan, shares)), _SHARE_UNIT
 
 
-def list_biokalma_report_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_biokalma_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     """Return the answers (rows of `ScoredBiokalmaPrediction`) as items of a report's browser; by F1, the worst first."""
     return [
-        ReportedAnswer(
+        AnswerShownInReport(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],

@@ -20,10 +20,10 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, par
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_property_wordings
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
+from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError
 from factmill.tasks.options import TableSourceParams
-from factmill.tasks.storage.own_tables import OwnTables, iterate_own_table, pin_own_tables
+from factmill.tasks.storage.own_tables import OwnTables, check_and_digest_own_tables, iterate_own_table
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -40,7 +40,7 @@ from factmill.tasks.storage.source_files import (
 
 
 @cache
-def load_pair_relations() -> PairRelationCatalog:
+def load_packaged_pair_relations() -> PairRelationCatalog:
     """Return the relations that join pairs of people or organisations, from `data/lists/pair_relations.csv`."""
     return parse_pair_relations(asset_path("data/lists", "pair_relations.csv").read_text("utf-8"))
 
@@ -50,15 +50,15 @@ RELATION_FILE = "relations"
 
 
 @cache
-def read_own_pair_relations(source: SourceFile) -> PairRelationCatalog:
+def load_packaged_and_own_pair_relations(source: SourceFile) -> PairRelationCatalog:
     """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
     text = load_source_text(source, "relations of pairs")
-    return parse_pair_relations(text, str(source.path), load_pair_relations())
+    return parse_pair_relations(text, str(source.path), load_packaged_pair_relations())
 
 
 def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelationCatalog:
     """Return the relations of a build: factmill's own, and those of the user's file if there is one."""
-    return read_own_pair_relations(files[0]) if files else load_pair_relations()
+    return load_packaged_and_own_pair_relations(files[0]) if files else load_packaged_pair_relations()
 
 
 @cache
@@ -115,8 +115,8 @@ def uses_own_tables(paths: Sequence[Path]) -> bool:
 
 
 def pin_own_pairs(params: TableSourceParams) -> OwnTables:
-    """Check and pin the tables of a source; SourceError as `pin_own_tables`, and where rows of two files would have equal ids."""
-    tables = pin_own_tables(params, PAIR_FORM)
+    """Check and pin the tables of a source; SourceError as `check_and_digest_own_tables`, and where rows of two files would have equal ids."""
+    tables = check_and_digest_own_tables(params, PAIR_FORM)
     _index_by_unique_stem([file.path for file in tables.files], {})
     return tables
 
@@ -125,7 +125,7 @@ def parse_person_pair_rows(
     source: SourceFile,
     *,
     complete_names: bool,
-    own: OwnSource | None = None,
+    own: UserSourceSettings | None = None,
     own_relations: Sequence[SourceFile] = (),
 ) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.

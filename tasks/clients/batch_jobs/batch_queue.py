@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFileRegistry, JobFilesLocation, JobServerSettings
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFileRegistry, JobFolderAndRun, JobServerSettings
 from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_count, format_request_line
 from factmill.tasks.clients.batch_jobs.openai_batches import (
     BatchJobState,
@@ -28,8 +28,8 @@ from factmill.tasks.clients.batch_jobs.openai_batches import (
 from factmill.tasks.clients.batch_jobs.pending_requests import (
     JobCapacitySearch,
     PendingRequest,
-    RequestSubmission,
-    SampleRequest,
+    RequestForCallSamples,
+    RequestsSentTogether,
 )
 from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
@@ -54,7 +54,7 @@ class BatchQueue:
     """Answers one model's requests by batch jobs; the chat client builds the requests and reads the results."""
 
     def __init__(
-        self, model: ModelSettings, remote: OpenAiBatchClient, asker: "ChatClient", place: JobFilesLocation
+        self, model: ModelSettings, remote: OpenAiBatchClient, asker: "ChatClient", place: JobFolderAndRun
     ) -> None:
         self._model = model
         self._remote = remote
@@ -71,7 +71,7 @@ class BatchQueue:
         self._unassigned: list[PendingRequest] = []
         """Requests that are in no job yet."""
         self._followed_jobs: set[JobFile] = set()
-        self._submissions: set[RequestSubmission] = set()
+        self._submissions: set[RequestsSentTogether] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
 
@@ -80,7 +80,9 @@ class BatchQueue:
         return self._files.find_learnt_settings()
 
     def send(
-        self, asked: Sequence[SampleRequest], deliver: Callable[[SampleRequest, CallResponse], Iterable[str]]
+        self,
+        asked: Sequence[RequestForCallSamples],
+        deliver: Callable[[RequestForCallSamples, CallResponse], Iterable[str]],
     ) -> None:
         """Answer every request, calling `deliver` in this thread for each as its job is read.
 
@@ -88,10 +90,10 @@ class BatchQueue:
         """
         if not asked:
             return
-        arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None] = SimpleQueue()
+        arrived: SimpleQueue[list[tuple[RequestForCallSamples, CallResponse]] | None] = SimpleQueue()
         kept: list[str] = []
 
-        def take(each: SampleRequest, reply: CallResponse) -> None:
+        def take(each: RequestForCallSamples, reply: CallResponse) -> None:
             kept.extend(deliver(each, reply))
             if arrived.empty():
                 self._files.mark_recorded(kept)
@@ -109,13 +111,15 @@ class BatchQueue:
             self._files.remove_user()
 
     async def _submit_requests(
-        self, asked: Sequence[SampleRequest], arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None]
+        self,
+        asked: Sequence[RequestForCallSamples],
+        arrived: SimpleQueue[list[tuple[RequestForCallSamples, CallResponse]] | None],
     ) -> None:
         """Add requests and wait until all are answered.
 
         Once nobody waits, jobs are no longer followed. They continue at the server, and may cost all that was reserved.
         """
-        sending = RequestSubmission(arrived, asyncio.get_running_loop().create_future(), len(asked))
+        sending = RequestsSentTogether(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._submissions.add(sending)
         try:
             new = []

@@ -25,7 +25,7 @@ _CONNECTION_KEYS = ("headers", "query", "key_header")
 
 
 @dataclass(frozen=True, slots=True)
-class JobFilesLocation:
+class JobFolderAndRun:
     """Folder for the files of jobs, and the run that makes them."""
 
     folder: Path
@@ -145,7 +145,7 @@ class JobFile:
 class JobFileRegistry:
     """Job files of one folder, as one queue of this process uses them; thread-safe."""
 
-    def __init__(self, place: JobFilesLocation, server: JobServerSettings = JobServerSettings()) -> None:
+    def __init__(self, place: JobFolderAndRun, server: JobServerSettings = JobServerSettings()) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
         self._locked_jobs: dict[Path, JobFile] = {}

@@ -24,7 +24,7 @@ from factmill.tasks.clients.batch_jobs.jsonl import (
     format_request_line,
     parse_result_lines,
 )
-from factmill.tasks.clients.batch_jobs.pending_requests import SampleRequest
+from factmill.tasks.clients.batch_jobs.pending_requests import RequestForCallSamples
 from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.core.calls.call import CallResponse
@@ -225,13 +225,15 @@ class OfflineBatchQueue:
         self._lock = threading.Lock()
 
     def send(
-        self, asked: Sequence[SampleRequest], deliver: Callable[[SampleRequest, CallResponse], Iterable[str]]
-    ) -> list[SampleRequest]:
+        self,
+        asked: Sequence[RequestForCallSamples],
+        deliver: Callable[[RequestForCallSamples, CallResponse], Iterable[str]],
+    ) -> list[RequestForCallSamples]:
         """Deliver every request that has a reply, and write the others where that is enabled; return those without one.
 
         `deliver` returns the ids whose replies are recorded.
         """
-        open_requests: list[SampleRequest] = []
+        open_requests: list[RequestForCallSamples] = []
         delivered: set[str] = set()
         kept: list[str] = []
         for each in asked:
@@ -255,7 +257,7 @@ class OfflineBatchQueue:
                 left.append(each)
         return left
 
-    def _find_reply(self, asked: SampleRequest) -> CallResponse | None:
+    def _find_reply(self, asked: RequestForCallSamples) -> CallResponse | None:
         """Return the reply to a request; None where there is none, or it has to be written with other settings."""
         found = self._files.find_result(asked.custom_id)
         if found is None:

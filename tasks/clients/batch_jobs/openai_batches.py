@@ -369,7 +369,7 @@ class OpenAiBatchClient:
             if not isinstance(listed, list):
                 return None
             for each in listed:
-                if isinstance(each, dict) and _find_mark(kind, each) == mark:
+                if isinstance(each, dict) and _find_factmill_name_of_file_or_job(kind, each) == mark:
                     return read_object_id(each)
             if not listed or not page.get("has_more"):
                 return ""
@@ -445,7 +445,7 @@ def read_object_id(payload: Any) -> str:
     return found
 
 
-def _find_mark(kind: str, listed: Mapping[str, Any]) -> Any:
+def _find_factmill_name_of_file_or_job(kind: str, listed: Mapping[str, Any]) -> Any:
     """Return the name that we gave a listed file or job; None where it has none."""
     if kind == "files":
         return listed.get("filename")

@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse
 
 
 @dataclass(frozen=True, slots=True)
-class SampleRequest:
+class RequestForCallSamples:
     """One request for some or all samples of a call."""
 
     number: int
@@ -33,14 +33,14 @@ class SampleRequest:
 
 
 @dataclass(eq=False, slots=True)
-class RequestSubmission:
+class RequestsSentTogether:
     """Requests that one thread sent together."""
 
-    arrived: SimpleQueue[list[tuple[SampleRequest, CallResponse]] | None]
+    arrived: SimpleQueue[list[tuple[RequestForCallSamples, CallResponse]] | None]
     done: asyncio.Future[None]
     open_count: int
 
-    def finish(self, asked: SampleRequest, reply: CallResponse) -> None:
+    def finish(self, asked: RequestForCallSamples, reply: CallResponse) -> None:
         self.arrived.put([(asked, reply)])
         self.open_count -= 1
         if not self.open_count and not self.done.done():
@@ -52,7 +52,7 @@ class PendingRequest:
     """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str
-    waiters: list[tuple[RequestSubmission, SampleRequest]] = field(default_factory=list)
+    waiters: list[tuple[RequestsSentTogether, RequestForCallSamples]] = field(default_factory=list)
     job: JobFile | None = None
     """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class PendingRequest:
         return self.job is not None and self.custom_id in self.job.open_ids
 
     @property
-    def asked(self) -> SampleRequest:
+    def asked(self) -> RequestForCallSamples:
         return self.waiters[0][1]
 
 

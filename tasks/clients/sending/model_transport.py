@@ -197,13 +197,13 @@ def _make_proxy(address: str, authorities: ssl.SSLContext) -> httpx2.Proxy:
         ) from None
 
 
-def _add_credentials(request: httpx2.Request, access: RequestCredentials) -> httpx2.Request:
+def _add_credentials(request: httpx2.Request, credentials: RequestCredentials) -> httpx2.Request:
     """Return a copy of a request with key, headers and query parameters added."""
     headers = request.headers.copy()
     for placeholder in ("Authorization", "X-Api-Key"):  # of the SDKs
         headers.pop(placeholder, None)
-    headers.update(access.headers)
-    new = {name: value for name, value in access.query.items() if name not in request.url.params}
+    headers.update(credentials.headers)
+    new = {name: value for name, value in credentials.query.items() if name not in request.url.params}
     url = request.url.copy_merge_params(new) if new else request.url
     return httpx2.Request(request.method, url, headers=headers, stream=request.stream, extensions=request.extensions)
 

@@ -32,7 +32,7 @@ _current_operation: ContextVar[str] = ContextVar("operation", default="")
 
 
 @contextmanager
-def response_limit_scope(operation: str) -> Iterator[None]:
+def apply_operation_response_limit(operation: str) -> Iterator[None]:
     """Set the operation whose size limit applies to responses read within the context."""
     token = _current_operation.set(operation)
     try:
@@ -45,7 +45,7 @@ async def answer_in_thread(
     answer: Callable[[Sequence[Call]], list[CallResponse]], group: Sequence[Call]
 ) -> list[CallResponse]:
     """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`)."""
-    with response_limit_scope(group[0].operation):
+    with apply_operation_response_limit(group[0].operation):
         return await run_in_thread(answer, group)
 
 
@@ -123,7 +123,7 @@ async def read_limited_body(response: "httpx.Response | httpx2.Response", servic
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def check_redirect(service: str, asked: str, location: str, allowed: Collection[str]) -> None:
+def check_redirect(service: str, requested_url: str, location: str, allowed_hosts: Collection[str]) -> None:
     """Raise ServiceUnreachable when `asked` redirects to a host that is not allowed, an unencrypted address, or an
     invalid one.
 
@@ -131,8 +131,8 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
     scheme's default.
     """
     try:
-        leads_to = urljoin(asked, location)
-        old, new = urlsplit(asked), urlsplit(leads_to)
+        leads_to = urljoin(requested_url, location)
+        old, new = urlsplit(requested_url), urlsplit(leads_to)
         _ = new.port
     except ValueError as error:
         raise ServiceUnreachable(
@@ -141,7 +141,7 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
     host = new.netloc.rpartition("@")[2].lower()
     if new.scheme not in _DEFAULT_PORTS or (old.scheme, new.scheme) == ("https", "http"):
         why = "which factmill does not follow, since the request would be unencrypted"
-    elif is_same_host_or_tls_upgrade(asked, leads_to) or host in allowed:
+    elif is_same_host_or_tls_upgrade(requested_url, leads_to) or host in allowed_hosts:
         return
     else:
         why = (
@@ -151,9 +151,9 @@ def check_redirect(service: str, asked: str, location: str, allowed: Collection[
     raise ServiceUnreachable(f"{service} redirects to {new.scheme}://{host}{new.path[:200]}, {why}")
 
 
-def is_same_host_or_tls_upgrade(asked: str, leads_to: str) -> bool:
+def is_same_host_or_tls_upgrade(requested_url: str, target_url: str) -> bool:
     """True when two URLs have the same host and port, or the second is the TLS form of the first's host."""
-    old, new = urlsplit(asked), urlsplit(leads_to)
+    old, new = urlsplit(requested_url), urlsplit(target_url)
     ports = [each.port or _DEFAULT_PORTS.get(each.scheme) for each in (old, new)]
     is_upgrade = (old.scheme, new.scheme) == ("http", "https")
     return old.hostname == new.hostname and (ports[0] == ports[1] or is_upgrade)

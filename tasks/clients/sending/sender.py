@@ -95,7 +95,7 @@ class Retry(Exception):
         return self.code == "reply_too_big"
 
 
-class _SendWork(Generic[Item]):
+class _UnsentAndDeferredGroups(Generic[Item]):
     """Work that one `send` still has to do."""
 
     def __init__(
@@ -216,10 +216,10 @@ class RetryingRequestSender:
         Ctrl-C passes through at once and cancels requests in progress. BudgetExhausted and AccountBlocked come after all
         requests in progress have been delivered, since they are paid for.
         """
-        job = _SendWork(groups, request, sizes)
+        job = _UnsentAndDeferredGroups(groups, request, sizes)
         run_in_sending_loop_and_deliver(self._name, self._run(job), job.arrived, deliver)
 
-    async def _run(self, job: _SendWork[Any]) -> None:
+    async def _run(self, job: _UnsentAndDeferredGroups[Any]) -> None:
         loop = asyncio.get_running_loop()
         account = get_current_budget_account()
         try:
@@ -250,7 +250,7 @@ class RetryingRequestSender:
         if job.stopped is not None:
             raise job.stopped
 
-    def _stop_when_time_is_up(self, job: _SendWork[Any], account: ServiceBudgetAccount) -> None:
+    def _stop_when_time_is_up(self, job: _UnsentAndDeferredGroups[Any], account: ServiceBudgetAccount) -> None:
         """Stop a job when time is up, even if the service asked for a longer pause."""
         try:
             account.budget.check_time()
@@ -258,7 +258,7 @@ class RetryingRequestSender:
             job.stop(reached)
 
     async def _try_or_stop_loop(
-        self, job: _SendWork[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
+        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
     ) -> None:
         try:
             await self._try_once(job, piece, account)
@@ -267,7 +267,9 @@ class RetryingRequestSender:
                 asyncio.get_running_loop().call_exception_handler({"message": str(error), "exception": error})
             raise
 
-    async def _try_once(self, job: _SendWork[Any], piece: SendGroup[Any], account: ServiceBudgetAccount) -> None:
+    async def _try_once(
+        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
+    ) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -299,7 +301,7 @@ class RetryingRequestSender:
         finally:
             self._limiter.release(loop.time() - started)
 
-    async def _request(self, job: _SendWork[Any], piece: SendGroup[Any]) -> list[CallResponse]:
+    async def _request(self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any]) -> list[CallResponse]:
         """Send one request, and redact the token in its replies and errors."""
         if self._secrets is None:
             return await job.request(piece.items)
@@ -311,7 +313,7 @@ class RetryingRequestSender:
         hide = self._secrets.redact_json
         return [replace(reply, body=hide(reply.body), error=hide(reply.error)) for reply in replies]
 
-    def _try_again(self, job: _SendWork[Any], piece: SendGroup[Any], trouble: Retry) -> None:
+    def _try_again(self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], trouble: Retry) -> None:
         self._was_answered |= trouble.code != "unreachable"
         if trouble.is_overload:
             backoff_s = self._limits.backoff_s if trouble.code in _RATE_LIMIT_CODES else None
@@ -330,7 +332,7 @@ class RetryingRequestSender:
         else:
             job.defer(piece, asyncio.get_running_loop().time() + self._compute_pause_s(piece.tries, trouble))
 
-    def _give_up(self, job: _SendWork[Any], piece: SendGroup[Any], trouble: Retry) -> None:
+    def _give_up(self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], trouble: Retry) -> None:
         """Deliver a failure; stop the whole run when probably no request would be answered."""
         job.finish(piece, [CallResponse(None, "failed", error=str(trouble), transient=True)] * len(piece.items))
         lost = self._lost_subjects[trouble.is_about_request]
@@ -354,13 +356,13 @@ class RetryingRequestSender:
         return min(MAX_BACKOFF_S, backoff_s)
 
 
-def _find_tls_advice(trouble: Retry, was_answered: bool) -> str:
+def _find_tls_advice(failure: Retry, was_answered: bool) -> str:
     """Return advice for a connection that no further try makes secure; empty for any other failure.
 
     OpenSSL names its errors differently from version to version; before the first answer, any of them is of the
     handshake.
     """
-    for each in iterate_exception_chain(trouble):
+    for each in iterate_exception_chain(failure):
         if isinstance(each, ssl.SSLCertVerificationError):
             return (
                 "The server's certificate is not valid: the service has to renew it, or the address or this machine's clock is "

@@ -65,8 +65,8 @@ def make_chat_call(
     prompt: FilledPrompt,
     profile: Mapping[str, Any] | None = None,
     *,
-    keeps_empty: bool = False,
-    script: str | None = None,
+    keeps_empty_completions: bool = False,
+    scripted_reply_digest: str | None = None,
 ) -> Call:
     """Make the call that sends a filled-in prompt to a model; `profile`: settings that change requests to this model.
 
@@ -80,8 +80,8 @@ def make_chat_call(
         {
             **prompt.make_call_parts(),
             "model": model_name,
-            **({"once": True} if keeps_empty else {}),
-            **({} if script is None else {"script": script}),
+            **({"once": True} if keeps_empty_completions else {}),
+            **({} if scripted_reply_digest is None else {"script": scripted_reply_digest}),
         },
         _LazyChatRequestContent(
             prompt,

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     Operation,
-    SparqlMapping,
+    OperationSparqlMapping,
     is_positive_count,
     is_string_value,
 )
@@ -110,7 +110,7 @@ def _get_escaped_resource(call: Call) -> str:
     return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", call.parts["resource"])
 
 
-def _make_same_as_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_same_as_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         qid = row["item"].removeprefix(ENTITY_NAMESPACE)
@@ -124,13 +124,13 @@ SAME_AS_OPERATION = Operation(
     service="dbpedia",
     part_checks={"resource": is_string_value},
     parse_body=parse_same_as_item,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("dbpedia/same_as",),
         varying_parts=("resource",),
         make_terms=lambda calls: {
             "resource": [iri_term(each) for each in dict.fromkeys(map(_get_escaped_resource, calls))]
         },
-        make_bodies=adapt_value_reader_to_solutions(_make_same_as_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_same_as_response_bodies),
     ),
     load_from_graph="a local graph cannot answer this call: Wikidata dumps hold no links to DBpedia",
 )

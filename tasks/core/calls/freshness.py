@@ -148,20 +148,20 @@ def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: date
     return FreshnessVerdict(True, f"{thing.name} {values} as before")
 
 
-def _judge_last_change(what: str, changed_at: str | None, asked_at: datetime) -> FreshnessVerdict:
+def _judge_last_change(change_description: str, changed_at: str | None, asked_at: datetime) -> FreshnessVerdict:
     try:
         moment = datetime.fromisoformat(changed_at or "")
         is_unchanged = moment + MAX_REPLICATION_LAG <= asked_at
     except (ValueError, TypeError, OverflowError):
-        return FreshnessVerdict(None, f"{what} an unknown date")
-    return FreshnessVerdict(is_unchanged, f"{what} {changed_at}")
+        return FreshnessVerdict(None, f"{change_description} an unknown date")
+    return FreshnessVerdict(is_unchanged, f"{change_description} {changed_at}")
 
 
 def _join_first(texts: Sequence[str]) -> str:
     return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more" if len(texts) > 3 else "")
 
 
-def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
+def _group_names_by_request(names: Iterable[str], max_names: int) -> list[list[str]]:
     """Split names into groups that fit into one request each."""
     groups: list[list[str]] = []
     length = 0
@@ -169,7 +169,7 @@ def _group_names_by_request(names: Iterable[str], most: int) -> list[list[str]]:
         longer = len(quote(name)) + 3
         if (
             not groups
-            or len(groups[-1]) >= min(most, MAX_RESOURCES_PER_REQUEST)
+            or len(groups[-1]) >= min(max_names, MAX_RESOURCES_PER_REQUEST)
             or length + longer > _MAX_NAMES_CHARACTERS
         ):
             groups.append([])

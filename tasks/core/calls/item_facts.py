@@ -9,14 +9,14 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     CallParts,
     Operation,
+    OperationSparqlMapping,
     ResponseDependency,
-    SparqlMapping,
     is_item_id,
     is_string_value,
     list_item_dependency,
     list_label_dependencies,
 )
-from factmill.tasks.core.calls.wikidata import LocalGraph, Pid, Qid, make_item_terms
+from factmill.tasks.core.calls.wikidata import LocalGraph, Pid, Qid, make_item_and_language_terms
 from factmill.tasks.core.digests import JsonValue
 from factmill.tasks.core.sparql import (
     ENTITY_NAMESPACE,
@@ -86,7 +86,7 @@ def _fact_sort_key(fact: ItemFact) -> tuple[int, bool, int, str, str, int, int]:
     )
 
 
-def _make_item_facts_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_item_facts_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     labelled: dict[str, list[tuple[bool, str]]] = defaultdict(list)
     for row in rows:
         if "thing" in row:
@@ -153,7 +153,7 @@ def _load_item_facts_from_graph(graph: LocalGraph, parts: Sequence[CallParts], l
     return [format_item_facts(found[each["qid"]]) for each in parts]
 
 
-def _list_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+def _list_item_facts_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
     named = {fact["pid"]: fact["property"] for fact in body}
     named |= {fact["qid"]: fact["value"] for fact in body if fact["qid"] is not None}
     return [*list_item_dependency(parts, body), *list_label_dependencies(named, parts)]
@@ -164,13 +164,13 @@ ITEM_FACTS_OPERATION = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=parse_item_facts,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/item_facts",),
         varying_parts=("qid",),
-        make_terms=make_item_terms,
-        make_bodies=adapt_value_reader_to_solutions(_make_item_facts_bodies),
+        make_terms=make_item_and_language_terms,
+        make_bodies=adapt_value_reader_to_solutions(_make_item_facts_response_bodies),
     ),
     load_from_graph=_load_item_facts_from_graph,
-    list_dependencies=_list_dependencies,
+    list_dependencies=_list_item_facts_dependencies,
 )
 """Body: `[{"pid", "property", "qid", "value", "precision", "unit", "statement"}]`, in the order of `format_item_facts`."""

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.digests import JsonValue, canonical_json
-from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values
+from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values_blocks
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 T_co = TypeVar("T_co", covariant=True)
@@ -50,7 +50,7 @@ class ResponseDependency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparqlMapping:
+class OperationSparqlMapping:
     """How to turn calls into a SPARQL query, and its solutions into response bodies."""
 
     query_files: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class SparqlMapping:
     def fill_query(self, query: str, calls: Sequence[Call]) -> str:
         """Fill the values of calls into the query that they share."""
         for variables, rows in self.make_terms(calls).items():
-            query = fill_values(query, variables, rows)
+            query = fill_values_blocks(query, variables, rows)
         return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
 
 
@@ -97,7 +97,7 @@ class Operation(Generic[T_co]):
     """Parts that may be left out."""
     parse_body: Callable[[Any], T_co]
     """Parser of a response body."""
-    sparql: SparqlMapping | None = None
+    sparql: OperationSparqlMapping | None = None
     """Mapping to a query of a SPARQL endpoint."""
     fetch_from_wiki: Callable[[MediaWikiGet, Sequence[Call]], list[CallResponse]] | None = None
     """Function that fetches the responses from a MediaWiki."""
@@ -208,10 +208,10 @@ def list_item_dependency(parts: CallParts, _body: Any) -> list[ResponseDependenc
     return [ResponseDependency(WikiResource("item", str(parts["qid"])))]
 
 
-def list_label_dependencies(named: Mapping[str, str | None], parts: CallParts) -> list[ResponseDependency]:
+def list_label_dependencies(labels_by_id: Mapping[str, str | None], parts: CallParts) -> list[ResponseDependency]:
     """Return dependencies of a response on its labels of items and properties (id → label)."""
     language = str(parts.get("language", "en"))
     return [
         ResponseDependency(WikiResource("label", name, language), {"label": label}, must_be_unchanged=False)
-        for name, label in named.items()
+        for name, label in labels_by_id.items()
     ]

@@ -27,8 +27,8 @@ from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.operation import (
     CallParts,
     Operation,
+    OperationSparqlMapping,
     ResponseDependency,
-    SparqlMapping,
     ValuesBlocks,
     WikiResource,
     is_item_id,
@@ -307,7 +307,7 @@ def _make_property_list_term(call: Call) -> list[SparqlTerm]:
     return [literal_term(f" {' '.join(pids)} ")] if pids else []
 
 
-def _make_item_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
+def _make_item_paths_response_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
     hops = calls[0].parts["hops"]
     walks: dict[tuple[int | None, int | None], list[_PathSteps]] = defaultdict(list)
     for solution in solutions:
@@ -332,7 +332,7 @@ def _find_steps(solution: SparqlSolution, hops: JsonValue) -> _PathSteps | None:
     return None if first is None or middle is None or second is None else (middle, first, second)
 
 
-def _make_literal_paths_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
+def _make_literal_paths_response_bodies(calls: Sequence[Call], solutions: Sequence[SparqlSolution]) -> list[JsonValue]:
     by_subject: dict[int | None, list[SparqlSolution]] = defaultdict(list)
     for solution in solutions:
         by_subject[find_item_number(solution["subject"])].append(solution)
@@ -366,7 +366,7 @@ def _iterate_literal_rows(call: Call, solutions: Iterable[SparqlSolution]) -> It
         if where is None or value is None:
             continue
         qualifier = where[4]
-        main = _find_statement_main_value(solution["main"]) if qualifier is not None and "main" in solution else None
+        main = _find_statement_value_text(solution["main"]) if qualifier is not None and "main" in solution else None
         found = meanings[(*where, value), main]
         if "told" in solution and _find_normalised_date_or_number(call, solution["told"]) == value:
             precision = int(solution["precision"]["value"]) if "precision" in solution else None
@@ -406,7 +406,7 @@ def _find_normalised_date_or_number(call: Call, cell: RdfTerm) -> str | None:
     return normalise_utc_suffix(cell["value"]) if compute_date_key(cell["value"]) is not None else None
 
 
-def _find_statement_main_value(cell: RdfTerm) -> str | None:
+def _find_statement_value_text(cell: RdfTerm) -> str | None:
     """Return a statement's own value: the QID of an item, any other IRI, or text; None for an unknown value."""
     value = cell["value"]
     if cell["type"] == "bnode" or value.startswith(_UNKNOWN_VALUE_NAMESPACE):
@@ -437,11 +437,11 @@ ITEM_PATHS_OPERATION = Operation(
     service="wikidata",
     part_checks={"subject": is_item_id, "object": is_item_id, "hops": _is_hop_count},
     parse_body=parse_item_paths,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("multihal/item_paths_1", "multihal/item_paths_2"),
         varying_parts=("subject", "object"),
         make_terms=_make_item_pair_terms,
-        make_bodies=_make_item_paths_bodies,
+        make_bodies=_make_item_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
     list_dependencies=_list_path_dependencies,
@@ -457,11 +457,11 @@ DATE_PATHS_OPERATION = Operation(
         "hops": _is_hop_count,
     },
     parse_body=parse_literal_paths,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("multihal/date_paths_1", "multihal/date_paths_2"),
         varying_parts=("subject", "date"),
         make_terms=_make_date_terms,
-        make_bodies=_make_literal_paths_bodies,
+        make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
     list_dependencies=_list_path_dependencies,
@@ -478,11 +478,11 @@ NUMBER_PATHS_OPERATION = Operation(
         "hops": _is_hop_count,
     },
     parse_body=parse_literal_paths,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("multihal/number_paths_1", "multihal/number_paths_2"),
         varying_parts=("subject", "number", "unit"),
         make_terms=_make_number_terms,
-        make_bodies=_make_literal_paths_bodies,
+        make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
     list_dependencies=_list_path_dependencies,

@@ -14,8 +14,8 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     CallParts,
     Operation,
+    OperationSparqlMapping,
     ResponseDependency,
-    SparqlMapping,
     ValuesBlocks,
     WikiResource,
     is_item_id,
@@ -179,13 +179,13 @@ def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemCandidate]) 
     return min(candidates, key=lambda each: (each.matched_by != "label", get_wikidata_id_number(each.qid)))
 
 
-def make_item_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def make_item_and_language_terms(calls: Sequence[Call]) -> ValuesBlocks:
     """Return the VALUES blocks of calls about items, in one language."""
     language = literal_term(check_language_tag(calls[0].parts["language"]))
-    return {"language": [language], **_make_item_block(calls)}
+    return {"language": [language], **_make_item_terms_without_language(calls)}
 
 
-def _make_item_block(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_item_terms_without_language(calls: Sequence[Call]) -> ValuesBlocks:
     return {"item": [item_term(qid) for qid in dict.fromkeys(call.parts["qid"] for call in calls)]}
 
 
@@ -208,10 +208,10 @@ def _make_fact_page_terms(calls: Sequence[Call]) -> ValuesBlocks:
 
 def _make_neighbour_terms(calls: Sequence[Call]) -> ValuesBlocks:
     pids: Any = calls[0].parts["pids"]
-    return {**make_item_terms(calls), "property": [direct_property_term(pid) for pid in pids]}
+    return {**make_item_and_language_terms(calls), "property": [direct_property_term(pid) for pid in pids]}
 
 
-def _make_found_items_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_found_items_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for row in rows:
         qid = row["item"].removeprefix(ENTITY_NAMESPACE)
@@ -229,7 +229,7 @@ def _make_found_items_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
     ]
 
 
-def _make_description_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_description_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     by_qid = group_rows_by_item(rows)
     return [
         {
@@ -240,7 +240,7 @@ def _make_description_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
     ]
 
 
-def _make_label_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_label_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[tuple[str, bool], list[str]] = defaultdict(list)
     language = calls[0].parts["language"]
     for row in rows:
@@ -248,14 +248,14 @@ def _make_label_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) ->
     return [find_smallest_value(found[call.parts["id"], True] or found[call.parts["id"], False]) for call in calls]
 
 
-def _make_alias_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_alias_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     found: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         found[row["entity"].removeprefix(ENTITY_NAMESPACE)].add(row["alias"])
     return [list[JsonValue](sorted(found[call.parts["qid"]])) for call in calls]
 
 
-def _make_item_states_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_item_states_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     bodies: list[JsonValue] = []
     for call in calls:
         state: dict[str, JsonValue] = {}
@@ -271,7 +271,7 @@ def _make_item_states_bodies(calls: Sequence[Call], rows: Sequence[SolutionValue
     return bodies
 
 
-def _make_resolved_item_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_resolved_item_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     by_qid = group_rows_by_item(rows)
     targets = {
         qid: find_smallest_value(row["target"].removeprefix(ENTITY_NAMESPACE) for row in found)
@@ -280,7 +280,7 @@ def _make_resolved_item_bodies(calls: Sequence[Call], rows: Sequence[SolutionVal
     return [targets.get(call.parts["qid"], call.parts["qid"]) for call in calls]
 
 
-def _make_neighbours_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_neighbours_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     by_qid = group_rows_by_item(rows)
     bodies: list[JsonValue] = []
     for call in calls:
@@ -298,7 +298,7 @@ def _make_neighbours_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues
     return bodies
 
 
-def _make_fact_page_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_fact_page_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     facts = {
         (row["subject"].removeprefix(ENTITY_NAMESPACE), row["object"].removeprefix(ENTITY_NAMESPACE)) for row in rows
     }
@@ -320,11 +320,11 @@ FIND_ITEMS_OPERATION = Operation(
     service="wikidata",
     part_checks={"name": is_string_value, "language": is_string_value},
     parse_body=parse_item_candidates,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/find_items",),
         varying_parts=("name",),
         make_terms=_make_name_terms,
-        make_bodies=adapt_value_reader_to_solutions(_make_found_items_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_found_items_response_bodies),
     ),
     load_from_graph=_find_items_in_graph,
     list_world_contents=lambda parts: [f"name en {parts['name']}"] if parts["language"] == "en" else None,
@@ -347,11 +347,11 @@ DESCRIBE_ITEMS_OPERATION = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=parse_item_description,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/describe_items",),
         varying_parts=("qid",),
-        make_terms=make_item_terms,
-        make_bodies=adapt_value_reader_to_solutions(_make_description_bodies),
+        make_terms=make_item_and_language_terms,
+        make_bodies=adapt_value_reader_to_solutions(_make_description_response_bodies),
     ),
     load_from_graph=_load_descriptions_from_graph,
     list_dependencies=_list_description_dependencies,
@@ -369,11 +369,11 @@ LABEL_OPERATION = Operation(
     service="wikidata",
     part_checks={"id": lambda value: is_item_id(value) or is_property_id(value), "language": is_string_value},
     parse_body=parse_entity_label,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/label",),
         varying_parts=("id",),
         make_terms=lambda calls: _make_entity_terms((call.parts["id"] for call in calls), calls[0].parts["language"]),
-        make_bodies=adapt_value_reader_to_solutions(_make_label_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_label_response_bodies),
     ),
     load_from_graph=_load_labels_from_graph,
     list_dependencies=lambda parts, body: list_label_dependencies({parts["id"]: body}, parts),
@@ -391,13 +391,13 @@ ALIASES_OPERATION = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=parse_aliases,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/aliases",),
         varying_parts=("qid",),
         make_terms=lambda calls: _make_entity_terms(
             dict.fromkeys(call.parts["qid"] for call in calls), calls[0].parts["language"]
         ),
-        make_bodies=adapt_value_reader_to_solutions(_make_alias_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_alias_response_bodies),
     ),
     load_from_graph=_list_aliases_in_graph,
     list_dependencies=list_item_dependency,
@@ -415,11 +415,11 @@ RESOLVE_ITEM_OPERATION = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "language": is_string_value},
     parse_body=str,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/resolve_item",),
         varying_parts=("qid",),
-        make_terms=_make_item_block,
-        make_bodies=adapt_value_reader_to_solutions(_make_resolved_item_bodies),
+        make_terms=_make_item_terms_without_language,
+        make_bodies=adapt_value_reader_to_solutions(_make_resolved_item_response_bodies),
     ),
     load_from_graph=_resolve_items_in_graph,
     depends_on_language=False,
@@ -444,11 +444,11 @@ NEIGHBOURS_OPERATION = Operation(
     service="wikidata",
     part_checks={"qid": is_item_id, "pids": make_list_check(is_property_id), "language": is_string_value},
     parse_body=parse_neighbours,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/neighbours",),
         varying_parts=("qid",),
         make_terms=_make_neighbour_terms,
-        make_bodies=adapt_value_reader_to_solutions(_make_neighbours_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_neighbours_response_bodies),
     ),
     load_from_graph=_load_neighbours_from_graph,
     list_dependencies=_list_neighbours_dependencies,
@@ -471,11 +471,11 @@ LIST_FACTS_OPERATION = Operation(
         "language": is_string_value,
     },
     parse_body=parse_fact_pairs,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/list_facts",),
         make_terms=_make_fact_page_terms,
         limit_part="limit",
-        make_bodies=adapt_value_reader_to_solutions(_make_fact_page_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_fact_page_response_bodies),
     ),
     load_from_graph=_list_facts_in_graph,
     depends_on_language=False,
@@ -489,10 +489,10 @@ ITEM_STATES_OPERATION = Operation(
     service="wikidata",
     part_checks={"ids": make_list_check(is_string_value), "language": is_string_value, "on": is_string_value},
     parse_body=dict,
-    sparql=SparqlMapping(
+    sparql=OperationSparqlMapping(
         query_files=("wikidata/item_states",),
         make_terms=lambda calls: _make_entity_terms(calls[0].parts["ids"], calls[0].parts["language"]),
-        make_bodies=adapt_value_reader_to_solutions(_make_item_states_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_item_states_response_bodies),
     ),
     load_from_graph="a local graph has no item states to check: its digest identifies its content",
 )

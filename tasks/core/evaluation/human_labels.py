@@ -338,7 +338,7 @@ def _find_or_make_label_item(
     return item
 
 
-def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], found: ParsedLabelFile) -> None:
+def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], label_file: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     # "rows 3 and 7", as a spreadsheet's user says
     places = " and ".join(dict.fromkeys(label.place for label in labels)).replace(" and row ", " and ")
@@ -346,14 +346,14 @@ def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], found: ParsedLabe
     who = f" by {labels[0].labeller}" if labels[0].labeller else ""
     if len({label.label for label in labels}) > 1:
         differing = " and ".join(label.label for label in labels)
-        found.problems.append(
+        label_file.problems.append(
             SheetProblem(
                 "contradicting", f"{places}: the same item has different labels{who}: {differing}; none is used"
             )
         )
         return
     if len(labels) > 1:
-        found.problems.append(
+        label_file.problems.append(
             SheetProblem("doubled", f"{places}: the same item has the same label{who}; it counts once")
         )
-    found.labels.append(labels[0])
+    label_file.labels.append(labels[0])

@@ -201,22 +201,24 @@ def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
     return "; ".join([text, *([few] if (few := format_few_labels_warning(card.overall)) else [])])
 
 
-def format_agreement(found: JudgeAgreement) -> str:
+def format_agreement(agreement: JudgeAgreement) -> str:
     """Format accuracy and kappa with their intervals, as part of a line."""
-    if found.accuracy is None:
-        return f"nothing: {found.note}"
-    text = f"{found.accuracy:.1%} [{found.accuracy_low:.1%}, {found.accuracy_high:.1%}], kappa "
-    text += _format_estimate(found.kappa, found.kappa_low, found.kappa_high)
-    if found.weighted_kappa is not None:
-        text += f", quadratic kappa {_format_estimate(found.weighted_kappa, found.weighted_kappa_low, found.weighted_kappa_high)}"
+    if agreement.accuracy is None:
+        return f"nothing: {agreement.note}"
+    text = f"{agreement.accuracy:.1%} [{agreement.accuracy_low:.1%}, {agreement.accuracy_high:.1%}], kappa "
+    text += _format_estimate(agreement.kappa, agreement.kappa_low, agreement.kappa_high)
+    if agreement.weighted_kappa is not None:
+        text += f", quadratic kappa {_format_estimate(agreement.weighted_kappa, agreement.weighted_kappa_low, agreement.weighted_kappa_high)}"
     return text
 
 
-def format_rater_agreement(people: RaterAgreement) -> str:
+def format_rater_agreement(agreement: RaterAgreement) -> str:
     """Format the agreement between labellers as a line."""
-    kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[people.kind]
-    kappa = people.note if people.kappa is None else f"{kind}{people.kappa:.3f}"
-    text = f"{people.labellers} people; they agree on {people.agreed} of {people.items} items with several labels"
+    kind = {"cohen": "Cohen's kappa ", "fleiss": "Fleiss' kappa ", "": ""}[agreement.kind]
+    kappa = agreement.note if agreement.kappa is None else f"{kind}{agreement.kappa:.3f}"
+    text = (
+        f"{agreement.labellers} people; they agree on {agreement.agreed} of {agreement.items} items with several labels"
+    )
     return "; ".join(filter(None, (text, kappa)))
 
 

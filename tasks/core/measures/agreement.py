@@ -20,9 +20,9 @@ from factmill.tasks.core.measures.intervals import (
     compute_percentile_interval,
     compute_wilson_interval,
     format_interval_warning,
-    iterate_cluster_draws,
+    iterate_cluster_draw_counts,
 )
-from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_digits
+from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_decimals
 from factmill.tasks.core.rows import StrictModel
 
 ClassDistance = Literal["plain", "quadratic"]
@@ -111,7 +111,7 @@ def compute_fleiss_kappa(counts: Float64Values) -> float | None:
     agreed = ((counts**2).sum(axis=1) - sizes) / (sizes * (sizes - 1))
     shares = counts.sum(axis=0) / counts.sum()
     chance = float((shares**2).sum())
-    return None if chance >= 1 else round_to_six_digits((float(agreed.mean()) - chance) / (1 - chance))
+    return None if chance >= 1 else round_to_six_decimals((float(agreed.mean()) - chance) / (1 - chance))
 
 
 def measure_judge_agreement(
@@ -150,7 +150,7 @@ def measure_judge_agreement(
     return JudgeAgreement(
         n=len(people),
         clusters=len(names),
-        accuracy=None if share is None else round_to_six_digits(share),
+        accuracy=None if share is None else round_to_six_decimals(share),
         accuracy_low=low,
         accuracy_high=high,
         kappa=plain[0],
@@ -172,7 +172,7 @@ def measure_class_precision_and_recall(
     for at, label in enumerate(classes):
         both, row, column = float(table[at, at]), float(table[at].sum()), float(table[:, at].sum())
         precision, recall, f1 = (
-            round_to_six_digits(part / of) if of else None
+            round_to_six_decimals(part / of) if of else None
             for part, of in ((both, column), (both, row), (2 * both, row + column))
         )
         counts = {"people": list(people).count(label), "judge": list(judge).count(label)}
@@ -200,7 +200,7 @@ def measure_rater_agreement(labels: Mapping[str, Mapping[str, str]], classes: Se
             [given[labellers[0]] for given in shared], [given[labellers[1]] for given in shared], classes
         )
         note = _explain_no_kappa(table, labellers[0], labellers[1])
-        kappa = None if note else round_to_six_digits(float(compute_cohen_kappa(table)))
+        kappa = None if note else round_to_six_decimals(float(compute_cohen_kappa(table)))
     else:
         kind = "fleiss"
         counts = np.array([[list(given.values()).count(each) for each in classes] for given in shared], np.float64)
@@ -230,7 +230,7 @@ def _compute_kappa_and_interval(
     tables: Float64Values, size: int, distance: ClassDistance, seed: int
 ) -> tuple[float, float | None, float | None]:
     """Return kappa and its interval, None for one cluster (`tables`: clusters × cells)."""
-    kappa = round_to_six_digits(float(compute_cohen_kappa(tables.sum(axis=0).reshape(size, size), distance)))
+    kappa = round_to_six_decimals(float(compute_cohen_kappa(tables.sum(axis=0).reshape(size, size), distance)))
     if len(tables) == 1:
         return kappa, None, None
     # drawing distinct tables by frequency equals drawing clusters
@@ -309,7 +309,7 @@ def compute_spearman(x: Float64Values, y: Float64Values, clusters: Sequence[str]
     elif min(len(side.ends) for side in sides) == 1:
         note = f"all {len(paired)} items have the same {'first' if len(sides[0].ends) == 1 else 'second'} score"
     else:
-        rho = round_to_six_digits(float(_compute_rho_of_draws(sides, np.ones((1, len(paired)), np.int64))[0]))
+        rho = round_to_six_decimals(float(_compute_rho_of_draws(sides, np.ones((1, len(paired)), np.int64))[0]))
         interval = _compute_rho_interval(sides, numbers, len(names), seed) if len(names) > 1 else None
     return RankCorrelation(
         rho=rho,
@@ -330,7 +330,7 @@ def _compute_rho_interval(
     at_once = max(1, _MAX_RANKED_AT_ONCE // len(numbers))
     found = [
         _compute_rho_of_draws(sides, counts[:, numbers])
-        for counts in iterate_cluster_draws(clusters, draws, at_once, seed)
+        for counts in iterate_cluster_draw_counts(clusters, draws, at_once, seed)
     ]
     rhos = np.concatenate(found)
     return compute_percentile_interval(rhos[~np.isnan(rhos)])

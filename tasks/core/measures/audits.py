@@ -68,9 +68,9 @@ class AuditCriterionResult(StrictModel):
     paper: float | None
 
 
-def draw_audit_sample_ids(ids: Iterable[str], rows: int, seed: int) -> list[str]:
+def draw_audit_sample_ids(ids: Iterable[str], sample_size: int, seed: int) -> list[str]:
     """Return the ids of a sample, in drawing order."""
-    return sorted(ids, key=lambda each: digest_json([seed, each]))[:rows]
+    return sorted(ids, key=lambda each: digest_json([seed, each]))[:sample_size]
 
 
 def compute_audit_criterion_results(
@@ -93,19 +93,19 @@ def compute_audit_criterion_results(
     return figures
 
 
-def format_audit_criterion_result(criterion: AuditCriterion, figure: AuditCriterionResult) -> str:
+def format_audit_criterion_result(criterion: AuditCriterion, result: AuditCriterionResult) -> str:
     """Format a figure and the paper's as one line."""
-    if figure.here is None:
+    if result.here is None:
         return f"{criterion.code}: no verdicts"
     form = ".1%" if criterion.scale == "faults" else ".2f"
-    here, low, high = (format(value or 0, form) for value in (figure.here, figure.low, figure.high))
-    paper = "the paper reports none" if figure.paper is None else f"paper {figure.paper:{form}}"
-    return f"{criterion.code}: {here} ({low} to {high}; {figure.rows} rows; {paper})"
+    here, low, high = (format(value or 0, form) for value in (result.here, result.low, result.high))
+    paper = "the paper reports none" if result.paper is None else f"paper {result.paper:{form}}"
+    return f"{criterion.code}: {here} ({low} to {high}; {result.rows} rows; {paper})"
 
 
-def read_audit_mark(criterion: AuditCriterion, given: str) -> int | None:
+def read_audit_mark(criterion: AuditCriterion, written_mark: str) -> int | None:
     """Read a mark as a person typed it; None if invalid. For faults, an empty text is 0 and x is 1."""
-    text = given.strip().lower()
+    text = written_mark.strip().lower()
     if criterion.scale == "faults" and text in ("", "x"):
         return int(text == "x")
     least = 0 if criterion.scale == "faults" or criterion.maximum == 1 else 1
@@ -133,12 +133,12 @@ def make_audit_layout(audit: AuditProtocol) -> SheetLayout:
 
 
 def make_audit_sheet(
-    audit: AuditProtocol, build_id: str, shown: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
+    audit: AuditProtocol, build_id: str, text_by_row_id: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
 ) -> Sheet:
     """Return the sample as a sheet with existing verdicts; `shown`: row id → text for the reader."""
     layout = make_audit_layout(audit)
     lines = []
-    for row_id, text in shown.items():
+    for row_id, text in text_by_row_id.items():
         known = verdicts.get(row_id)
         marks = {code: str(mark) for code, mark in known.marks.items()} if known else {}
         verdict = {"reviewer": known.reviewer, "note": known.note} if known else {}

@@ -45,7 +45,7 @@ def divide_rounded(part: float, total: int, digits: int = 3) -> float | None:
 
 
 def pair_with_paper_figures(
-    here: Mapping[str, tuple[float | None, int]], paper: Mapping[str, float]
+    measured: Mapping[str, tuple[float | None, int]], paper: Mapping[str, float]
 ) -> dict[str, dict[str, float | int | None]]:
     """Return figure → `here`, `n` and `paper`, from figures given as (value, n); `here` is None without data."""
-    return {name: {"here": value, "n": n, "paper": paper[name]} for name, (value, n) in here.items()}
+    return {name: {"here": value, "n": n, "paper": paper[name]} for name, (value, n) in measured.items()}

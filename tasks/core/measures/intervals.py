@@ -63,7 +63,7 @@ def bootstrap_cluster_mean_interval(
     return compute_percentile_interval(drawn[:, 0] / drawn[:, 1], exponent)
 
 
-def iterate_cluster_draws(clusters: int, draws: int, at_once: int, seed: int) -> Iterator[Int64Values]:
+def iterate_cluster_draw_counts(clusters: int, draws: int, at_once: int, seed: int) -> Iterator[Int64Values]:
     """Yield how often each draw takes each cluster (shape: draws at once × clusters), until there are `draws` draws."""
     generator = np.random.default_rng(seed)
     for start in range(0, draws, at_once):
@@ -97,13 +97,13 @@ def sum_and_count_by_cluster(values: Float64Values, clusters: Int64Values) -> tu
     return sums[sizes > 0], sizes[sizes > 0].astype(np.float64)
 
 
-def count_deviating_clusters(sums: Float64Values, sizes: Float64Values) -> int:
+def count_clusters_off_commonest_mean(sums: Float64Values, sizes: Float64Values) -> int:
     """Return the number of clusters whose mean is not the commonest one: low for a rare or nearly certain event."""
     return len(sums) - int(np.unique(sums / sizes, return_counts=True)[1].max(initial=0))
 
 
 def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
-    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `deviating`: result of `count_deviating_clusters`."""
+    """Return why there is no interval, or why it is unreliable; empty if it is reliable. `deviating`: result of `count_clusters_off_commonest_mean`."""
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
     if deviating == 0:

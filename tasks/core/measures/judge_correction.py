@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from factmill.tasks.core.measures.intervals import BOOTSTRAP_DRAWS, Float64Values, Interval, compute_percentile_interval
-from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_digits
+from factmill.tasks.core.measures.metrics import index_names_in_sorted_order, round_to_six_decimals
 from factmill.tasks.core.rows import StrictModel
 
 _WEIGHT_BITS = 20
@@ -61,10 +61,10 @@ def measure_judge_rates(
     right, wrong = people_alone + both_right, both_wrong + judge_alone
     rates = JudgeErrorRates(
         n=len(people),
-        sensitivity=round_to_six_digits(both_right / right) if right else None,
+        sensitivity=round_to_six_decimals(both_right / right) if right else None,
         sensitivity_low=None,
         sensitivity_high=None,
-        specificity=round_to_six_digits(both_wrong / wrong) if wrong else None,
+        specificity=round_to_six_decimals(both_wrong / wrong) if wrong else None,
         specificity_low=None,
         specificity_high=None,
         size=size,
@@ -74,12 +74,12 @@ def measure_judge_rates(
         return rates
     generator = np.random.default_rng(0)
     drawn = _draw_question_sums(
-        np.vstack((_make_question_outcome_table(rates, names), _make_added_label_weights(rates))), generator, draws
+        np.vstack((_make_question_outcome_table(rates, names), _make_pseudo_label_counts(rates))), generator, draws
     )
     called_right = _draw_called_right_shares(rates, generator, draws)
     ends = [
         end
-        for side in _compute_rates_of_draws(drawn, called_right)
+        for side in _compute_drawn_sensitivity_specificity(drawn, called_right)
         for end in compute_percentile_interval(side[~np.isnan(side)])
     ]
     ends_of = ("sensitivity_low", "sensitivity_high", "specificity_low", "specificity_high")
@@ -87,7 +87,7 @@ def measure_judge_rates(
 
 
 def correct_judged_share(
-    names: Sequence[str],
+    questions: Sequence[str],
     sums: Float64Values,
     rates: JudgeErrorRates,
     are_labels_of_these_answers: bool,
@@ -105,27 +105,27 @@ def correct_judged_share(
     generator = np.random.default_rng(seed)
     added = np.array([[_ADDED_ITEMS, 0.0, _ADDED_ITEMS, 0.0], [_ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS]])
     if are_labels_of_these_answers:
-        both = np.hstack((sums, _make_question_outcome_table(rates, names)))
-        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_added_label_weights(rates), ((0, 0), (4, 0)))))
+        both = np.hstack((sums, _make_question_outcome_table(rates, questions)))
+        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_pseudo_label_counts(rates), ((0, 0), (4, 0)))))
         drawn = _draw_question_sums(np.vstack((both, more)), generator, draws)
         answers, labels = drawn[:, :4], drawn[:, 4:]
         called_right = answers[:, 3] / np.maximum(answers[:, 2], _ADDED_ITEMS)
     else:
         answers = _draw_question_sums(np.vstack((sums, added)), generator, draws)
         labels = _draw_question_sums(
-            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_added_label_weights(rates))),
+            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_pseudo_label_counts(rates))),
             generator,
             draws,
         )
         called_right = _draw_called_right_shares(rates, generator, draws)
-    sensitivity, specificity = _compute_rates_of_draws(labels, called_right)
+    sensitivity, specificity = _compute_drawn_sensitivity_specificity(labels, called_right)
     lows, highs = (_compute_corrected_shares(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
     of_all = sums.sum(axis=0, keepdims=True)
     value = float(
         _compute_corrected_shares(of_all, np.array([rates.sensitivity]), np.array([rates.specificity]), 0.0)[0]
     )
     # the added items may move the interval away from a share of 0 or 1
-    return round_to_six_digits(value), (
+    return round_to_six_decimals(value), (
         min(compute_percentile_interval(lows)[0], round(value, 4)),
         max(compute_percentile_interval(highs)[1], round(value, 4)),
     )
@@ -142,7 +142,9 @@ def _compute_corrected_shares(
     return np.asarray((corrected * judged + total - right) / scored)
 
 
-def _compute_rates_of_draws(tables: Float64Values, called_right: Float64Values) -> tuple[Float64Values, Float64Values]:
+def _compute_drawn_sensitivity_specificity(
+    tables: Float64Values, called_right: Float64Values
+) -> tuple[Float64Values, Float64Values]:
     """Return sensitivity and specificity of draws of labels (draws × 4), NaN without an item for their denominator.
 
     Right items are counted separately within each verdict of the judge, since labels are drawn by verdict.
@@ -163,11 +165,11 @@ def _draw_called_right_shares(rates: JudgeErrorRates, generator: np.random.Gener
     return generator.binomial(rates.size, share, draws) / rates.size
 
 
-def _make_question_outcome_table(rates: JudgeErrorRates, names: Sequence[str]) -> Float64Values:
-    return np.array([rates.questions.get(name, [0] * 4) for name in names], np.float64)
+def _make_question_outcome_table(rates: JudgeErrorRates, questions: Sequence[str]) -> Float64Values:
+    return np.array([rates.questions.get(name, [0] * 4) for name in questions], np.float64)
 
 
-def _make_added_label_weights(rates: JudgeErrorRates) -> Float64Values:
+def _make_pseudo_label_counts(rates: JudgeErrorRates) -> Float64Values:
     """Return the items added to labels, each with the mean weight of a label."""
     return np.eye(4) * np.rint(_ADDED_ITEMS * np.sum(list(rates.questions.values())) / rates.n)
 

@@ -17,7 +17,7 @@ from factmill.tasks.core.measures.intervals import (
     Interval,
     bootstrap_cluster_mean_interval,
     compute_wilson_interval,
-    count_deviating_clusters,
+    count_clusters_off_commonest_mean,
     format_interval_warning,
     scale_to_whole_numbers_and_exponent,
     sum_and_count_by_cluster,
@@ -131,7 +131,7 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             n, n_unscored = len(counted), len(chosen) - len(counted)
             bounds: list[float | None] = [None, None]
             if len(chosen):
-                bounds = [round_to_six_digits((total + n_unscored * end) / len(chosen)) for end in ends]
+                bounds = [round_to_six_decimals((total + n_unscored * end) / len(chosen)) for end in ends]
             interval: Interval | tuple[None, None] = (None, None)
             kind: IntervalKind = ""
             note = ""
@@ -140,7 +140,7 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
             elif each.is_share and sizes.max() == 1:
                 interval, kind = compute_wilson_interval(round(total), len(sums)), "wilson"
             else:
-                note = format_interval_warning(len(sums), count_deviating_clusters(sums, sizes))
+                note = format_interval_warning(len(sums), count_clusters_off_commonest_mean(sums, sizes))
                 if len(sums) > 1:
                     interval, kind = bootstrap_cluster_mean_interval(sums, sizes, seed, exponent), "bootstrap"
             metrics.append(
@@ -149,10 +149,10 @@ def measure_mean_metrics(scores: Sequence[MetricScores], seed: int = 0) -> list[
                     metric=each.metric,
                     group_by=group_by,
                     group=group,
-                    value=round_to_six_digits(total / n) if n else None,
+                    value=round_to_six_decimals(total / n) if n else None,
                     n=n,
                     n_unscored=n_unscored,
-                    coverage=round_to_six_digits(n / len(chosen)) if len(chosen) else None,
+                    coverage=round_to_six_decimals(n / len(chosen)) if len(chosen) else None,
                     bound_low=bounds[0],
                     bound_high=bounds[1],
                     ci_low=interval[0],
@@ -186,6 +186,6 @@ def iterate_all_items_and_groups(
             yield group_by, name, order[start:end]
 
 
-def round_to_six_digits(value: float) -> float:
+def round_to_six_decimals(value: float) -> float:
     """Round a value for publication: to six digits, never minus zero."""
     return round(value, _METRIC_DIGITS) + 0.0

@@ -17,12 +17,12 @@ from factmill.tasks.core.measures.intervals import (
     Z_95,
     Float64Values,
     bootstrap_cluster_mean_interval,
-    count_deviating_clusters,
+    count_clusters_off_commonest_mean,
     format_interval_warning,
     scale_to_whole_numbers_and_exponent,
     sum_and_count_by_cluster,
 )
-from factmill.tasks.core.measures.metrics import MetricScores, index_names_in_sorted_order, round_to_six_digits
+from factmill.tasks.core.measures.metrics import MetricScores, index_names_in_sorted_order, round_to_six_decimals
 from factmill.tasks.core.rows import StrictModel
 
 _Z_80 = 0.8416212335729143
@@ -108,9 +108,9 @@ def compare_models(
         only_first=int(np.sum(~np.isnan(of_first.values))) - n,
         only_second=int(np.sum(~np.isnan(of_second.values))) - n,
         clusters=len(names),
-        value_first=round_to_six_digits(totals[0] / n) if n else None,
-        value_second=round_to_six_digits(totals[1] / n) if n else None,
-        difference=None if difference is None else round_to_six_digits(difference),
+        value_first=round_to_six_decimals(totals[0] / n) if n else None,
+        value_second=round_to_six_decimals(totals[1] / n) if n else None,
+        difference=None if difference is None else round_to_six_decimals(difference),
         ci_low=interval[0] if interval else None,
         ci_high=interval[1] if interval else None,
         better=better,
@@ -119,7 +119,7 @@ def compare_models(
         test="" if p is None else "mcnemar" if paired else "sign_flip",
         smallest_difference=smallest,
         unit=left.unit,
-        note=format_interval_warning(len(names), count_deviating_clusters(sums, sizes))
+        note=format_interval_warning(len(names), count_clusters_off_commonest_mean(sums, sizes))
         if n
         else "no item has a score of both",
     )
@@ -200,7 +200,7 @@ def compute_smallest_detectable_difference(
     mean = float(sums.sum() / sizes.sum())
     spread = math.fsum(((sums - mean * sizes) ** 2).tolist()) * clusters / (clusters - 1)
     error = math.ldexp(math.sqrt(spread) / float(sizes.sum()), -exponent)
-    return round_to_six_digits((Z_95 + _Z_80) * error) or None
+    return round_to_six_decimals((Z_95 + _Z_80) * error) or None
 
 
 def adjust_p_values_benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:

@@ -17,16 +17,16 @@ from factmill.tasks.core.measures.intervals import (
     Interval,
     bootstrap_cluster_mean_interval,
     compute_percentile_interval,
-    count_deviating_clusters,
+    count_clusters_off_commonest_mean,
     format_interval_warning,
-    iterate_cluster_draws,
+    iterate_cluster_draw_counts,
     scale_to_whole_numbers_and_exponent,
 )
 from factmill.tasks.core.measures.metrics import (
     MeasuredMetric,
     index_names_in_sorted_order,
     iterate_all_items_and_groups,
-    round_to_six_digits,
+    round_to_six_decimals,
 )
 
 _MIN_F1_DRAWS = 1_000
@@ -107,12 +107,12 @@ def _measure_ratio_metric_by_group(ratios: RatioMetricScores, seed: int) -> Iter
             metric=ratios.metric,
             group_by=group_by,
             group=group,
-            value=None if value is None else round_to_six_digits(value),
+            value=None if value is None else round_to_six_decimals(value),
             n=n,
             n_unscored=n_unscored,
-            coverage=round_to_six_digits(n / (n + n_unscored)) if n + n_unscored else None,
-            bound_low=bounds[0] if bounds[0] is None else round_to_six_digits(bounds[0]),
-            bound_high=bounds[1] if bounds[1] is None else round_to_six_digits(bounds[1]),
+            coverage=round_to_six_decimals(n / (n + n_unscored)) if n + n_unscored else None,
+            bound_low=bounds[0] if bounds[0] is None else round_to_six_decimals(bounds[0]),
+            bound_high=bounds[1] if bounds[1] is None else round_to_six_decimals(bounds[1]),
             ci_low=interval[0] if interval else None,
             ci_high=interval[1] if interval else None,
             interval="bootstrap" if interval else "",
@@ -161,7 +161,7 @@ def _compute_ratio_interval_and_note(
     return (
         interval,
         len(sums),
-        format_interval_warning(len(sums), max(count_deviating_clusters(*each) for each in ratios)),
+        format_interval_warning(len(sums), max(count_clusters_off_commonest_mean(*each) for each in ratios)),
     )
 
 
@@ -169,7 +169,7 @@ def _compute_f1_interval(sums: Float64Values, exponents: Sequence[int], seed: in
     """Return the interval of an F1; `sums`: whole numbers, clusters × (numerator, denominator of each ratio)."""
     draws = max(_MIN_F1_DRAWS, min(BOOTSTRAP_DRAWS, _MAX_DRAWN_CLUSTERS // len(sums)))
     found = []
-    for counts in iterate_cluster_draws(len(sums), draws, max(1, _MAX_CLUSTERS_AT_ONCE // len(sums)), seed):
+    for counts in iterate_cluster_draw_counts(len(sums), draws, max(1, _MAX_CLUSTERS_AT_ONCE // len(sums)), seed):
         totals = counts.astype(np.float64) @ sums
         with np.errstate(invalid="ignore", divide="ignore"):
             first, second = (

@@ -19,8 +19,8 @@ from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.sheets.sheet import (
     SHOWN_DIGEST,
-    FormAnswer,
-    FormTask,
+    LabellingToolAnswer,
+    LabellingToolTask,
     Sheet,
     SheetLayout,
     SheetQuestion,
@@ -73,7 +73,7 @@ def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def find_form_of_text(text: str, path: PurePath, form: str = "") -> SheetForm:
+def resolve_sheet_form_from_text(text: str, path: PurePath, form: str = "") -> SheetForm:
     """Return the form of a file that came back; without `form`, JSON with `fields` is Argilla's whatever its ending."""
     resolved = resolve_sheet_form(path, form)
     if form or resolved == "csv":
@@ -82,9 +82,9 @@ def find_form_of_text(text: str, path: PurePath, form: str = "") -> SheetForm:
     return "argilla" if "fields" in first else "label-studio" if "data" in first else resolved
 
 
-def parse_form_tasks(
+def parse_labelling_tool_tasks(
     layout: SheetLayout, text: str, file: str, form: Literal["label-studio", "argilla"]
-) -> list[FormTask]:
+) -> list[LabellingToolTask]:
     """Parse an export of Label Studio or Argilla; SourceError names file and place of what is no such export."""
     read = _iterate_label_studio_tasks if form == "label-studio" else _iterate_argilla_tasks
     return list(read(layout, _parse_json_objects(text, file), file))
@@ -152,7 +152,9 @@ def _format_xml_attributes(**values: str) -> str:
     return " ".join(f"{name}={quoteattr(escape_control_characters(value))}" for name, value in values.items())
 
 
-def _iterate_label_studio_tasks(layout: SheetLayout, tasks: list[dict[str, Any]], file: str) -> Iterator[FormTask]:
+def _iterate_label_studio_tasks(
+    layout: SheetLayout, tasks: list[dict[str, Any]], file: str
+) -> Iterator[LabellingToolTask]:
     """Yield the tasks of an export in the form "JSON"; SourceError names file and task where it is no such export."""
     for number, task in enumerate(tasks, 1):
         place = f"task {task.get('id', number)}"
@@ -165,10 +167,10 @@ def _iterate_label_studio_tasks(layout: SheetLayout, tasks: list[dict[str, Any]]
         # a project may hold numbers for texts that look like some
         cells = {name: str(data[name]) for name in layout.columns if data.get(name) is not None}
         answers = [_parse_annotation(each, file, place) for each in annotations]
-        yield FormTask(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
+        yield LabellingToolTask(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
 
 
-def _parse_annotation(annotation: Any, file: str, place: str) -> FormAnswer:
+def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAnswer:
     results = annotation.get("result") if isinstance(annotation, dict) else None
     if not isinstance(results, list) or not all(
         isinstance(each, dict) and isinstance(each.get("value"), dict) for each in results
@@ -184,7 +186,7 @@ def _parse_annotation(annotation: Any, file: str, place: str) -> FormAnswer:
     if isinstance(by, dict):
         by = by.get("email") or by.get("id")
     who = "" if by is None else f"user {by}" if isinstance(by, int) else str(by)
-    return FormAnswer(who, answers, "skipped" if annotation.get("was_cancelled") else "submitted")
+    return LabellingToolAnswer(who, answers, "skipped" if annotation.get("was_cancelled") else "submitted")
 
 
 def _make_argilla_record(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
@@ -235,7 +237,9 @@ def _make_argilla_question(question: SheetQuestion) -> dict[str, Any]:
     return {**named, "required": bool(question.choices), "settings": settings}
 
 
-def _iterate_argilla_tasks(layout: SheetLayout, records: list[dict[str, Any]], file: str) -> Iterator[FormTask]:
+def _iterate_argilla_tasks(
+    layout: SheetLayout, records: list[dict[str, Any]], file: str
+) -> Iterator[LabellingToolTask]:
     """Yield the records that `dataset.records.to_json` wrote; SourceError names file and record where it is no such file."""
     for number, record in enumerate(records, 1):
         key = record.get("id")
@@ -249,10 +253,10 @@ def _iterate_argilla_tasks(layout: SheetLayout, records: list[dict[str, Any]], f
         known = {**metadata, **fields, layout.key: key}
         cells = {name: str(known[name]) for name in layout.columns if known.get(name) is not None}
         digest = str(metadata.get(SHOWN_DIGEST) or "")
-        yield FormTask(place, number, cells, digest, list(_iterate_argilla_answers(responses, file, place)))
+        yield LabellingToolTask(place, number, cells, digest, list(_iterate_argilla_answers(responses, file, place)))
 
 
-def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str) -> Iterator[FormAnswer]:
+def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str) -> Iterator[LabellingToolAnswer]:
     """Yield one answer per user of a record's responses."""
     answers: dict[str, dict[str, str]] = {}
     states: dict[str, str] = {}
@@ -268,4 +272,4 @@ def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str
             answers.setdefault(who, {})[question] = "" if value is None else str(value)
             states[who] = str(each.get("status") or "")
     for who, of_user in answers.items():
-        yield FormAnswer(who, of_user, _ARGILLA_STATES.get(states[who], "submitted"))
+        yield LabellingToolAnswer(who, of_user, _ARGILLA_STATES.get(states[who], "submitted"))

@@ -95,7 +95,7 @@ class ParsedSheet:
 
 
 @dataclass(frozen=True, slots=True)
-class FormAnswer:
+class LabellingToolAnswer:
     """What one person answered about a task of another tool."""
 
     who: str
@@ -106,7 +106,7 @@ class FormAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class FormTask:
+class LabellingToolTask:
     """One task as another tool exported it, before any check."""
 
     place: str
@@ -115,7 +115,7 @@ class FormTask:
     """Key, shown and carried cells."""
     digest: str
     """Digest of the shown cells when the task was written; empty: the tool dropped it."""
-    answers: Sequence[FormAnswer]
+    answers: Sequence[LabellingToolAnswer]
 
 
 def digest_shown_cells(layout: SheetLayout, cells: Mapping[str, str]) -> str:
@@ -149,40 +149,51 @@ def format_choice(value: str, meaning: str) -> str:
     return f"{value}: {meaning}" if meaning else value
 
 
-def check_form_tasks(layout: SheetLayout, tasks: Iterable[FormTask], default_who: str, who_option: str) -> ParsedSheet:
+def check_labelling_tool_tasks(
+    layout: SheetLayout, tasks: Iterable[LabellingToolTask], default_who: str, who_option: str
+) -> ParsedSheet:
     """Return the decided rows of tasks, and problems; `default_who`: who answered, if unnamed (`who_option`)."""
     found = ParsedSheet()
     for task in tasks:
         is_same = task.digest == digest_shown_cells(layout, task.cells)
         if not task.cells.get(layout.key, ""):
             why = f"it has no {layout.key}; label the tasks that factmill wrote, and export all data"
-            _note(found, "unknown", task, why)
+            _add_task_problem(found, "unknown", task, why)
         elif not is_same:
             what = "what was shown is not what factmill wrote" if task.digest else f"its {SHOWN_DIGEST} is missing"
             why = f"{what}; import factmill's file again and label that, since the answer may be about another text"
-            _note(found, "changed", task, why)
+            _add_task_problem(found, "changed", task, why)
         elif not task.answers:
-            _note(found, "missing", task, "nobody has answered it; answer it in the tool and export again")
+            _add_task_problem(found, "missing", task, "nobody has answered it; answer it in the tool and export again")
         for answer in task.answers if is_same else ():
-            _check_answer(layout, task, answer, answer.who or default_who, who_option, found)
+            _add_answer_row_or_problem(layout, task, answer, answer.who or default_who, who_option, found)
     return found if layout.several_people else _keep_one_decision_per_row(layout, found)
 
 
-def _note(found: ParsedSheet, kind: SheetProblemKind, task: FormTask, message: str) -> None:
-    found.problems.append(SheetProblem(kind, f"{task.place}: {message}"))
+def _add_task_problem(parsed: ParsedSheet, kind: SheetProblemKind, task: LabellingToolTask, message: str) -> None:
+    parsed.problems.append(SheetProblem(kind, f"{task.place}: {message}"))
 
 
-def _check_answer(
-    layout: SheetLayout, task: FormTask, answer: FormAnswer, who: str, who_option: str, found: ParsedSheet
+def _add_answer_row_or_problem(
+    layout: SheetLayout,
+    task: LabellingToolTask,
+    answer: LabellingToolAnswer,
+    who: str,
+    who_option: str,
+    parsed: ParsedSheet,
 ) -> None:
     """Add a person's answer as a row, or the problem with it."""
     by = f" by {who}" if who else ""
     if answer.state != "submitted":
         done = "was skipped" if answer.state == "skipped" else "is a draft"
-        _note(found, answer.state, task, f"it {done}{by}; answer and submit it in the tool if it should count")
+        _add_task_problem(
+            parsed, answer.state, task, f"it {done}{by}; answer and submit it in the tool if it should count"
+        )
         return
     if not who:
-        _note(found, "annotator", task, f"the answer names no person; say who it was with {who_option} NAME")
+        _add_task_problem(
+            parsed, "annotator", task, f"the answer names no person; say who it was with {who_option} NAME"
+        )
         return
     for question in layout.questions:
         given = answer.answers.get(question.name, "").strip()
@@ -190,18 +201,22 @@ def _check_answer(
             expected = ", ".join(question.choices)
             kind: SheetProblemKind = "unreadable" if given else "missing"
             what = f"the {question.name}{by} is {given!r}" if given else f"no {question.name}{by}"
-            _note(found, kind, task, f"{what}; expected one of {expected}; correct it in the tool and export again")
+            _add_task_problem(
+                parsed, kind, task, f"{what}; expected one of {expected}; correct it in the tool and export again"
+            )
             return
         asked, needed = question.needed_with or ("", "")
         if asked and bool(given) != (answer.answers.get(asked) == needed):
             what = f"{'a text' if given else 'no text'} for {question.name}{by}, but the {asked} is {answer.answers.get(asked)!r}"
             expected = f"a text with {needed}, and none with any other"
-            _note(found, "unreadable", task, f"{what}; expected {expected}; correct it in the tool and export again")
+            _add_task_problem(
+                parsed, "unreadable", task, f"{what}; expected {expected}; correct it in the tool and export again"
+            )
             return
     blank = {question.name: "" for question in layout.questions}
     cells = {**task.cells, **blank, **answer.answers, layout.who: who}
     named = dict.fromkeys([*layout.columns, layout.who])
-    found.rows.append(SheetRow(task.place, task.number, {name: cells.get(name, "") for name in named}))
+    parsed.rows.append(SheetRow(task.place, task.number, {name: cells.get(name, "") for name in named}))
 
 
 def _keep_one_decision_per_row(layout: SheetLayout, parsed: ParsedSheet) -> ParsedSheet:

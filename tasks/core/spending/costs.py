@@ -72,9 +72,9 @@ def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Seque
     return ", ".join([f"US$ {cost_usd:.4f}", *unknown] if cost_usd or not unknown else unknown)
 
 
-def format_count_with_noun(number: int, what: str) -> str:
+def format_count_with_noun(number: int, noun: str) -> str:
     """Format a number with its noun; `what`: the noun in the singular."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_usd(usd: float) -> str:

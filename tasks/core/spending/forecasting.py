@@ -162,7 +162,7 @@ def make_build_forecast(
         scale = scales.get(kind[0], 1.0)
         growth = _estimate_call_growth_exponent(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
         times[kind] = _compute_call_multipliers(found, weights if scale != 1.0 else {}, growth)
-        volume = _sum_call_volume(kind, found, growth, times[kind])
+        volume = _make_stage_operation_forecast(kind, found, growth, times[kind])
         bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
     scaled_stages = (replace(stage, scale=_compute_expanded_stage_scale(stage, weights)) for stage in stages)
@@ -204,7 +204,7 @@ def _compute_call_multipliers(
     return {key: float((sum(found) / len(found)) ** growth) for key, found in users.items()}
 
 
-def _sum_call_volume(
+def _make_stage_operation_forecast(
     kind: tuple[str, str, str, str], uses: Sequence[ObservedCall], growth: float, times: Mapping[str, float]
 ) -> StageOperationForecast:
     calls = {use.key: use for use in uses}
@@ -215,12 +215,12 @@ def _sum_call_volume(
     )
 
 
-def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batches: float, most: int) -> float:
+def estimate_bundled_requests(uses: Sequence[ObservedCall], calls: float, batches: float, max_bundled: int) -> float:
     """Return the requests for `calls` bundled calls: the observed requests times `batches`, or more if requests would exceed
     `most` calls. Infinite if calls are sent one by one."""
     asked = {use.key: use.requests for use in uses}
     were = sum(asked.values())
-    return max(were * batches, calls / most) if most > 1 and were < len(asked) else math.inf
+    return max(were * batches, calls / max_bundled) if max_bundled > 1 and were < len(asked) else math.inf
 
 
 def _estimate_call_growth_exponent(
@@ -382,7 +382,7 @@ def count_row_characters(row: Mapping[str, Any]) -> int:
 
 
 def draw_pilot_rows(
-    parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], wanted: int
+    parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], row_count: int
 ) -> list[int]:
     """Return the positions of a representative sample of rows: every n-th row, ordered by part, then by size.
 
@@ -400,5 +400,5 @@ def draw_pilot_rows(
             for together in zip_longest(*(found[side] for side in sorted(found)))
         ]
         units += reversed(of_part) if turn % 2 else of_part
-    count = max(1, min(len(units), round(wanted * len(units) / max(1, len(ids)))))
+    count = max(1, min(len(units), round(row_count * len(units) / max(1, len(ids)))))
     return sorted(at for draw in range(count) for at in units[int((draw + 0.5) * len(units) / count)]) if units else []

@@ -137,7 +137,7 @@ def _pair_differing_calls(
         same = wanted.get(canonical_json(call.get_request_parts()))
         if not same:
             left.append(call)
-        elif _is_difference(found := CallDifference(same.pop(0), call)):
+        elif _differs_in_reply_model_or_prompt(found := CallDifference(same.pop(0), call)):
             yield found
     lost = [call for calls in wanted.values() for call in calls]
     if max(len(lost), len(left)) > _MAX_SIMILARITY_PAIRED_CALLS:
@@ -152,7 +152,7 @@ def _pair_differing_calls(
     yield from (CallDifference(None, call) for call in left)
 
 
-def _is_difference(pair: CallDifference) -> bool:
+def _differs_in_reply_model_or_prompt(pair: CallDifference) -> bool:
     """True where a pair with equal requests has different replies, models or prompts."""
     return pair.replies_differ or any(map(pair.has_changed_part, _MODEL_AND_PROMPT_PARTS))
 
@@ -209,7 +209,7 @@ def _find_prompt_and_model_causes(
         )
     if difference.has_changed_part("model"):
         old, new = str(before.parts.get("model")), str(after.parts.get("model"))
-        yield ChangeCause("model", _find_model_roles(old, new, manifests), f"{old} → {new}")
+        yield ChangeCause("model", _format_roles_of_replaced_model(old, new, manifests), f"{old} → {new}")
 
 
 def _find_request_causes(
@@ -252,7 +252,7 @@ def _find_model_reply_cause(
 ) -> ChangeCause:
     what = str(after.parts.get("prompt", after.operation))
     if before.service != after.service:
-        role = _find_model_roles(before.service, after.service, manifests)
+        role = _format_roles_of_replaced_model(before.service, after.service, manifests)
         return ChangeCause("model", role, f"{before.service} → {after.service}")
     if before.parts.get("script") != after.parts.get("script"):
         return ChangeCause("reply", what, "the scripted reply was edited")
@@ -306,8 +306,8 @@ def _get_short_prompt_digest(call: RecordedRowCall) -> str:
     return str(call.parts.get("prompt_digest"))[:8]
 
 
-def _find_model_roles(before: str, after: str, manifests: ManifestComparison) -> str:
+def _format_roles_of_replaced_model(model_before: str, model_after: str, manifests: ManifestComparison) -> str:
     """Return the roles, as the manifests name them, in which one model replaced another."""
     models = [each for each in manifests.changes if each.cause.kind == "model"]
-    roles = [each.cause.what for each in models if (str(each.before), str(each.after)) == (before, after)]
-    return ", ".join(roles) or after.partition("@")[0]
+    roles = [each.cause.what for each in models if (str(each.before), str(each.after)) == (model_before, model_after)]
+    return ", ".join(roles) or model_after.partition("@")[0]

@@ -33,7 +33,7 @@ def is_change_carried_over(source_change: tuple[Any, Any], target_change: tuple[
     """True where what `target_change` gained (or lost) is contained in what `source_change` gained (or lost); both: (before, after)."""
     gone, come = _split_lost_and_gained(source_change)
     lost, won = _split_lost_and_gained(target_change)
-    if _overlaps_or_contains(won, come) or _overlaps_or_contains(lost, gone):
+    if _shares_leaf_or_substring(won, come) or _shares_leaf_or_substring(lost, gone):
         return True
     new_words, old_words = _collect_leaf_text_words(won), _collect_leaf_text_words(lost)
     return _contains_half_of_words(
@@ -66,7 +66,7 @@ def _split_lost_and_gained(change: tuple[Any, Any]) -> tuple[frozenset[str], fro
     return before - after, after - before
 
 
-def _overlaps_or_contains(leaves: frozenset[str], others: frozenset[str]) -> bool:
+def _shares_leaf_or_substring(leaves: frozenset[str], others: frozenset[str]) -> bool:
     return bool(leaves & others) or any(
         leaf in other or (len(other) >= _MIN_TEXT_CHARACTERS and other in leaf)
         for leaf in leaves

@@ -160,23 +160,24 @@ def _iterate_parameter_changes(
     old, new = (each.get("reviewing") or {} for each in (before, after))
     if old.get("policy") != new.get("policy"):
         yield _make_input_change("decision", "policy", old.get("policy"), new.get("policy"))
-    if (change := _find_decision_count_change(old, new)) is not None:
+    if (change := _find_review_decisions_change(old, new)) is not None:
         yield change
 
 
-def _find_decision_count_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> InputChange | None:
-    old, new = (_index_decisions_by_id(each) for each in (before, after))
+def _find_review_decisions_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> InputChange | None:
+    old, new = (_index_review_decisions_by_id(each) for each in (before, after))
     if old == new:
         return None
     return _make_input_change("decision", "reviewers", f"{len(old)} decisions", f"{len(new)} decisions")
 
 
-def list_changed_decisions(
+def list_changed_review_decisions(
     manifests: ManifestComparison, row_ids: Sequence[str]
 ) -> list[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
     """Return the changed decisions about a row: (before, after), None where there is none."""
     old, new = (
-        _index_decisions_by_id(lock["params"].get("reviewing") or {}) for lock in (manifests.before, manifests.after)
+        _index_review_decisions_by_id(lock["params"].get("reviewing") or {})
+        for lock in (manifests.before, manifests.after)
     )
     return [
         (old.get(item), new.get(item))
@@ -185,7 +186,7 @@ def list_changed_decisions(
     ]
 
 
-def _index_decisions_by_id(reviewing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _index_review_decisions_by_id(reviewing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {each["id"]: each for each in reviewing.get("decisions", ())}
 
 

@@ -149,7 +149,7 @@ def set_served_resources(resources: ServedResources) -> None:
     _served_resources[:] = [resources]
 
 
-class RequestUnpicklingToAnswer:
+class RequestAnsweredByUnpickling:
     """A group of requests that unpickles to its answer.
 
     The submitted task is `pickle.loads` of the pickled group, so the scheduler, which unpickles tasks too, does not need

@@ -21,7 +21,7 @@ from factmill.tasks.engine.cluster.protocol import (
     format_dask_resource_name,
     format_worker_code_version,
     import_distributed_without_logs,
-    make_driver_security,
+    make_driver_tls_security,
     parse_dask_resource_name,
 )
 from factmill.tasks.errors import ServiceUnreachable
@@ -86,7 +86,7 @@ class DaskClusterClient:
         """
         client = self._connect()
         # the worker's module imports all models; the driver needs it only when it sends a request
-        from factmill.tasks.engine.cluster.capabilities import RequestUnpicklingToAnswer
+        from factmill.tasks.engine.cluster.capabilities import RequestAnsweredByUnpickling
 
         code = format_worker_code_version()
         resource = {format_dask_resource_name(WorkerCapability(requirement, code)): 1}
@@ -103,7 +103,7 @@ class DaskClusterClient:
                     future = client.submit(
                         pickle.loads,
                         pickle.dumps(
-                            RequestUnpicklingToAnswer(requirement.kind, requirement.identity, code, operation, asked)
+                            RequestAnsweredByUnpickling(requirement.kind, requirement.identity, code, operation, asked)
                         ),
                         key=f"factmill-{requirement.kind}-{uuid.uuid4()}",
                         resources=resource,
@@ -202,7 +202,7 @@ class DaskClusterClient:
         Dask itself waits forever if the connection is accepted but nothing answers: a stopped process, or another server at
         that port.
         """
-        library, security = import_distributed_without_logs(), make_driver_security(self.compute)
+        library, security = import_distributed_without_logs(), make_driver_tls_security(self.compute)
         opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def open_it() -> None:

@@ -47,7 +47,7 @@ def make_tls_security(ca_file: str, cert_file: str, key_file: str, role: str) ->
     )
 
 
-def make_driver_security(compute: ComputeSettings) -> Any:
+def make_driver_tls_security(compute: ComputeSettings) -> Any:
     """Return the driver's security settings; SettingsError if a certificate file is missing."""
     require_existing_tls_files((compute.ca_file, compute.cert_file, compute.key_file))
     return make_tls_security(compute.ca_file, compute.cert_file, compute.key_file, "client")
@@ -127,7 +127,7 @@ def list_required_cluster_resources(world: World, home: Path) -> list[RequiredRe
 _GROUPS_PER_WORKER = 4
 
 
-def group_by_weight(weights: Sequence[int], workers: int, min_weight: int, max_weight: int) -> list[list[int]]:
+def group_indices_by_weight(weights: Sequence[int], workers: int, min_weight: int, max_weight: int) -> list[list[int]]:
     """Return all places in groups, the heaviest first; `weights`: one per place, such as a text's characters.
 
     A group's weight is chosen to give each worker several groups, but at least `least` and at most `most`; a single place
@@ -146,6 +146,6 @@ def group_by_weight(weights: Sequence[int], workers: int, min_weight: int, max_w
 
 
 def split_into_ranges(count: int, workers: int, min_size: int, max_size: int) -> list[range]:
-    """Return `count` places as ranges of equal size, chosen as in `group_by_weight`; the last may be shorter."""
+    """Return `count` places as ranges of equal size, chosen as in `group_indices_by_weight`; the last may be shorter."""
     size = min(max(count // (max(workers, 1) * _GROUPS_PER_WORKER), min_size), max_size)
     return [range(start, min(start + size, count)) for start in range(0, count, size)]

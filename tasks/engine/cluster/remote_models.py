@@ -26,7 +26,7 @@ from factmill.tasks.engine.cluster.driver import (
 )
 from factmill.tasks.engine.cluster.protocol import (
     RequiredResource,
-    group_by_weight,
+    group_indices_by_weight,
     split_into_ranges,
 )
 from factmill.tasks.models.cross_encoder import CrossEncoderSettings
@@ -197,7 +197,9 @@ def _run_weighted_groups(
     """Send all places to the cluster, in groups of similar weight."""
     if not weights:
         return
-    groups = group_by_weight(weights, len(cluster.list_capable_workers(wanted)), _MIN_GROUP_CHARS, _MAX_GROUP_CHARS)
+    groups = group_indices_by_weight(
+        weights, len(cluster.list_capable_workers(wanted)), _MIN_GROUP_CHARS, _MAX_GROUP_CHARS
+    )
     cluster.run_groups(
         wanted,
         [encode_group(places) for places in groups],

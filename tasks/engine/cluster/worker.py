@@ -55,15 +55,21 @@ def load_servable_resources(
         choose_ctranslate2_device(device)
     if models or graphs:
         offers = [
-            offer for name in models for offer in load_servable_model_variants(_find_model(name, home), device, threads)
+            offer
+            for name in models
+            for offer in load_servable_model_variants(_resolve_model_folder(name, home), device, threads)
         ]
         places = {name: Path(name).parent if "/" in name else graphs_folder(home) for name in graphs}
         return offers + [load_servable_graph(Path(name).name, folder) for name, folder in places.items()]
     offers = []
     for path in _list_all_models(home):
-        offers += _load_or_skip_damaged(lambda path=path: load_servable_model_variants(path, device, threads), tell)  # type: ignore[misc]
+        offers += _load_servable_or_skip_damaged(
+            lambda path=path: load_servable_model_variants(path, device, threads), tell
+        )  # type: ignore[misc]
     for name in list_graph_and_half_load_names(graphs_folder(home)):
-        offers += _load_or_skip_damaged(lambda name=name: [load_servable_graph(name, graphs_folder(home))], tell)  # type: ignore[misc]
+        offers += _load_servable_or_skip_damaged(
+            lambda name=name: [load_servable_graph(name, graphs_folder(home))], tell
+        )  # type: ignore[misc]
     return offers
 
 
@@ -106,10 +112,12 @@ def run_worker(
             "dashboard": False,
             "death_timeout": _JOIN_S,
         }
-        return asyncio.run(_run_until_stopped(library, address, options | ({"host": host} if host else {}), tell))
+        return asyncio.run(
+            _run_dask_worker_until_stopped(library, address, options | ({"host": host} if host else {}), tell)
+        )
 
 
-async def _run_until_stopped(library: Any, address: str, options: dict[str, Any], tell: ReportLine) -> int:
+async def _run_dask_worker_until_stopped(library: Any, address: str, options: dict[str, Any], tell: ReportLine) -> int:
     try:
         worker = library.Worker(address, **options)
     except ValueError as error:  # an invalid host, or invalid settings of Dask
@@ -168,7 +176,7 @@ def _list_all_models(home: Path) -> Iterator[Path]:
     yield perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER
 
 
-def _find_model(name: str, home: Path) -> Path:
+def _resolve_model_folder(name: str, home: Path) -> Path:
     """Return a model's folder by name or path; UsageError lists the known models."""
     known = {
         translator.EMBEDDED_TRANSLATOR: translator.EMBEDDED_TRANSLATOR_FOLDER,
@@ -187,11 +195,11 @@ def _find_model(name: str, home: Path) -> Path:
     raise UsageError(f"no model {name} in {folder} (available: {there}); copy its folder there, or name its path")
 
 
-def _load_or_skip_damaged(
-    offer: Callable[[], list[ServableModelOrGraph]], tell: ReportLine
+def _load_servable_or_skip_damaged(
+    load: Callable[[], list[ServableModelOrGraph]], tell: ReportLine
 ) -> list[ServableModelOrGraph]:
     try:
-        return offer()
+        return load()
     except FactmillError as error:
         tell(f"note: skipped: {error}")
         return []

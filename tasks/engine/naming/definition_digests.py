@@ -115,10 +115,10 @@ def collect_code_dependencies(
 
 
 def _resolve_dotted_name(
-    mentioned: tuple[str, ...], module: str, names: _ModuleNames, code: Mapping[str, str]
+    dotted_name: tuple[str, ...], module: str, names: _ModuleNames, code: Mapping[str, str]
 ) -> tuple[str, str]:
     """Return the definition, as (module, name), of a dotted name; an unbound name of this module is a builtin."""
-    first, *more = mentioned
+    first, *more = dotted_name
     if first not in names.imports:
         return module, first
     source, name = _resolve_import(*names.imports[first], code)

@@ -117,7 +117,7 @@ def make_service_identity(name: str, url: str) -> str:
     return f"{embedded_world_identity()}/{name}" if url == "embedded" else url
 
 
-def resolve_reply_max_ages(world: World, given: str | None) -> dict[str, float]:
+def resolve_reply_max_ages(world: World, requested_max_age: str | None) -> dict[str, float]:
     """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
     `given`: age for all services except models, overriding the world's file. Replies of services identified by content
@@ -125,7 +125,7 @@ def resolve_reply_max_ages(world: World, given: str | None) -> dict[str, float]:
     """
     ages: dict[str, float] = {}
     for name, url in service_urls(world).items():
-        age = given or getattr(world, name).max_age
+        age = requested_max_age or getattr(world, name).max_age
         is_graph = name == "wikidata" and world.wikidata.engine == "graph"
         if url and url != EMBEDDED_SERVICE and age and not is_graph:
             ages[url] = min(parse_validated_duration(age), ages.get(url, math.inf))

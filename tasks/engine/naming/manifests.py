@@ -8,7 +8,7 @@ from typing import Any
 
 from factmill.tasks.assets import asset_digest, load_packaged_prompt
 from factmill.tasks.core.digests import digest_json, digest_text
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedInputs
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedBuildInputs
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.errors import SettingsError
@@ -18,7 +18,9 @@ from factmill.tasks.settings import World, factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 
 
-def make_build_manifest(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> dict[str, Any]:
+def make_build_manifest(
+    benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], run: RunOptions
+) -> dict[str, Any]:
     """Return a build's manifest as JSON; SettingsError if the world lacks a service that the benchmark needs."""
     world = load_world(run.world, run.graph)
     required = benchmark.required_services(inputs.inputs.params)
@@ -109,7 +111,9 @@ def digest_assets(assets: BenchmarkAssets, own_prompts: Mapping[str, str]) -> di
     }
 
 
-def make_build_origin(benchmark: Benchmark, inputs: ResolvedInputs[BuildInputs], run: RunOptions) -> dict[str, Any]:
+def make_build_input_origins(
+    benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], run: RunOptions
+) -> dict[str, Any]:
     """Return where the inputs were found, JSON-serializable; stored with the build, but not part of its manifest.
 
     It has the texts of own prompts, of which the manifest has the digests.

@@ -21,7 +21,7 @@ from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import BudgetExhausted, SettingsError
 from factmill.tasks.options import RunOptions
 from factmill.tasks.settings import World
-from factmill.tasks.storage.builds import count_calls_without_usage, find_forecast, sum_call_usage
+from factmill.tasks.storage.builds import count_calls_without_usage_by_model, find_forecast, sum_call_usage
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 
@@ -49,7 +49,7 @@ def find_unknown_cost_calls_and_models(world: World, db: Connection, build_id: s
     """Return what a build's cost does not cover, for its report: `unknown_cost_calls` and `unpriced_models`."""
     models = {(model.url, model.name): model for model in world.models.values() if model.kind in CHAT_MODEL_KINDS}
     unknown, unpriced = 0, set[str]()
-    for asked in count_calls_without_usage(db, build_id):
+    for asked in count_calls_without_usage_by_model(db, build_id):
         model = models.get((asked["service"], asked["model"]))
         if model is None:
             continue
@@ -90,7 +90,7 @@ def make_budget_exceeded_error(
     return BudgetExhausted(reached.limit, "; ".join(sentences))
 
 
-def compare_with_forecast(db: Connection, manifest: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+def find_forecast_with_actual_usage(db: Connection, manifest: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     """Return the forecast of a build with its actual totals; empty if there is no forecast."""
     forecast = find_forecast(db, digest_json(manifest))
     return {**forecast, "actual": sum_call_usage(db, run_id)} if forecast else {}

@@ -137,9 +137,9 @@ def _get_question(session: EvaluationSession, state: TaskState) -> EvaluationQue
 
 
 def _make_prediction_row(
-    session: EvaluationSession, state: TaskState, asked: EvaluationQuestion, given: ModelPrediction
+    session: EvaluationSession, state: TaskState, question: EvaluationQuestion, prediction: ModelPrediction
 ) -> EvaluationPrediction:
-    return given.make_prediction(asked, session.evaluation.prediction_model, str(state.model))
+    return prediction.make_prediction(question, session.evaluation.prediction_model, str(state.model))
 
 
 def _get_or_make_sample_prediction(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:

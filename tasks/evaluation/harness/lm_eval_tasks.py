@@ -56,7 +56,7 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     few = session.with_build_rows(session.rows["id"].to_pylist()[:_METRIC_SAMPLE_ROWS])
     measured = few.score_answers("oracle", "oracle").metrics
     known = set(zip(measured["setting"].to_pylist(), measured["metric"].to_pylist(), strict=True))
-    for setting, pairs in _list_single_prompts(session).items():
+    for setting, pairs in _list_single_prompt_questions(session).items():
         named = [name for name in session.evaluation.headline_metrics if (setting, name) in known]
         metrics[setting] = [
             *(each for name in named for each in (name, *(f"{name}_{end}" for end in _INTERVAL_METRICS))),
@@ -93,7 +93,9 @@ def write_lm_eval_folder(session: EvaluationSession, folder: Path, build_id: str
     return [place / name for name in files]
 
 
-def _list_single_prompts(session: EvaluationSession) -> dict[str, list[tuple[EvaluationQuestion, FilledPrompt]]]:
+def _list_single_prompt_questions(
+    session: EvaluationSession,
+) -> dict[str, list[tuple[EvaluationQuestion, FilledPrompt]]]:
     """Return setting → questions with their prompts, for settings of one prompt and one answer."""
     found: dict[str, list[tuple[EvaluationQuestion, FilledPrompt]]] = {}
     for asked in rows_from_arrow(session.evaluation.question_model, session.list_questions()):
@@ -102,8 +104,8 @@ def _list_single_prompts(session: EvaluationSession) -> dict[str, list[tuple[Eva
     return found
 
 
-def _find_single_prompt(session: EvaluationSession, asked: EvaluationQuestion) -> FilledPrompt | None:
-    dialogue = session.evaluation.start_dialogue(asked, session.inputs.params)
+def _find_single_prompt(session: EvaluationSession, question: EvaluationQuestion) -> FilledPrompt | None:
+    dialogue = session.evaluation.start_dialogue(question, session.inputs.params)
     ask = next(dialogue)
     if not isinstance(ask, FilledPrompt) or ask.samples > 1 or ask.tools:
         return None
@@ -114,13 +116,13 @@ def _find_single_prompt(session: EvaluationSession, asked: EvaluationQuestion) -
     return None
 
 
-def _format_question_json_line(asked: EvaluationQuestion, ask: FilledPrompt, gold: str, canary: str) -> str:
+def _format_question_json_line(question: EvaluationQuestion, ask: FilledPrompt, gold: str, canary: str) -> str:
     line = {
-        "id": asked.question_id,
-        "setting": asked.setting,
+        "id": question.question_id,
+        "setting": question.setting,
         "prompt": ask.build_messages()[-1]["content"],
         "target": gold,
-        "asked": asked.model_dump_json(),
+        "asked": question.model_dump_json(),
         **({"canary": canary} if canary else {}),
     }
     return json.dumps(line, ensure_ascii=False) + "\n"

@@ -84,11 +84,11 @@ def _check_references_before_and_after(
         work, ((each.id, each.title or each.title_asked, each.revid) for each in [*unread, *moved] if each.revid)
     )
     known = {revid: index_article_text(text) if isinstance(text, str) else text for revid, text in texts.items()}
-    before = [_add_finding(each, known) if each in unread else each for each in batch]
+    before = [_add_answer_finding(each, known) if each in unread else each for each in batch]
     after = [
         new.replace(found=old.found, missing=old.missing)
         if _has_checked_same_revision(old, new)
-        else _add_finding(new, known)
+        else _add_answer_finding(new, known)
         for old, new in pairs
     ]
     return before, after
@@ -108,7 +108,7 @@ def _apply_pin_or_problem(
     return reference.replace(**page, missing=[], problem=format_problem(pin))
 
 
-def _add_finding(
+def _add_answer_finding(
     reference: EvidenceReference, known: Mapping[int, IndexedText | MissingArticleReason]
 ) -> EvidenceReference:
     """Return a reference with whether its revision says the answer; with a problem if the revision has no text."""

@@ -81,7 +81,7 @@ _DIGIT = re.compile(r"[0-9]")
 
 def find_structure_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
-    flags = list(_flag_uncomposed_answer(question))
+    flags = list(_flag_answer_not_in_sub_answers(question))
     first: dict[str, str] = {}
     for path, sub in list_leaf_sub_questions(question):
         title = _capitalise_title(sub.evidence.title if sub.evidence else "")
@@ -121,20 +121,20 @@ def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterato
             using[fact].append(at)
 
 
-def _flag_uncomposed_answer(question: FanOutQuestion) -> Iterator[QuestionFlag]:
+def _flag_answer_not_in_sub_answers(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     if question.answer is None or not question.decomposition:
         return
-    if missing := _list_uncomposed_parts(question.answer, question):
+    if missing := _list_parts_missing_in_sub_answers(question.answer, question):
         parts = ", ".join(map(repr, missing))
         detail = f"{parts} in the answer: expected among the sub-answers or as a number that follows from them."
         yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
-    for key, value, expected in _list_numbers_of_another_key(question.answer, question):
+    for key, value, expected in _list_numbers_contradicting_sub_answers(question.answer, question):
         if value not in missing:
             detail = f"{value!r} for {key!r} in the answer: expected {expected!r}, as the sub-question about it says."
             yield QuestionFlag(code="answer_not_composed", path="", detail=detail)
 
 
-def _list_uncomposed_parts(answer: AnswerValue, question: FanOutQuestion) -> list[str]:
+def _list_parts_missing_in_sub_answers(answer: AnswerValue, question: FanOutQuestion) -> list[str]:
     subs = [sub for _, sub in list_sub_questions(question)]
     sub_answers = list(_list_sub_answer_parts(subs))
     asked = [*(sub.question for sub in subs), *(sub.evidence.title for sub in subs if sub.evidence)]
@@ -169,7 +169,9 @@ def _tokenize_to_values(text: str) -> set[TokenValue]:
     return {each.value for each in tokenize_words_and_amounts(text)}
 
 
-def _list_numbers_of_another_key(answer: AnswerValue, question: FanOutQuestion) -> Iterator[tuple[str, str, str]]:
+def _list_numbers_contradicting_sub_answers(
+    answer: AnswerValue, question: FanOutQuestion
+) -> Iterator[tuple[str, str, str]]:
     """Yield (key, number, number of a sub-question) for dict entries whose number no sub-question on the key gives.
 
     Values without a number are left out: the first sub-question on a key is often a step on the way to its answer.

@@ -15,7 +15,7 @@ from typing import Literal
 from factmill.tasks.core.completions import QUESTION_LABEL, CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.values.value_tokens import NumberValue, TokenValue, tokenize_values, value_states
+from factmill.tasks.text.values.value_tokens import NumberValue, TokenValue, states_wanted_value, tokenize_values
 
 OBJECTIVITY_FORM = CompletionFormat(last_verdict_counts=True)
 """Reasons, then the letter Y or N."""
@@ -144,8 +144,8 @@ def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
         return f"the reply is {_shorten_reply_to_its_end(rewrite)!r}, expected {_EXPECTED_WORDING}"
     before, after = _list_numeric_values(question), _list_numeric_values(rewrite)
     words = [value for _, value in tokenize_values(_join_initials(rewrite))]
-    lost = [source for source, value in before if not any(value_states(each, value) for _, each in after)]
-    new = [source for source, value in after if not any(value_states(each, value) for _, each in before)]
+    lost = [source for source, value in before if not any(states_wanted_value(each, value) for _, each in after)]
+    new = [source for source, value in after if not any(states_wanted_value(each, value) for _, each in before)]
     lost_names = [source for source, value in _list_capitalised_words(question) if value not in words]
     if new and not lost:
         return f"the rewrite has {new[0]!r}, which the question lacks; expected no other numbers"

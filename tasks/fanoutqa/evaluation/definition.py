@@ -6,7 +6,7 @@ from pathlib import Path
 
 from factmill.tasks.core.evaluation.human_labels import LabelScheme
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, format_answer_line, resolve_evaluation_inputs
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
@@ -79,7 +79,7 @@ _STOP_REASONS = {
 
 def resolve_fanoutqa_evaluation_inputs(
     params: FanOutEvaluationParams, run: RunOptions
-) -> ResolvedInputs[FanOutEvaluationInputs]:
+) -> ResolvedBuildInputs[FanOutEvaluationInputs]:
     """Resolve the inputs that decide an evaluation; UsageError or SettingsError says what was expected."""
     if (
         params.split == "test"

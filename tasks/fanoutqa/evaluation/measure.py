@@ -24,7 +24,7 @@ from factmill.tasks.core.evaluation.scoring import (
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportedAnswer, ScoringModels
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, PaperResult, ScoringModels
 from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
@@ -59,7 +59,7 @@ def measure_fanoutqa(
     answers: pa.Table, seed: int, scorer: StringScorer = "fixed"
 ) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `FanOutScoredPrediction`)."""
-    groups = make_group_table(answers)
+    groups = make_answer_grouping_columns(answers)
     scores = {name: _make_metric_score_rows(answers, name) for name in _list_shown_metrics(answers, scorer)}
     found = [
         each
@@ -105,7 +105,7 @@ def compute_correctness_from_grades(answers: pa.Table) -> ScoreArray:
     return column_to_floats(pc.if_else(is_graded, pc.cast(right, pa.float64()), None))
 
 
-def make_group_table(answers: pa.Table) -> pa.Table:
+def make_answer_grouping_columns(answers: pa.Table) -> pa.Table:
     """Return the group columns of answers: split, first category, number of articles, kind of the gold answer."""
     counts = map(len, answers["articles"].to_pylist())
     return pa.table(
@@ -132,11 +132,11 @@ def _make_metric_notes(answers: pa.Table) -> dict[str, str]:
     }
 
 
-def list_fanoutqa_report_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_fanoutqa_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     """Return the answers (rows of `FanOutScoredPrediction`) as items of a report's browser."""
-    groups = make_group_table(answers).to_pylist()
+    groups = make_answer_grouping_columns(answers).to_pylist()
     return [
-        ReportedAnswer(
+        AnswerShownInReport(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, format_table_form
+from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings, format_table_form
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
 from factmill.tasks.fanoutqa.core.forms.checks import (
@@ -77,7 +77,7 @@ def check_and_parse_question(found: object, least_articles: int = MIN_ARTICLES) 
 
 
 def read_question_file(
-    source: SourceFile, least_articles: int = MIN_ARTICLES, own: OwnSource | None = None
+    source: SourceFile, least_articles: int = MIN_ARTICLES, own: UserSourceSettings | None = None
 ) -> Iterator[ParsedSourceRow]:
     """Yield the outcome of each row: a SourcedFanOutQuestion under the question's own id, or a Reject under its place in the file.
 
@@ -125,7 +125,7 @@ QUESTION_TABLE_FORM: TableForm = (
 _SUPPORT_FIELDS = ("strategy", "decomposition", "necessary_evidence")
 
 
-def check_table_support(columns: Mapping[str, str], place: str) -> None:
+def check_has_decomposition_or_evidence(columns: Mapping[str, str], place: str) -> None:
     """Raise SourceError for tables that have no column with the questions' support."""
     if not any(field in columns for field in _SUPPORT_FIELDS):
         raise SourceError(
@@ -134,7 +134,7 @@ def check_table_support(columns: Mapping[str, str], place: str) -> None:
         )
 
 
-def _iterate_table_questions(source: SourceFile, own: OwnSource) -> Iterator[tuple[int, Any]]:
+def _iterate_table_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, question in the authored or released form) for each row; a text that says what is wrong with it."""
     for row in iterate_own_table(source, own, QUESTION_TABLE_FORM):
         found: Any = row.fields

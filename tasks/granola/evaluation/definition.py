@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.evaluation.answers import read_short_answer
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
@@ -45,7 +45,7 @@ from factmill.tasks.settings import factmill_home, load_world
 
 def resolve_granola_evaluation_inputs(
     params: GranolaEvaluationParams, run: RunOptions
-) -> ResolvedInputs[GranolaEvaluationInputs]:
+) -> ResolvedBuildInputs[GranolaEvaluationInputs]:
     """Resolve an evaluation's inputs; raises UsageError."""
     encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home()) if params.similarity else {}
     return resolve_evaluation_inputs(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from factmill.tasks.core.evaluation.scoring import make_score_rows
 from factmill.tasks.core.measures.counts_and_bins import bin_by_quantile
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
-from factmill.tasks.evaluation.definition import PaperResult, ReportedAnswer
+from factmill.tasks.evaluation.definition import AnswerShownInReport, PaperResult
 from factmill.tasks.granola.core.evaluation.scoring import (
     SIMILARITY_METRIC,
     MetricScoreColumn,
@@ -85,13 +85,13 @@ def format_verdict(matched_level: int | None, is_idk: bool, unscored: str) -> st
     return idk if is_idk else f"level {matched_level}" if matched_level else "wrong"
 
 
-def list_granola_report_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_granola_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     """Return answers (rows of `ScoredGranolaPrediction`) as items of a report's browser; a finer match scores higher."""
     items = []
     for row in answers.to_pylist():
         level = row["matched_level"]
         items.append(
-            ReportedAnswer(
+            AnswerShownInReport(
                 answer_id=row["id"],
                 setting=row["setting"],
                 question=row["question"],

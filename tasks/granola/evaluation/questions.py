@@ -68,7 +68,7 @@ class GranolaEvaluationInputs(EvaluationInputs):
 def list_granola_setting_questions(rows: pa.Table, inputs: GranolaEvaluationInputs) -> pa.Table:
     """Return every question (rows of `granola_eq`) in every setting, as rows of `GranolaQuestion`."""
     params, schema = inputs.params, arrow_schema(GranolaQuestion)
-    facts = pa.array(_list_facts(rows), pa.string())
+    facts = pa.array(_list_fact_ids_of_rows(rows), pa.string())
     is_drawn = pc.is_in(facts, pa.array(sorted(sample_question_clusters(facts.to_pylist(), params)), pa.string()))
     chosen = rows.filter(is_drawn)
     compared = draw_audit_sample_ids(chosen["id"].to_pylist(), params.similarity, params.seed)
@@ -121,10 +121,10 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
 def make_granola_guesser(rows: pa.Table) -> Callable[[GranolaQuestion], str]:
     """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
     guesses = guess_from_other_facts(
-        rows["relation"].to_pylist(), _list_facts(rows), rows["granola_answers"].to_pylist()
+        rows["relation"].to_pylist(), _list_fact_ids_of_rows(rows), rows["granola_answers"].to_pylist()
     )
     return lambda asked: guesses[asked.cluster]
 
 
-def _list_facts(rows: pa.Table) -> list[str]:
+def _list_fact_ids_of_rows(rows: pa.Table) -> list[str]:
     return list_fact_ids(*(rows[name].to_pylist() for name in ("id", "relation", "question_entity_qid")))

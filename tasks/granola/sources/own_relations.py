@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from factmill.tasks.assets import load_entity_questions_relations
-from factmill.tasks.core.question_relations import QuestionRelation, find_template_problem
-from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm, resolve_table_columns
+from factmill.tasks.core.question_relations import QuestionRelation, find_question_template_problem
+from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings, resolve_table_columns
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.own_tables import iterate_own_table, list_table_columns
 from factmill.tasks.storage.source_files import SourceFile
@@ -28,7 +28,7 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
     """
     columns = resolve_table_columns(str(source.path), RELATION_FORM, {}, list_table_columns(source))
     found: dict[str, QuestionRelation] = {}
-    for row in iterate_own_table(source, OwnSource(columns=columns), RELATION_FORM):
+    for row in iterate_own_table(source, UserSourceSettings(columns=columns), RELATION_FORM):
         place = f"{source.path}: row {row.number}"
         if isinstance(row.fields, str):
             raise SourceError(f"{place}: {row.fields}")
@@ -39,7 +39,7 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
             )
         if pid in found:
             raise SourceError(f"{place}: {pid} is in the file twice; expected each property once")
-        if problem := find_template_problem(template):
+        if problem := find_question_template_problem(template):
             raise SourceError(f"{place}: {problem}, found {template!r}")
         found[pid] = QuestionRelation(pid, row.fields["label"] or pid, template, True, frozenset(), frozenset())
     return found

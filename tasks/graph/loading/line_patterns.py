@@ -221,7 +221,7 @@ def _make_statement_value_handler(tables: Mapping[str, bytes], read: ColumnReade
     return take
 
 
-def _add_other_statement_values(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
+def _add_item_text_and_iri_statement_values(lines: pa.BinaryArray, out: StagedRowsAndCounts) -> None:
     statements, predicates, objects = _split_terms(lines)
     statements, properties = _read_statement(statements), _make_property_reader(b"prop/statement")(predicates)
     is_quoted = pc.starts_with(objects, pattern=b'"')
@@ -298,7 +298,7 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
         ]),
         (_WIKIDATA + b"entity/s", [
             (_STATEMENT, _make_predicate_pattern(*simple_values.values()), _DATE_OR_NUMBER, _make_statement_value_handler(simple_values, _read_typed_literal_text)),
-            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _add_other_statement_values),
+            (_STATEMENT, _make_predicate_pattern(b"prop/statement"), any_value, _add_item_text_and_iri_statement_values),
             (_STATEMENT, _make_predicate_pattern(*pointed.values()), _NODE, _make_statement_value_handler(pointed, _read_last_node)),
             (_STATEMENT, _ONTOLOGY + rb"rank>", _ONTOLOGY + rb"DeprecatedRank>", _make_row_handler("deprecated", _read_statement)),
         ]),
@@ -322,7 +322,7 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
     )
 
 
-def sort_block_lines_into_rows(block: LineBlock, shapes: LinePatterns) -> StagedRowsAndCounts:
+def sort_block_lines_into_rows(block: LineBlock, patterns: LinePatterns) -> StagedRowsAndCounts:
     """Sort a block's lines into rows to keep, counts of triples not kept, and malformed lines."""
     out = StagedRowsAndCounts()
     lines = split_lines(block.data)
@@ -335,10 +335,10 @@ def sort_block_lines_into_rows(block: LineBlock, shapes: LinePatterns) -> Staged
             from factmill.tasks.graph.loading.scanning import scan_lines_or_list_unrecognised
 
             ends = np.frombuffer(lines.buffers()[1], np.int32)[1:]
-            left = scan_lines_or_list_unrecognised(block.data, ends, shapes.languages, classify_unkept_triple, out)
-        unlike = left[_sort_by_pattern_or_list_unmatched(lines.take(pa.array(left)), shapes, out)]
+            left = scan_lines_or_list_unrecognised(block.data, ends, patterns.languages, classify_unkept_triple, out)
+        unlike = left[_sort_by_pattern_or_list_unmatched(lines.take(pa.array(left)), patterns, out)]
     respelled = _canonicalise_lines_or_set_aside(block, lines, unlike, out)
-    if respelled and len(_sort_by_pattern_or_list_unmatched(split_lines(respelled), shapes, out)):
+    if respelled and len(_sort_by_pattern_or_list_unmatched(split_lines(respelled), patterns, out)):
         raise AssertionError("a line in canonical form fits no shape")
     return out
 
@@ -390,12 +390,12 @@ class _LinesWithPositions(NamedTuple):
 
 
 def _sort_by_pattern_or_list_unmatched(
-    lines: pa.BinaryArray, shapes: LinePatterns, out: StagedRowsAndCounts
+    lines: pa.BinaryArray, patterns: LinePatterns, out: StagedRowsAndCounts
 ) -> npt.NDArray[np.intp]:
     """Sort the lines that match a pattern into `out`; return the positions of all others."""
     wrong, left = _LinesWithPositions(lines, np.arange(len(lines))).split_by_mask(_find_invalid_literals(lines))
     unlike = [wrong.places]
-    for start, group in [*shapes.groups, (b"", [])]:
+    for start, group in [*patterns.groups, (b"", [])]:
         candidates, left = left.split_by_mask(pc.starts_with(left.lines, pattern=start))
         for pattern, take in [*group, (TRIPLE, _count_unkept_triples)]:
             if not len(candidates.lines):

@@ -323,12 +323,12 @@ def _check_finished_sources_unchanged(sources: Sequence[RdfSource], tally: LoadT
 
 
 def _iterate_sorted_blocks(
-    source: RdfSource, after: SourcePosition, shapes: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
+    source: RdfSource, after: SourcePosition, patterns: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
 ) -> Iterator[tuple[LineBlock, StagedRowsAndCounts]]:
     """Yield each block with its sorted rows, in order; a few blocks are sorted ahead."""
     under_way: deque[tuple[LineBlock, Future[StagedRowsAndCounts]]] = deque()
     for block in source.read_blocks(after=after):
-        under_way.append((block, pool.submit(sort_block_lines_into_rows, block, shapes)))
+        under_way.append((block, pool.submit(sort_block_lines_into_rows, block, patterns)))
         meter.count_block(block)
         if len(under_way) == _MAX_SORTING_BLOCKS:
             first, future = under_way.popleft()

@@ -1,6 +1,6 @@
 """Read Hugging Face checkpoints (JSON, tensors with numpy alone) and convert them to CTranslate2 with our vocabulary.
 
-`convert_weights_to_ctranslate2` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
+`convert_weights_and_format_packages` needs transformers and torch (the extra `convert`); nothing else does. The tokenizer of transformers
 is not used, since its reading of a checkpoint's files changes with its version: callers give the converter the tokens
 in the order of their ids.
 
@@ -38,7 +38,7 @@ ConvertFunction = Callable[[Path, Path], ConversionResult]
 
 
 @dataclass(frozen=True)
-class ConverterVocabulary:
+class CTranslate2ConverterTokenizer:
     """The tokenizer interface that CTranslate2's converter needs."""
 
     tokens: Sequence[str]
@@ -109,8 +109,8 @@ def require_converted_files(converted: Path, files: Sequence[str], kind: ModelKi
         )
 
 
-def convert_weights_to_ctranslate2(
-    checkpoint: Path, making: Path, vocabulary: ConverterVocabulary, quantization: Quantization
+def convert_weights_and_format_packages(
+    checkpoint: Path, making: Path, vocabulary: CTranslate2ConverterTokenizer, quantization: Quantization
 ) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
@@ -124,7 +124,7 @@ def convert_weights_to_ctranslate2(
     class Converter(TransformersConverter):
         """CTranslate2's converter, with our vocabulary instead of the tokenizer's."""
 
-        def load_tokenizer(self, *_: Any, **__: Any) -> ConverterVocabulary:
+        def load_tokenizer(self, *_: Any, **__: Any) -> CTranslate2ConverterTokenizer:
             return vocabulary
 
     modules = {"ctranslate2": ctranslate2, "transformers": transformers, "torch": torch}

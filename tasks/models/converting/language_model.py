@@ -16,8 +16,8 @@ from typing import Any
 
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.converting.checkpoints import (
-    ConverterVocabulary,
-    convert_weights_to_ctranslate2,
+    CTranslate2ConverterTokenizer,
+    convert_weights_and_format_packages,
     list_weight_files,
     load_checkpoint_json,
     make_converted_model_folder,
@@ -81,7 +81,9 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
     start, unknown = _find_start_token(checkpoint, config, tokens), cutter.unknown
     # CTranslate2 requires a token for each, and stores the names without using them here
     names = (start or unknown or tokens[0], start or unknown or tokens[0], unknown or "")
-    made_with = convert_weights_to_ctranslate2(checkpoint, making, ConverterVocabulary(tokens, *names), quantization)
+    made_with = convert_weights_and_format_packages(
+        checkpoint, making, CTranslate2ConverterTokenizer(tokens, *names), quantization
+    )
     header = load_mapped_weights(making / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(checkpoint, header)
     copy_files(checkpoint, [cutter.path.name], making)

@@ -13,8 +13,8 @@ from pathlib import Path
 from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.models.converting.checkpoints import (
-    ConverterVocabulary,
-    convert_weights_to_ctranslate2,
+    CTranslate2ConverterTokenizer,
+    convert_weights_and_format_packages,
     import_convert_module,
     list_weight_files,
     load_checkpoint_json,
@@ -84,8 +84,8 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
             f"{checkpoint}: model_type is {config.get('model_type')!r}; expected 'm2m_100', the type of NLLB-200 checkpoints"
         )
     bos, pad, eos, unk = SPECIAL_TOKENS
-    vocabulary = ConverterVocabulary(list_nllb_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
-    made_with = convert_weights_to_ctranslate2(checkpoint, making, vocabulary, quantization)
+    vocabulary = CTranslate2ConverterTokenizer(list_nllb_tokens(checkpoint, config["vocab_size"]), bos, eos, unk, pad)
+    made_with = convert_weights_and_format_packages(checkpoint, making, vocabulary, quantization)
     copy_files(checkpoint, [NLLB_SENTENCEPIECE_FILE], making)
     is_legacy = load_checkpoint_json(checkpoint / "tokenizer_config.json", {}).get("legacy_behaviour") is True
     settings = TranslatorSettings(

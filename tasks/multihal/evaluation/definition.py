@@ -22,14 +22,14 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_me
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure, make_group_figure
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
+    AnswerShownInReport,
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
     PaperResult,
-    ReportedAnswer,
     ScoringModels,
     format_answer_line,
     resolve_evaluation_inputs,
@@ -161,7 +161,7 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     metrics += [_make_deviation_metric(metric, answers) for metric in metrics if metric.group_by in ("", "language")]
     with_path = answers.filter(pc.equal(answers["setting"], "kg_rag"))
     if with_path.num_rows:
-        metrics += list(_correlate_with_judge(with_path, seed))
+        metrics += list(_make_judge_correlation_metrics(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
         gains = compute_score_gain_per_path(answers, with_path)
         metrics += measure(with_path, SCORE_DELTA, gains, "cosine", SETTING_DIFFERENCE)
@@ -195,7 +195,7 @@ def _make_deviation_metric(metric: MeasuredMetric, answers: pa.Table) -> Measure
     return metric.model_copy(update={"metric": SCORE_DEVIATION, "value": value, "interval": "", "note": note, **none})
 
 
-def _correlate_with_judge(with_path: pa.Table, seed: int) -> Iterator[MeasuredMetric]:
+def _make_judge_correlation_metrics(with_path: pa.Table, seed: int) -> Iterator[MeasuredMetric]:
     """Yield Spearman's correlation of the judge's score of a path with the semantic score of the answer given it (§3.2)."""
     places = [("", "", with_path)]
     for group_by in ("language", "source_dataset"):
@@ -269,10 +269,10 @@ def _draw_scores_by_language(metrics: Sequence[EvaluationMetric]) -> Iterator[Re
         yield ReportFigure("semantic_score", title, "bars", "language", y_label, tuple(series), note)
 
 
-def list_multihal_report_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_multihal_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     """Return answers (rows of `MultiHalScoredPrediction`) as items for a report's answer browser."""
     return [
-        ReportedAnswer(
+        AnswerShownInReport(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"] + (f"\nPath: {each['path']}" if each["path"] else ""),
@@ -353,7 +353,7 @@ def _score_with_cross_encoder(
 
 def resolve_multihal_evaluation_inputs(
     params: MultiHalEvaluationParams, run: RunOptions
-) -> ResolvedInputs[MultiHalEvaluationInputs]:
+) -> ResolvedBuildInputs[MultiHalEvaluationInputs]:
     """Resolve options into an evaluation's inputs; UsageError states what was expected."""
     encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home())
     known = {

@@ -399,10 +399,10 @@ def holds_foundations(paths: Sequence[Path]) -> bool:
     inside = (file for path in paths for file in list_source_files(path, deep=True))
     files = (file for file in inside if file.suffix.lower() in _SUFFIXES)
     patterns = [each.name_pattern for each in FOUNDATIONS.values()]
-    return any(_find_foundation_of_columns(each) or any(one.search(each.name) for one in patterns) for each in files)
+    return any(_find_foundation_by_columns(each) or any(one.search(each.name) for one in patterns) for each in files)
 
 
-def _find_foundation_of_columns(path: Path) -> str | None:
+def _find_foundation_by_columns(path: Path) -> str | None:
     columns = set(peek_columns(path))
     found = (name for name, each in FOUNDATIONS.items() if any(columns.issuperset(known) for known in each.columns))
     return next(found, None)
@@ -410,7 +410,7 @@ def _find_foundation_of_columns(path: Path) -> str | None:
 
 def _identify_foundation(path: Path) -> str | None:
     """Return a file's foundation by its columns, or None; SourceError if only its name matches one."""
-    if name := _find_foundation_of_columns(path):
+    if name := _find_foundation_by_columns(path):
         return name
     columns = peek_columns(path)
     for name, foundation in FOUNDATIONS.items():

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import OwnSource, TableField, TableForm
+from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
 from factmill.tasks.options import OwnSourceParams
-from factmill.tasks.storage.own_tables import OwnTables, iterate_own_table, pin_own_tables
+from factmill.tasks.storage.own_tables import OwnTables, check_and_digest_own_tables, iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, ParsedSourceRow, SourceFile, dump_row
 
 OWN_QUESTION_FORM: TableForm = (
@@ -32,20 +32,20 @@ _UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
 
 
 def pin_own_questions(params: OwnSourceParams) -> OwnTables:
-    """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `pin_own_tables`."""
+    """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `check_and_digest_own_tables`."""
     if params.source_name and params.source_name.casefold() in FOUNDATIONS:
         raise UsageError(
             f"--source-name {params.source_name}: this is a foundation, whose rows have rules of their own; name your source otherwise"
         )
     try:
-        return pin_own_tables(params, OWN_QUESTION_FORM, id_field="id")
+        return check_and_digest_own_tables(params, OWN_QUESTION_FORM, id_field="id")
     except SourceError as error:
         if params.map or params.source_split:
             raise
         raise SourceError(f"{error}; and no file has the columns of a foundation ({', '.join(FOUNDATIONS)})") from error
 
 
-def read_own_questions(source: SourceFile, own: OwnSource) -> Iterator[ParsedSourceRow]:
+def read_own_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[ParsedSourceRow]:
     """Yield each row of a table as a question or reject; ids are those of the rows, or mine_0, …, by position, behind the
     name of the source."""
     file = Path(source.name)

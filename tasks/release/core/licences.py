@@ -109,7 +109,7 @@ def list_refused_licences(expressions: Iterable[str], allowed: Iterable[str]) ->
     return tuple(found for part in sorted(parts) if (found := get_licence(part)).refusal_reason)
 
 
-def combine_licences(expressions: Iterable[str]) -> tuple[Licence, ...]:
+def choose_whole_release_licences(expressions: Iterable[str]) -> tuple[Licence, ...]:
     """Return the licences of a complete release, sorted by id: those of its rows, without open ones that are not
     share-alike if any is share-alike.
 

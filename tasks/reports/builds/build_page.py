@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
-from factmill.tasks.reports.page_frame import AllRows, CitationAndCommands, KeyFigure
+from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, SearchablePageRows
 from factmill.tasks.reports.rendering import (
     draw_figure_with_legend,
     list_filters,
@@ -212,7 +212,7 @@ class BuildPage:
     review: ReviewQueueSummary | None
     """None: the benchmark has no queue."""
     reference: CitationAndCommands
-    all_rows: AllRows | None
+    all_rows: SearchablePageRows | None
     """All rows, to search; None: the page shows them all."""
     canary: str = ""
     """Line by which training sets can detect released data."""

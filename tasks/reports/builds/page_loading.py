@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.core.prompts import format_prompt_digests
-from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedTables
+from factmill.tasks.core.publishing.distributions import DistributionMaker, PublishedBuildData
 from factmill.tasks.core.review import ReviewItem, TextEdit
 from factmill.tasks.core.spending.costs import (
     BudgetLimits,
@@ -34,9 +34,9 @@ from factmill.tasks.reports.builds.build_page import (
 )
 from factmill.tasks.reports.builds.sampled_rows import (
     format_utc_minute,
-    load_all_rows,
     load_page_rejects,
     load_page_rows_and_errors,
+    load_rows_for_page_search,
     sample_row_ids_with_total,
 )
 from factmill.tasks.reports.formatting import (
@@ -89,7 +89,9 @@ def load_build_page(
     with open_warehouse(warehouse) as db:
         ids, in_all = sample_row_ids_with_total(db, benchmark, build.build_id, allowed)
         rows, faults = load_page_rows_and_errors(db, benchmark, build.build_id, ids, allowed)
-        all_rows = load_all_rows(db, benchmark, build.build_id, rows, allowed) if len(rows) < in_all else None
+        all_rows = (
+            load_rows_for_page_search(db, benchmark, build.build_id, rows, allowed) if len(rows) < in_all else None
+        )
         examples = load_page_rejects(db, benchmark, build.build_id, _EXAMPLES_PER_REASON, allowed)
         replies = tuple(_load_reply_ages(db, build))
         figures, more_faults = _make_distribution_figures(db, build, distributions)
@@ -337,7 +339,7 @@ def _make_distribution_figures(
         return db.sql(query, params=[build.build_id]).to_arrow_table()
 
     try:
-        found = list(distributions(PublishedTables(build.report["facts"], read)))
+        found = list(distributions(PublishedBuildData(build.report["facts"], read)))
     except BuildFormatTooOld as error:
         return [], [str(error)]
     return [each for each in found if any(y for series in each.series for y in series.y)], []

@@ -25,7 +25,7 @@ from factmill.tasks.reports.builds.tracing import (
 )
 from factmill.tasks.reports.formatting import format_column_value
 from factmill.tasks.reports.item_browser import shorten_with_note
-from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, AllRows, pack_rows
+from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, SearchablePageRows, pack_rows_for_page_search
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
 from factmill.tasks.storage.warehouse import Connection, query_rows
 from factmill.tasks.text.sanitize import escape_control_characters
@@ -103,9 +103,9 @@ def load_page_rows_and_errors(
     return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
-def load_all_rows(
+def load_rows_for_page_search(
     db: Connection, benchmark: Benchmark, build_id: str, sample: Sequence[BuildPageRow], shown: BuildPageVisibility
-) -> AllRows:
+) -> SearchablePageRows:
     """Return all rows that may be shown, the first by id if there are too many, for the page's search: id, the values that
     the page shows, and those of the sample's filters."""
     filters = list(sample[0].groups) if sample else []
@@ -119,7 +119,7 @@ def load_all_rows(
         f"SELECT {listed} FROM {benchmark.main_table} WHERE build_id = $1 {named} ORDER BY id LIMIT {MAX_INDEXED_ROWS}",
         *values,
     )
-    return pack_rows(
+    return pack_rows_for_page_search(
         ["id", *columns.values()],
         filters,
         (

@@ -18,9 +18,9 @@ from factmill.tasks.text.values.value_tokens import (
     drop_stop_words,
     iterate_capitalized_words,
     normalize_amount_spelling,
+    states_wanted_value,
     tokenize_values,
     tokenize_words_and_amounts,
-    value_states,
 )
 
 APPROXIMATION_MARK = "roughly"
@@ -134,7 +134,7 @@ def is_only_approximate(answer: str, article: NormalisedArticle) -> bool:
         sentence[at - 1] if at else ""
         for sentence in article.sentence_values
         for at in range(len(sentence) - len(wanted) + 1)
-        if all(map(value_states, sentence[at : at + len(wanted)], wanted))
+        if all(map(states_wanted_value, sentence[at : at + len(wanted)], wanted))
     }
     return bool(before) and before <= _INEXACT_MARKS
 

@@ -40,7 +40,7 @@ from factmill.tasks.slaq.core.article_matching import (
     strip_title_qualifier,
     tokenize_words_with_values,
 )
-from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
+from factmill.tasks.slaq.core.pair_replies import GeneratedQuestionAnswerPairs, ShortQuestionAnswerPair
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
 from factmill.tasks.text.values.value_tokens import (
@@ -51,7 +51,7 @@ from factmill.tasks.text.values.value_tokens import (
     is_same_or_related_word,
     is_year_only_date,
     iterate_capitalized_words,
-    value_states,
+    states_wanted_value,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
@@ -154,7 +154,7 @@ _MONTHS_AND_WEEKDAYS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class PairProblem:
+class QuestionAnswerPairProblem:
     """A fault that a check found."""
 
     code: str
@@ -165,11 +165,11 @@ class PairProblem:
 
 
 def check_generated_pairs(
-    generated: GeneratedPairs, topic: str, article_text: str, lists: CheckWordLists
-) -> list[PairProblem]:
+    generated: GeneratedQuestionAnswerPairs, topic: str, article_text: str, lists: CheckWordLists
+) -> list[QuestionAnswerPairProblem]:
     """Run every check; return the problems pair by pair, then those of the long pair (spec, step 4)."""
     article = normalise_article(article_text)
-    problems: list[PairProblem] = []
+    problems: list[QuestionAnswerPairProblem] = []
     for which, pair in enumerate(generated.short, 1):
         found = (
             *check_short_question(pair.question, topic, article, lists),
@@ -177,21 +177,23 @@ def check_generated_pairs(
         )
         problems += [replace(each, pair_number=which) for each in found]
         if other := find_alternative_answer_problem(pair.question, pair.answer, article, lists):
-            problems.append(PairProblem("several_answers", which, other))
+            problems.append(QuestionAnswerPairProblem("several_answers", which, other))
     problems += check_distinct_questions(generated.short, lists)
     problems += check_long_question(generated, topic, lists)
     problems += check_long_answer(generated, topic, article, lists)
     return problems
 
 
-def replace_faulty_pairs(first: GeneratedPairs, faulty: Collection[int], second: GeneratedPairs) -> GeneratedPairs:
+def replace_faulty_pairs(
+    first: GeneratedQuestionAnswerPairs, faulty: Collection[int], second: GeneratedQuestionAnswerPairs
+) -> GeneratedQuestionAnswerPairs:
     """Return the second reply with the first one's pairs in place of all but the `faulty` ones (numbered from 1)."""
     both = enumerate(zip(first.short, second.short, strict=True), 1)
     pairs = [new if which in faulty else old for which, (old, new) in both]
     return replace(second, short=tuple(pairs))  # type: ignore[arg-type]
 
 
-def format_problems(problems: Sequence[PairProblem]) -> str:
+def format_problems(problems: Sequence[QuestionAnswerPairProblem]) -> str:
     """Format problems as one clause that a model can act on (Unreadable.correction); "" for none."""
     return "; ".join(
         f"{f'pair {problem.pair_number}' if problem.pair_number else 'long'}: {problem.message}" for problem in problems
@@ -200,39 +202,43 @@ def format_problems(problems: Sequence[PairProblem]) -> str:
 
 def check_short_question(
     question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists
-) -> Iterator[PairProblem]:
+) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the problems of one short question by itself, with `which` 0."""
     folded = fold_case_and_accents(question)
     if not question.rstrip().endswith("?"):
-        yield PairProblem("no_question_mark", 0, f"the question {question!r} does not end with a question mark")
+        yield QuestionAnswerPairProblem(
+            "no_question_mark", 0, f"the question {question!r} does not end with a question mark"
+        )
     yield from _check_no_source_phrases(question, "question", lists)
     for phrase in lists.one_of_many:
         opening = phrase.removeprefix("^")
         if f"{folded} ".startswith(f"{opening} ") or (opening == phrase and contains_whole_words(folded, phrase)):
             message = f"the question says {opening!r}; ask for something that has one answer and no other"
-            yield PairProblem("one_of_many", 0, message)
+            yield QuestionAnswerPairProblem("one_of_many", 0, message)
             break
     if not names_subject_or_article_term(question, topic, article, lists):
         subject = f"neither {strip_title_qualifier(topic)!r} nor another name or term that the article has"
-        yield PairProblem("subject_missing", 0, f"the question {question!r} names {subject}")
+        yield QuestionAnswerPairProblem("subject_missing", 0, f"the question {question!r} names {subject}")
     if pronoun := find_unresolved_pronoun(question, topic, article, lists):
         message = f"{pronoun!r} in {question!r} stands for something that is not named before it"
-        yield PairProblem("not_self_contained", 0, message)
+        yield QuestionAnswerPairProblem("not_self_contained", 0, message)
 
 
-def check_short_answer(answer: str, article: NormalisedArticle, lists: CheckWordLists) -> Iterator[PairProblem]:
+def check_short_answer(
+    answer: str, article: NormalisedArticle, lists: CheckWordLists
+) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the problems of one short answer by itself, with `which` 0."""
     words = len(answer.split())
     if words >= ANSWER_WORD_LIMIT:
         message = f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"
-        yield PairProblem("answer_too_long", 0, message)
+        yield QuestionAnswerPairProblem("answer_too_long", 0, message)
     yield from _check_no_source_phrases(answer, "answer", lists)
     if not is_answer_in_article(answer, article):
         message = f"the answer {answer!r} does not stand in the article; use the article's own words"
-        yield PairProblem("answer_not_in_article", 0, message)
+        yield QuestionAnswerPairProblem("answer_not_in_article", 0, message)
     elif is_only_approximate(answer, article):
         message = f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word"
-        yield PairProblem("approximation_lost", 0, message)
+        yield QuestionAnswerPairProblem("approximation_lost", 0, message)
 
 
 def names_subject_or_article_term(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> bool:
@@ -286,22 +292,30 @@ def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticl
     return None
 
 
-def check_distinct_questions(pairs: Sequence[ShortPair], lists: CheckWordLists) -> Iterator[PairProblem]:
+def check_distinct_questions(
+    pairs: Sequence[ShortQuestionAnswerPair], lists: CheckWordLists
+) -> Iterator[QuestionAnswerPairProblem]:
     """Yield questions that repeat an earlier one, literally or in other words with the same answer."""
     for which, pair in enumerate(pairs, 1):
         for earlier, other in enumerate(pairs[: which - 1], 1):
             if normalize_answer(pair.question) == normalize_answer(other.question):
-                yield PairProblem("same_question", which, f"the question is the same as question {earlier}")
+                yield QuestionAnswerPairProblem(
+                    "same_question", which, f"the question is the same as question {earlier}"
+                )
                 break
             if list_values_with_hedge_marks(pair.answer) != list_values_with_hedge_marks(other.answer):
                 continue
             one, second = (set(list_content_values(each.question, lists)) for each in (pair, other))
             if len(one & second) >= _MIN_SHARED_CONTENT * len(one | second):
-                yield PairProblem("same_fact", which, f"question and answer ask for the same fact as pair {earlier}")
+                yield QuestionAnswerPairProblem(
+                    "same_fact", which, f"question and answer ask for the same fact as pair {earlier}"
+                )
                 break
 
 
-def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckWordLists) -> Iterator[PairProblem]:
+def check_long_question(
+    generated: GeneratedQuestionAnswerPairs, topic: str, lists: CheckWordLists
+) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short questions that the long one does not cover, by number with words after it or by content."""
     long = generated.long_question
     yield from _check_no_source_phrases(long, "long question", lists)
@@ -315,12 +329,12 @@ def check_long_question(generated: GeneratedPairs, topic: str, lists: CheckWordL
         covered = [value for value in content if any(is_same_or_related_word(found, value) for found in asked)]
         if len(covered) < len(content) * _MIN_SHARED_CONTENT or not content:
             message = f"the long question does not ask {pair.question!r}; list it as ({which})"
-            yield PairProblem("long_question_lacks", which, message)
+            yield QuestionAnswerPairProblem("long_question_lacks", which, message)
 
 
 def check_long_answer(
-    generated: GeneratedPairs, topic: str, article: NormalisedArticle, lists: CheckWordLists
-) -> Iterator[PairProblem]:
+    generated: GeneratedQuestionAnswerPairs, topic: str, article: NormalisedArticle, lists: CheckWordLists
+) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
     yield from _check_no_source_phrases(long, "long answer", lists)
@@ -329,7 +343,7 @@ def check_long_answer(
     if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(names_topic):
         title = strip_title_qualifier(topic)
         message = f"each sentence of the long answer names {title!r} anew; write one flowing paragraph"
-        yield PairProblem("long_answer_repeats", 0, message)
+        yield QuestionAnswerPairProblem("long_answer_repeats", 0, message)
     all_values, values = list_all_values(long), list_values_with_hedge_marks(long)
     for which, pair in enumerate(generated.short, 1):
         wanted = list_content_values(pair.answer, lists) or list_all_values(pair.answer)
@@ -341,20 +355,22 @@ def check_long_answer(
         # numbers that an answer calls approximate must be approximate in the long answer too
         rough = [exact[at : at + 2] for at, value in enumerate(exact[:-1]) if value == APPROXIMATION_MARK]
         if not is_there or not all(contains_value_sequence(values, each) for each in rough):
-            yield PairProblem("long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}")
+            yield QuestionAnswerPairProblem(
+                "long_answer_lacks", which, f"the long answer does not hold the answer {pair.answer!r}"
+            )
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
     known = [part.value for text in texts for part in tokenize_words_with_values(text)]
     added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
     for each in added:
         message = f"the long answer says {each!r}, which is in none of the five questions and answers"
-        yield PairProblem("long_answer_adds", 0, message)
+        yield QuestionAnswerPairProblem("long_answer_adds", 0, message)
 
 
 def _find_added_numbers(text: str, known: Sequence[TokenValue]) -> Iterator[str]:
     for source, value in tokenize_words_with_values(text):
         # in running text "one" and "first" are rarely numbers; 10^5 and 5th are
         is_number = any(map(str.isdigit, source)) or (not isinstance(value, str) and source.lower() != "one")
-        is_known = any(value_states(found, value) for found in known) or _is_date_from_known_parts(value, known)
+        is_known = any(states_wanted_value(found, value) for found in known) or _is_date_from_known_parts(value, known)
         if is_number and not is_known:
             yield source
 
@@ -363,7 +379,7 @@ def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) ->
     """True if known values add up to a date: 8 March and 1917; or 264, if its era is given with another year."""
     if not isinstance(value, PartialDate):
         return False
-    stated = [found for found in known if value_states(value, found)]
+    stated = [found for found in known if states_wanted_value(value, found)]
     if not any(isinstance(found, NumberValue) for found in stated):
         return False
     return is_year_only_date(value) or any(isinstance(found, DayWithoutYear) for found in stated)
@@ -382,10 +398,12 @@ def _find_added_names(
                 yield word
 
 
-def _check_no_source_phrases(text: str, name: str, lists: CheckWordLists) -> Iterator[PairProblem]:
+def _check_no_source_phrases(text: str, name: str, lists: CheckWordLists) -> Iterator[QuestionAnswerPairProblem]:
     folded = fold_case_and_accents(text)
     if phrase := next((phrase for phrase in lists.source_phrases if contains_whole_words(folded, phrase)), None):
-        yield PairProblem("source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out")
+        yield QuestionAnswerPairProblem(
+            "source_phrase", 0, f"the {name} points at its source by {phrase!r}; leave that out"
+        )
 
 
 def _contains_topic_title(values: Sequence[TokenValue], topic: str) -> bool:

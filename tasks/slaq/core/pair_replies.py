@@ -55,7 +55,7 @@ FACT_TYPE_FORM = CompletionFormat(kind="lines", line_head="Type", strips_quotes=
 
 
 @dataclass(frozen=True, slots=True)
-class ShortPair:
+class ShortQuestionAnswerPair:
     """A short question and its answer."""
 
     question: str
@@ -63,15 +63,21 @@ class ShortPair:
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedPairs:
+class GeneratedQuestionAnswerPairs:
     """The pairs generated from one article: five short ones, and a long one about all of them."""
 
-    short: tuple[ShortPair, ShortPair, ShortPair, ShortPair, ShortPair]
+    short: tuple[
+        ShortQuestionAnswerPair,
+        ShortQuestionAnswerPair,
+        ShortQuestionAnswerPair,
+        ShortQuestionAnswerPair,
+        ShortQuestionAnswerPair,
+    ]
     long_question: str
     long_answer: str
 
 
-def read_generated_pairs(text: str) -> GeneratedPairs | UnreadableCompletion:
+def read_generated_question_answer_pairs(text: str) -> GeneratedQuestionAnswerPairs | UnreadableCompletion:
     """Read the pairs of a reply to `slaq/generate`, with single spaces; Unreadable says what is wrong."""
     label, brace = _PAIR_LABEL_PATTERN.search(text), text.find("{")
     is_line = label is not None and (brace < 0 or label.start() < brace)
@@ -79,11 +85,11 @@ def read_generated_pairs(text: str) -> GeneratedPairs | UnreadableCompletion:
         values = _parse_labelled_pairs_line(text) if is_line else _parse_pairs_json_object(text)
     except MalformedJsonObject as wrong:
         return UnreadableCompletion(str(wrong))
-    short = tuple(ShortPair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS_PER_TOPIC, 2))
-    return GeneratedPairs(short, values[-2], values[-1])  # type: ignore[arg-type]
+    short = tuple(ShortQuestionAnswerPair(values[at], values[at + 1]) for at in range(0, 2 * PAIRS_PER_TOPIC, 2))
+    return GeneratedQuestionAnswerPairs(short, values[-2], values[-1])  # type: ignore[arg-type]
 
 
-def read_pair_checks(text: str) -> tuple[str | None, ...] | UnreadableCompletion:
+def read_question_answer_pair_verdicts(text: str) -> tuple[str | None, ...] | UnreadableCompletion:
     """Read the verdict on each of the five pairs in a reply to `slaq/check`: None for ok, else the reason."""
     found = [(int(number), line_text.strip(" \t\r")) for number, line_text in _CHECK_LINE_PATTERN.findall(text)]
     counts = Counter(number for number, _ in found)

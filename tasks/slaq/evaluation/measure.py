@@ -17,7 +17,7 @@ from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE, add_metri
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, PaperResult, ReportedAnswer
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, PaperResult
 from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
 from factmill.tasks.slaq.core.evaluation.verdicts import (
     VerdictMatrix,
@@ -45,7 +45,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
     at = {topic: index for index, topic in enumerate(topics)}
-    groups = _list_fact_groups(rows, topics)
+    groups = _list_group_values_of_facts(rows, topics)
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
         if setting_rows := [row for row in rows if row["setting"] == setting]:
@@ -76,7 +76,9 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     ]
 
 
-def _list_fact_groups(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
+def _list_group_values_of_facts(
+    rows: Sequence[Mapping[str, Any]], topics: Sequence[str]
+) -> dict[str, list[str | None]]:
     """Return group name → value of each fact, topic by topic; None for a fact that was not asked."""
     facts = {}
     for row in rows:
@@ -133,10 +135,10 @@ def _make_score_rows_and_metric_scores(
     )
 
 
-def list_slaq_report_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_slaq_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     """Return the answers (rows of `ScoredSlaqPrediction`) as items of the report's browser."""
     return [
-        ReportedAnswer(
+        AnswerShownInReport(
             answer_id=each["id"],
             setting=each["setting"],
             question=each["question"],

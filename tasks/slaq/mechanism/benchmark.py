@@ -13,7 +13,7 @@ from pydantic import Field
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel, arrow_schema
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, CompanionTable, ResolvedInputs
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, CompanionTable, ResolvedBuildInputs
 from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
 from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, EXACT_JUDGE, resolve_judge_name
 from factmill.tasks.files import resolve_absolute_path
@@ -98,7 +98,7 @@ class MechanismInputs(BuildInputs):
     subjects: tuple[AnalysedModel, ...]
 
 
-def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> ResolvedInputs[MechanismInputs]:
+def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> ResolvedBuildInputs[MechanismInputs]:
     """Resolve the inputs of the analysis; raise UsageError for an invalid parameter, model folder or evaluation."""
     world = load_world(run.world, run.graph)
     folders = [resolve_absolute_path(each) for each in params.model]
@@ -125,7 +125,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
         path = resolve_absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: file of pairs not found; `--write-pairs FILE` writes one to start with")
-        load_pairs_file(path)
+        load_paired_answers_file(path)
         files[PAIRS_FILE_UNIT], changed["pairs"] = [pin_source_file(path)], str(path)
     subjects = tuple(
         AnalysedModel(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
@@ -136,7 +136,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
         for each in subjects
         if each.asked.casefold() not in each.model.casefold() and each.model.casefold() not in each.asked.casefold()
     ]
-    return ResolvedInputs(
+    return ResolvedBuildInputs(
         MechanismInputs(params=params.model_copy(update=changed), subjects=subjects),
         files,
         author=", ".join(names),
@@ -182,7 +182,7 @@ def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str,
     return {each.model: load_shuffled_facts_and_counts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
-def load_pairs_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
+def load_paired_answers_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
     source = file if isinstance(file, SourceFile) else make_unpinned_source(file)
     found: dict[str, tuple[str, str]] = {}
@@ -193,7 +193,7 @@ def load_pairs_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     return found
 
 
-def write_pairs_file(path: Path, facts: Iterable[PairedFact]) -> None:
+def write_paired_answers_file(path: Path, facts: Iterable[PairedFact]) -> None:
     """Write the pairs found as a CSV file, for people to correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:

@@ -12,7 +12,12 @@ import numpy as np
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.intervals import BOOTSTRAP_DRAWS, compute_percentile_interval
-from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics, round_to_six_digits
+from factmill.tasks.core.measures.metrics import (
+    MeasuredMetric,
+    MetricScores,
+    measure_mean_metrics,
+    round_to_six_decimals,
+)
 from factmill.tasks.core.measures.model_comparison import adjust_p_values_benjamini_hochberg
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.evaluation.definition import PaperResult
@@ -177,10 +182,10 @@ def _make_mechanism_metric(
         metric=metric,
         group_by="",
         group="",
-        value=None if value is None else round_to_six_digits(value),
+        value=None if value is None else round_to_six_decimals(value),
         n=n,
         n_unscored=rows - n,
-        coverage=round_to_six_digits(n / rows) if rows else None,
+        coverage=round_to_six_decimals(n / rows) if rows else None,
         bound_low=None,
         bound_high=None,
         ci_low=interval[0] if interval else None,

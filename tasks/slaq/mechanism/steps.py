@@ -60,7 +60,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     QUOTE_PART_PROMPT,
     MechanismInputs,
-    load_pairs_file,
+    load_paired_answers_file,
     load_shuffled_facts_and_counts,
 )
 
@@ -124,7 +124,7 @@ def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
 def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFact]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
-    chosen = load_pairs_file(files[0]) if files else {}
+    chosen = load_paired_answers_file(files[0]) if files else {}
     words = frozenset(load_list_entries("function_words"))
     rows = [pair_fact_answers(fact, words, params.least_matched, chosen) for fact in facts]
     if params.judge == EXACT_JUDGE:

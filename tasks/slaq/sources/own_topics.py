@@ -20,7 +20,7 @@ _MAX_QUOTED_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTopic:
+class TopicFromTable:
     """A topic of a table."""
 
     category: str
@@ -30,12 +30,12 @@ class OwnTopic:
     views: int | None
 
 
-def read_own_topic(row: TableRow) -> OwnTopic | str:
+def read_topic_from_table_row(row: TableRow) -> TopicFromTable | str:
     """Return the topic of a row, or what is wrong with it."""
     if isinstance(row.fields, str):
         return row.fields
     stated = row.fields
-    category, title = format_category(stated["category"]), canonical_title(stated["topic"])
+    category, title = normalise_category_name(stated["category"]), canonical_title(stated["topic"])
     pageid, views = _parse_number(stated["pageid"]), _parse_number(stated["views"])
     if category is None:
         return f"category {_quote(stated['category'])}; expected a name without Category:, like Astronomy"
@@ -43,10 +43,10 @@ def read_own_topic(row: TableRow) -> OwnTopic | str:
         return f"pageid {_quote(stated['pageid'])}; expected the number of the page, or nothing"
     if stated["views"] is not None and views is None:
         return f"views {_quote(stated['views'])}; expected a whole number, or nothing where they are unknown"
-    return find_article_title_problem(title) or OwnTopic(category, title, pageid, views)
+    return find_article_title_problem(title) or TopicFromTable(category, title, pageid, views)
 
 
-def format_category(stated: str) -> str | None:
+def normalise_category_name(stated: str) -> str | None:
     """Return a category's name with single spaces; None for one that has the prefix Category:, or none at all."""
     name = " ".join(stated.replace("_", " ").split())
     return name if name and not name.lower().startswith("category:") else None

@@ -40,7 +40,7 @@ def prefect_database_path(home: Path) -> Path:
     return home / "prefect" / "prefect.db"
 
 
-def find_database_damage(path: Path) -> str:
+def find_prefect_database_damage(path: Path) -> str:
     """Return why no server can use a Prefect database; empty if one can, or if there is no database yet.
 
     Reads every page: about 20 ms for each 10 MB; the 200 runs that stay take about 10 MB.
@@ -85,7 +85,7 @@ def guarded_prefect_database_creation(home: Path, tell: Callable[[str], object])
     server can start on it. A damaged database is first moved aside and reported through `tell`.
     """
     path, begun = prefect_database_path(home), prefect_database_path(home).with_name("making")
-    is_damaged = bool(find_database_damage(path))
+    is_damaged = bool(find_prefect_database_damage(path))
     with ExitStack() as stack:
         if is_damaged or begun.exists() or not path.exists():
             stack.enter_context(exclusive_file_lock(begun.with_name("making.lock"), tell))
@@ -93,7 +93,7 @@ def guarded_prefect_database_creation(home: Path, tell: Callable[[str], object])
             for left in path.parent.glob(f"{path.name}*"):
                 left.unlink()
         # another process may have moved it aside meanwhile
-        elif is_damaged and (damage := find_database_damage(path)):
+        elif is_damaged and (damage := find_prefect_database_damage(path)):
             aside = path.with_name(f"{path.stem}-damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}{path.suffix}")
             for suffix in ("", "-wal", "-shm", "-journal"):
                 part = path.with_name(path.name + suffix)

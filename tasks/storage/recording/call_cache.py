@@ -31,8 +31,8 @@ from factmill.tasks.storage.recording.call_records import (
     rekey_record,
 )
 from factmill.tasks.storage.recording.journal import (
-    CallClaims,
     CallRecord,
+    CallReservations,
     Journal,
     OtherProcessJournals,
     find_damaged_lines,
@@ -208,7 +208,7 @@ class CallCache:
         self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = Journal(self._journal_folder) if mode != "replay" else None
-        self._claims = CallClaims(self._journal_folder.with_name("claims")) if mode != "replay" else None
+        self._claims = CallReservations(self._journal_folder.with_name("claims")) if mode != "replay" else None
         self._others = OtherProcessJournals(self._journal_folder)
         self._fresh: dict[str, CallRecord] = {}
         self._fresh_length = 0

@@ -87,7 +87,7 @@ def load_newest_record_id(warehouse: Path) -> str:
     return (row[0] if row else None) or ""
 
 
-def is_expired(record_id: str, operation: str, parts: str, asked_at: datetime, oldest: datetime) -> bool:
+def is_recorded_reply_expired(record_id: str, operation: str, parts: str, asked_at: datetime, oldest: datetime) -> bool:
     """True if a recorded reply is earlier than `oldest` and not immutable; `parts`: of the call, as stored."""
     if asked_at >= oldest:
         return False
@@ -103,7 +103,7 @@ def uses_expired_replies(warehouse: Path, build_id: str, oldest: Mapping[str, da
     )
     with open_warehouse(warehouse) as db:
         return any(
-            is_expired(record_id, operation, parts, asked_at, moment)
+            is_recorded_reply_expired(record_id, operation, parts, asked_at, moment)
             for service, moment in oldest.items()
             for record_id, operation, parts, asked_at in db.execute(query, [build_id, service, moment]).fetchall()
         )
@@ -127,7 +127,7 @@ def summarize_reply_ages(
         each["calls"] += 1
         each["asked"] += asked_at >= begun
         if service in oldest and not is_kept:
-            each["too_old"] += is_expired(record_id, operation, parts, asked_at, oldest[service])
+            each["too_old"] += is_recorded_reply_expired(record_id, operation, parts, asked_at, oldest[service])
     return summed
 
 

@@ -284,7 +284,7 @@ def _lock_file_of_dead_process(path: Path) -> int | None:
 _KEY_BYTES = 32
 
 
-class CallClaims:
+class CallReservations:
     """The claims on calls of one warehouse, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
@@ -293,7 +293,7 @@ class CallClaims:
         self._lock = folder / "lock"
         with self._exclusive():
             for path in folder.glob("*.claim"):
-                _read_claims_or_remove_dead_file(path)
+                _read_reservations_or_remove_dead_file(path)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -313,7 +313,7 @@ class CallClaims:
         wanted = {bytes.fromhex(key) for key in keys}
         with self._exclusive():
             for path in self._folder.glob("*.claim"):
-                wanted -= _read_claims_or_remove_dead_file(path)
+                wanted -= _read_reservations_or_remove_dead_file(path)
             own = self._write(wanted) if wanted else None
         try:
             yield {key.hex() for key in wanted}
@@ -327,7 +327,7 @@ class CallClaims:
         """Return the pids of the processes that claim any of the keys."""
         wanted = {bytes.fromhex(key) for key in keys}
         with self._exclusive():
-            found = {path: _read_claims_or_remove_dead_file(path) for path in self._folder.glob("*.claim")}
+            found = {path: _read_reservations_or_remove_dead_file(path) for path in self._folder.glob("*.claim")}
         return sorted({int(path.name.partition("-")[0]) for path, held in found.items() if wanted & held})
 
     def _write(self, keys: set[bytes]) -> tuple[Path, int]:
@@ -344,7 +344,7 @@ class CallClaims:
         return path, claim
 
 
-def _read_claims_or_remove_dead_file(path: Path) -> set[bytes]:
+def _read_reservations_or_remove_dead_file(path: Path) -> set[bytes]:
     """Return the keys claimed in a file; if its process has died, remove the file and return none."""
     try:
         with path.open("rb") as claim:

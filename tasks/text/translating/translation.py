@@ -119,15 +119,15 @@ class TranslatedPath:
         return next((part.problem for part in self.parts if part.problem), None)
 
 
-def translate_texts(asked: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
+def translate_texts(requests: Sequence[TranslationRequest], engine: TranslationEngine) -> list[TranslationOutcome]:
     """Translate texts, with dates, numbers and units in the language's format; an amount alone needs no model."""
-    amounts = {pair: amount for pair in asked if (amount := format_localized_amount(*pair))}
-    words = _translate_distinct_keeping_numbers([pair for pair in asked if pair not in amounts], engine)
+    amounts = {pair: amount for pair in requests if (amount := format_localized_amount(*pair))}
+    words = _translate_distinct_keeping_numbers([pair for pair in requests if pair not in amounts], engine)
 
-    found = [amounts.get(pair) or words[pair] for pair in asked]
+    found = [amounts.get(pair) or words[pair] for pair in requests]
     return [
         each if isinstance(each, Untranslatable) else localize_dates_and_numbers(each, text, language)
-        for each, (text, language) in zip(found, asked, strict=True)
+        for each, (text, language) in zip(found, requests, strict=True)
     ]
 
 

@@ -190,18 +190,18 @@ def resolve_number_unit(written: WrittenNumber, units: Mapping[str, int], questi
     return None
 
 
-def _make_scaled_number(number: str, behind: str, mark: str | None) -> WrittenNumber | None:
-    scale, _, rest = behind.partition(" ")
+def _make_scaled_number(number: str, words_after: str, mark: str | None) -> WrittenNumber | None:
+    scale, _, rest = words_after.partition(" ")
     if scale.lower() in POWER_BY_SCALE_WORD:
         number = format(Decimal(number).scaleb(POWER_BY_SCALE_WORD[scale.lower()]), "f")
-        behind = rest
-    words = behind.split()
+        words_after = rest
+    words = words_after.split()
     canonical = canonical_number(number)
     if canonical is None or len(words) > _MAX_WORDS_OF_UNIT or (mark and words):
         return None
-    if words and (words[0].lower() in _NON_UNIT_WORDS or re.search("[0-9]", behind.replace("m2", "m"))):
+    if words and (words[0].lower() in _NON_UNIT_WORDS or re.search("[0-9]", words_after.replace("m2", "m"))):
         return None
-    return WrittenNumber(canonical, mark or behind or None)
+    return WrittenNumber(canonical, mark or words_after or None)
 
 
 def _make_partial_date(parts: Mapping[str, str | None]) -> PartialDate | None:

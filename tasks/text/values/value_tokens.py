@@ -113,7 +113,7 @@ def drop_stop_words(values: Sequence[TokenValue]) -> list[TokenValue]:
     return [value for value in values if value not in _STOP_WORDS] or list(values)
 
 
-def value_states(found: TokenValue, wanted: TokenValue) -> bool:
+def states_wanted_value(found: TokenValue, wanted: TokenValue) -> bool:
     """True when a value states the wanted one: the same, a finer date, or a date of the wanted year."""
     if found == wanted:
         return True
@@ -130,13 +130,13 @@ def contains_value_sequence(values: Sequence[TokenValue], wanted: Sequence[Token
     """True when the wanted values stand in a row, in order; False where there are none."""
     width = len(wanted)
     return bool(wanted) and any(
-        all(map(value_states, values[at : at + width], wanted)) for at in range(len(values) - width + 1)
+        all(map(states_wanted_value, values[at : at + width], wanted)) for at in range(len(values) - width + 1)
     )
 
 
 def is_same_or_related_word(found: TokenValue, wanted: TokenValue) -> bool:
     """True when a value states the wanted one, or both are words of one stem: Carthage and Carthaginian."""
-    if value_states(found, wanted):
+    if states_wanted_value(found, wanted):
         return True
     if not (isinstance(found, str) and isinstance(wanted, str) and found.isalpha() and wanted.isalpha()):
         return False

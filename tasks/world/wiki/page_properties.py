@@ -129,7 +129,7 @@ def add_category_member_counts(request: PagePropertiesRequest) -> ContinueParame
     return {}
 
 
-def add_no_image_info(request: PagePropertiesRequest) -> ContinueParameters:
+def ignore_image_info_request(request: PagePropertiesRequest) -> ContinueParameters:
     """Add nothing for imageinfo, which mwclient requests with every generator; the wiki has no files."""
     for name in ("iiprop", "iilimit"):
         request.params.get_text(name)
@@ -184,7 +184,7 @@ PAGE_PROPERTY_ADDERS: Mapping[str, Callable[[PagePropertiesRequest], ContinuePar
     "categories": add_page_categories,
     "links": add_page_links,
     "categoryinfo": add_category_member_counts,
-    "imageinfo": add_no_image_info,
+    "imageinfo": ignore_image_info_request,
 }
 """Property → function that adds it."""
 

@@ -315,32 +315,40 @@ def _add_page_following_redirects(
 
 
 def _generate_page_set(
-    generator: str, given: RequestedPageSet, wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat
+    generator: str,
+    requested_pages: RequestedPageSet,
+    wiki: EmbeddedWiki,
+    params: ActionApiParameters,
+    shape: ReplyFormat,
 ) -> tuple[RequestedPageSet, dict[str, Any]]:
     follow = params.has_flag("redirects")
     if generator in QUERY_LISTS:
         prefix, function = QUERY_LISTS[generator]
         listed = function(wiki, params, f"g{prefix}")
     elif generator in _PAGE_GENERATOR_PREFIXES:
-        listed = _generate_links_or_categories(generator, given, wiki, params, shape)
+        listed = _generate_links_or_categories(generator, requested_pages, wiki, params, shape)
     else:
         raise ActionApiError("badvalue", f'Unrecognized value for parameter "generator": {generator}.')
-    generated = RequestedPageSet(normalized=given.normalized, redirects=given.redirects)
+    generated = RequestedPageSet(normalized=requested_pages.normalized, redirects=requested_pages.redirects)
     for title in listed.pages:
         _add_page_following_redirects(generated, parse_wiki_title(title), wiki, follow)
     return generated, dict(listed.continue_parameters)
 
 
 def _generate_links_or_categories(
-    generator: str, given: RequestedPageSet, wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat
+    generator: str,
+    requested_pages: RequestedPageSet,
+    wiki: EmbeddedWiki,
+    params: ActionApiParameters,
+    shape: ReplyFormat,
 ) -> QueryListResult:
     """Return the links or categories of the given pages, all in one batch."""
-    entries: dict[int, dict[str, Any]] = {key: {} for key in given.pages}
+    entries: dict[int, dict[str, Any]] = {key: {} for key in requested_pages.pages}
     prefix = _PAGE_GENERATOR_PREFIXES[generator]
     chosen = {name[1:]: value for name, value in params.given.items() if name.startswith(f"g{prefix}")}
     params.read_names |= {f"g{name}" for name in chosen}
     inner = ActionApiParameters(chosen | {f"{prefix}limit": "max"})
-    PAGE_PROPERTY_ADDERS[generator](PagePropertiesRequest(wiki, inner, shape, given.pages, entries))
+    PAGE_PROPERTY_ADDERS[generator](PagePropertiesRequest(wiki, inner, shape, requested_pages.pages, entries))
     titles = [row["title"] for entry in entries.values() for row in entry.get(generator, [])]
     return QueryListResult([], list(dict.fromkeys(titles)), {}, {})
 

@@ -11,12 +11,12 @@ from factmill.tasks.biokalma.core.pair_relations import (
     join_lines_and_end_with_stop,
     parse_pair_relations,
 )
-from factmill.tasks.biokalma.sources.person_pairs import load_pair_relations
+from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.article_html import ArticleMainText, ArticleSection
 from factmill.tasks.world.files import load_world_data
 
-RELATIONS = load_pair_relations()
+RELATIONS = load_packaged_pair_relations()
 read_world = cache(load_world_data)
 HEAD = "pid,label,between,inverse,other_names\n"
 

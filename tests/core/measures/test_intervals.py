@@ -10,7 +10,7 @@ from factmill.tasks.core.measures.intervals import (
     Int64Values,
     bootstrap_cluster_mean_interval,
     compute_wilson_interval,
-    count_deviating_clusters,
+    count_clusters_off_commonest_mean,
     format_interval_warning,
     scale_to_whole_numbers_and_exponent,
     sum_and_count_by_cluster,
@@ -146,7 +146,7 @@ def test_rare_event_interval_has_warning_where_it_undercovers(clusters: int, lea
         sums, sizes = np.repeat([1.0, 0.0], [events, clusters - events]), np.ones(clusters)
         low, high = bootstrap_cluster_mean_interval(sums, sizes, draws=1000)
         held += chance * (low <= 0.03 <= high)
-        if not format_interval_warning(clusters, count_deviating_clusters(sums, sizes)):
+        if not format_interval_warning(clusters, count_clusters_off_commonest_mean(sums, sizes)):
             unnoted += chance
     assert held == pytest.approx(least, abs=0.06)
     assert unnoted < 0.01

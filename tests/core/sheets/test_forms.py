@@ -17,17 +17,17 @@ from factmill.tasks.core.measures.audits import (
 from factmill.tasks.core.review import TextEdit, make_review_item, make_review_sheet, parse_review_row
 from factmill.tasks.core.sheets.forms import (
     SheetForm,
-    find_form_of_text,
     format_sheet_files,
-    parse_form_tasks,
+    parse_labelling_tool_tasks,
     resolve_sheet_form,
+    resolve_sheet_form_from_text,
 )
 from factmill.tasks.core.sheets.sheet import (
     ParsedSheet,
     Sheet,
     SheetLayout,
     SheetQuestion,
-    check_form_tasks,
+    check_labelling_tool_tasks,
     is_decided,
 )
 from factmill.tasks.errors import SourceError, UsageError
@@ -86,8 +86,10 @@ def annotate(sheet: Sheet, who: Any, answers: dict[str, str]) -> dict[str, Any]:
 def read(layout: SheetLayout, form: SheetForm, tasks: list[dict[str, Any]], who: str = "") -> ParsedSheet:
     assert form != "csv"
     text = json.dumps(tasks)
-    assert find_form_of_text(text, PurePath("back.json")) == form
-    return check_form_tasks(layout, parse_form_tasks(layout, text, "back.json", form), who, "--labeller")
+    assert resolve_sheet_form_from_text(text, PurePath("back.json")) == form
+    return check_labelling_tool_tasks(
+        layout, parse_labelling_tool_tasks(layout, text, "back.json", form), who, "--labeller"
+    )
 
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
@@ -235,9 +237,9 @@ def test_setup_files_list_choices_and_escape_markup() -> None:
 )
 def test_non_export_file_is_rejected_with_expected_format(text: str, said: str) -> None:
     with pytest.raises(SourceError, match=f"x.json.*({said})"):
-        form = find_form_of_text(text, PurePath("x.json"))
+        form = resolve_sheet_form_from_text(text, PurePath("x.json"))
         assert form != "csv"
-        parse_form_tasks(LABELS, text, "x.json", form)
+        parse_labelling_tool_tasks(LABELS, text, "x.json", form)
 
 
 def test_file_of_unrelated_tasks_is_reported_as_unknown() -> None:

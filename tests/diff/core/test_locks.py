@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.builds.changes import LOCK
 
-from factmill.tasks.diff.core.manifest_changes import compare_manifests, list_changed_decisions
+from factmill.tasks.diff.core.manifest_changes import compare_manifests, list_changed_review_decisions
 
 WORLD = LOCK["world"]
 EMBEDDED = [{name: f"embedded-{n}/{name}" for name in ("wikidata", "wikipedia")} for n in (1, 2)]
@@ -61,6 +61,6 @@ def test_changed_decisions_are_only_those_about_row() -> None:
     ]
     reviewing = [{"policy": "auto", "decisions": each} for each in (made[:2], [made[2]])]
     locks = compare_manifests(*(LOCK | {"params": {"params": {}, "reviewing": each}} for each in reviewing))
-    assert list_changed_decisions(locks, ["r1"]) == [(made[0], made[2])]
-    assert list_changed_decisions(locks, ["r2"]) == [(made[1], None)]
-    assert list_changed_decisions(locks, ["r3"]) == []
+    assert list_changed_review_decisions(locks, ["r1"]) == [(made[0], made[2])]
+    assert list_changed_review_decisions(locks, ["r2"]) == [(made[1], None)]
+    assert list_changed_review_decisions(locks, ["r3"]) == []

@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
 )
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
 from factmill.tasks.engine.cluster import capabilities, driver, remote_models
-from factmill.tasks.engine.cluster.capabilities import RequestUnpicklingToAnswer
+from factmill.tasks.engine.cluster.capabilities import RequestAnsweredByUnpickling
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredResource
 from factmill.tasks.engine.cluster.remote_models import (
@@ -168,16 +168,16 @@ def test_malformed_answer_names_its_worker(
             ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{told};"
         )
 
-    def ask_of_fewer(kind: Any, identity: str, code: str, operation: str, asked: Any) -> RequestUnpicklingToAnswer:
+    def ask_of_fewer(kind: Any, identity: str, code: str, operation: str, asked: Any) -> RequestAnsweredByUnpickling:
         fewer = (
             asked[:-1]
             if operation == "calls"
             else tuple(each[:-1] if isinstance(each, np.ndarray) else each for each in asked)
         )
-        return RequestUnpicklingToAnswer(kind, identity, code, operation, fewer)
+        return RequestAnsweredByUnpickling(kind, identity, code, operation, fewer)
 
     # the worker is not told of the last one
-    monkeypatch.setattr(capabilities, "RequestUnpicklingToAnswer", ask_of_fewer)
+    monkeypatch.setattr(capabilities, "RequestAnsweredByUnpickling", ask_of_fewer)
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.engine.cluster.protocol import group_by_weight, split_into_ranges
+from factmill.tasks.engine.cluster.protocol import group_indices_by_weight, split_into_ranges
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from factmill.tasks.engine.cluster.protocol import group_by_weight, split_into_r
 def test_groups_have_similar_weight_and_heaviest_come_first(
     weights: list[int], workers: int, groups: list[list[int]]
 ) -> None:
-    assert group_by_weight(weights, workers, 12, 20) == groups
+    assert group_indices_by_weight(weights, workers, 12, 20) == groups
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 5))
 def test_each_index_is_in_exactly_one_group_and_no_group_exceeds_limit(weights: list[int], workers: int) -> None:
-    groups = group_by_weight(weights, workers, 20, 60)
+    groups = group_indices_by_weight(weights, workers, 20, 60)
     assert sorted(place for group in groups for place in group) == list(range(len(weights)))
     assert all(sum(weights[place] for place in group) <= 60 for group in groups)
 

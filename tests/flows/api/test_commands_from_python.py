@@ -7,7 +7,7 @@ import pytest
 import typer
 
 import factmill as api
-from factmill.flows.api.command_process import make_option_words, run_json_command
+from factmill.flows.api.command_process import make_command_line_arguments, run_json_command
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.main import app
 from factmill.flows.evaluate.evaluations import EVALUATIONS
@@ -35,7 +35,7 @@ def test_every_python_parameter_is_command_option(name: str) -> None:
             each: field.get_default(call_default_factory=True) for each, field in fields.items() if each not in left_out
         }
         given |= {each: True for each, value in given.items() if value is False}
-        words = make_option_words(name, [params, RunOptions], given, left_out)
+        words = make_command_line_arguments(name, [params, RunOptions], given, left_out)
         assert len(words) > 5
         assert {word.partition("=")[0] for word in words} <= list_options(*path)
         assert all(value is not True or f"--{each.replace('_', '-')}" in words for each, value in given.items())
@@ -55,7 +55,7 @@ def test_every_python_parameter_is_command_option(name: str) -> None:
     ],
 )
 def test_python_values_become_command_line_words(options: dict[str, Any], words: list[str]) -> None:
-    assert make_option_words("granola", [BENCHMARKS["granola"].params, RunOptions], options) == words
+    assert make_command_line_arguments("granola", [BENCHMARKS["granola"].params, RunOptions], options) == words
 
 
 @pytest.mark.parametrize(

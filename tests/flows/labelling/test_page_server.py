@@ -14,7 +14,7 @@ from support.docs.read_page import ReadPage
 
 from factmill.flows.labelling.journal import DecisionJournal, open_decision_journal
 from factmill.flows.labelling.page import LabellingPage
-from factmill.flows.labelling.page_server import PageServer, decide_on_page
+from factmill.flows.labelling.page_server import PageServer, collect_decisions_on_page
 from factmill.tasks.core.review import make_review_item, make_review_sheet, parse_review_row
 from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion
 from factmill.tasks.errors import OutputError, UsageError
@@ -201,14 +201,14 @@ def test_page_requires_labeller_row_and_free_port(
 ) -> None:
     monkeypatch.setenv("FACTMILL_HOME", str(tmp_path))
     with pytest.raises(UsageError, match="--serve needs --labeller NAME"):
-        decide_on_page(SHEET, "n", "t", " ", 0)
+        collect_decisions_on_page(SHEET, "n", "t", " ", 0)
     with pytest.raises(UsageError, match="there is no row to decide on: t"):
-        decide_on_page(Sheet(LAYOUT, []), "n", "t", "ada", 0)
+        collect_decisions_on_page(Sheet(LAYOUT, []), "n", "t", "ada", 0)
     with pytest.raises(UsageError, match=r"port \d+ on 127.0.0.1 cannot be used: .*; choose another with --port"):
-        decide_on_page(SHEET, "n", "t", "ada", served.server.server_port)
+        collect_decisions_on_page(SHEET, "n", "t", "ada", served.server.server_port)
     monkeypatch.setenv("FACTMILL_HOME", "/proc/nowhere")
     with pytest.raises(OutputError, match="cannot be written"):
-        decide_on_page(SHEET, "n", "t", "ada", 0)
+        collect_decisions_on_page(SHEET, "n", "t", "ada", 0)
 
 
 def test_edit_counts_as_decided_once_its_text_is_present(tmp_path: Path) -> None:

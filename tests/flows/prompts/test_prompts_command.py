@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support.commands.command import Factmill
 
-from factmill.flows.commands.prompts import _load_purposes
+from factmill.flows.commands.prompts import _load_prompt_purposes
 from factmill.tasks.assets import ASSETS_ROOT, list_packaged_prompts, load_packaged_prompt
 
 ANSWER = "granola/answer"
@@ -12,7 +12,7 @@ ANSWER = "granola/answer"
 
 def test_every_prompt_is_listed_with_user_purpose_and_variables(factmill: Factmill) -> None:
     listed = {each["id"]: each for each in factmill("prompts", "--json").json}
-    assert [*listed] == list_packaged_prompts() and [*_load_purposes()] == [*listed]
+    assert [*listed] == list_packaged_prompts() and [*_load_prompt_purposes()] == [*listed]
     assert not [each for each in listed.values() if not each["benchmarks"] or each["is_own"]]
     assert listed["slaq/judge_short"]["variables"] == ["question", "gold", "boundary", "answer"]
     assert listed["slaq/answer_short"]["benchmarks"] == ["slaq_evaluation", "slaq_mechanism"]

@@ -14,7 +14,7 @@ from support.commands.command import Factmill
 from support.rows.csv_files import read_csv, write_csv
 from support.worlds.replies import find_text, replying
 
-from factmill.tasks.assets import load_evidence_removals
+from factmill.tasks.assets import load_evidence_text_removal_rules
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.fanoutqa.core.flags import FLAGS
 from factmill.tasks.fanoutqa.core.forms.authored import parse_authored_question
@@ -246,7 +246,7 @@ def test_drift_finds_exactly_changed_answers(factmill: Factmill, built: Any) -> 
 
 
 def read_evidence(html: str) -> str:
-    return extract_article_text(html, load_evidence_removals()).text
+    return extract_article_text(html, load_evidence_text_removal_rules()).text
 
 
 def find_changes(built: Any) -> set[tuple[str, str]]:

@@ -13,10 +13,10 @@ from support.commands.command import Factmill
 from support.models.scripted_chat import ScriptedChat, write_chat_world
 from support.rows.csv_files import read_csv, write_csv
 
-from factmill.tasks.assets import load_article_removals, load_list_entries
+from factmill.tasks.assets import load_article_text_removal_rules, load_list_entries
 from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import check_generated_pairs
-from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair
+from factmill.tasks.slaq.core.pair_replies import GeneratedQuestionAnswerPairs, ShortQuestionAnswerPair
 from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
@@ -49,15 +49,15 @@ def built(embedded_builds: dict[str, Any]) -> Built:
         "WHERE b.build_id = $1 AND c.operation = 'page_text'",
     )
     articles = {
-        each["id"]: read_html(json.loads(decompress_body(each["body"]))["text"], load_article_removals()).text
+        each["id"]: read_html(json.loads(decompress_body(each["body"]))["text"], load_article_text_removal_rules()).text
         for each in replies
     }
     return Built(report, read_table(report, "slaq"), articles)
 
 
-def read_generated(row: dict[str, Any]) -> GeneratedPairs:
-    pairs = [ShortPair(row[f"ShortQ{n}"], row[f"ShortA{n}"]) for n in range(1, 6)]
-    return GeneratedPairs(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
+def read_generated(row: dict[str, Any]) -> GeneratedQuestionAnswerPairs:
+    pairs = [ShortQuestionAnswerPair(row[f"ShortQ{n}"], row[f"ShortA{n}"]) for n in range(1, 6)]
+    return GeneratedQuestionAnswerPairs(tuple(pairs), row["LongQ"], row["LongA"])  # type: ignore[arg-type]
 
 
 def test_topics_have_five_pairs_with_answers_in_their_articles(built: Built) -> None:

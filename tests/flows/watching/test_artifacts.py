@@ -12,7 +12,7 @@ from factmill.flows.watching import artifacts as pages
 from factmill.flows.watching.artifacts import make_metrics_table, make_worst_answers_table
 from factmill.flows.watching.flow_runs import make_run_name, make_run_tags
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
-from factmill.tasks.evaluation.definition import ReportedAnswer
+from factmill.tasks.evaluation.definition import AnswerShownInReport
 from factmill.tasks.granola.evaluation.questions import GranolaEvaluationParams
 from factmill.tasks.granola.params import GranolaParams
 from factmill.tasks.multihal.benchmark import MULTIHAL
@@ -40,7 +40,7 @@ def test_overall_metrics_table_starts_with_setting_metric_and_value() -> None:
 
 def test_worst_answers_table_starts_with_question_and_ends_with_ids() -> None:
     items = [
-        ReportedAnswer(
+        AnswerShownInReport(
             "plain/1", "plain", "Who?", "Ada", said, "right" if score else "wrong", score, "1", {"relation": "P50"}
         )
         for said, score in (("Ada", 1.0), ("Eve", 0.0))

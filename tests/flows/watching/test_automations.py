@@ -9,7 +9,7 @@ from support.processes.automations import make_automations
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
-from factmill.flows.prefect_server import send_event
+from factmill.flows.prefect_server import send_prefect_event
 from factmill.flows.watching.flow_runs import REBUILD_PART_PREFIX, mark_crashed_runs
 from factmill.tasks import progress
 
@@ -51,8 +51,8 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
     folder.mkdir(parents=True)
     (folder / gone).write_text(standing.api, "utf-8")
     assert [str(each) for each in mark_crashed_runs()] == [gone]
-    send_event("drift.found", "build", "fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
-    send_event("release.finished", "release", "granola 1.0", {"builds": ["granola-1"]})
+    send_prefect_event("drift.found", "build", "fanoutqa-1", {"share_lost": 0.25, "epoch": "2026-01-01"})
+    send_prefect_event("release.finished", "release", "granola 1.0", {"builds": ["granola-1"]})
 
     standing.wait(lambda: len(alarm.seen) >= 4)
     assert len(alarm.seen) == 4
@@ -68,7 +68,7 @@ def test_each_automation_calls_its_webhook_once(standing: Standing, alarm: Loopb
 def test_undelivered_event_prints_note(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     progress.set_progress_style("lines")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    send_event("release.finished", "release", "granola 1.0", {})
+    send_prefect_event("release.finished", "release", "granola 1.0", {})
     assert (
         "note: factmill.release.finished is not told to the Prefect server at http://127.0.0.1:9: "
         in capfd.readouterr().err

@@ -13,12 +13,12 @@ from support.models.random_translator import make_random_translator
 
 from factmill.tasks.models import devices
 from factmill.tasks.models.devices import find_matmul_instructions, open_ctranslate2_model
-from factmill.tasks.models.exact_batches import list_leftover_row_ranges
+from factmill.tasks.models.exact_batches import list_avx2_row_ranges_summed_differently
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR_FOLDER,
     BeamSearchOptions,
     Translator,
-    choose_anchored_batching,
+    choose_batch_invariant_search_sizes,
 )
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest
 
@@ -51,7 +51,7 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
     """Have it search in company on any CPU."""
-    translator.search.anchored_batching = choose_anchored_batching(multiplier, translator.decoding)
+    translator.search.anchored_batching = choose_batch_invariant_search_sizes(multiplier, translator.decoding)
     return translator
 
 
@@ -90,8 +90,12 @@ def test_row_bits_are_same_in_products_of_any_number_of_rows(model: str, request
         )
         bits = Counter(b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results)
         if find_matmul_instructions("cpu") == "avx2":
-            odd = {row for rows in list_leftover_row_ranges(count) for row in rows}
-            odd |= {row // len(source) for rows in list_leftover_row_ranges(len(source) * count) for row in rows}
+            odd = {row for rows in list_avx2_row_ranges_summed_differently(count) for row in rows}
+            odd |= {
+                row // len(source)
+                for rows in list_avx2_row_ranges_summed_differently(len(source) * count)
+                for row in rows
+            }
             assert count - max(bits.values()) == len(odd), count
         elif count >= 16:
             assert len(bits) == 1, count
@@ -178,18 +182,18 @@ def test_no_step_has_rows_that_are_summed_in_different_order(multiplier: Multipl
 
 def test_no_text_row_is_leftover_row_in_avx2_search() -> None:
     for beams in (1, 2, 5, 12):
-        company = choose_anchored_batching("avx2", BeamSearchOptions(beam_size=beams))
+        company = choose_batch_invariant_search_sizes("avx2", BeamSearchOptions(beam_size=beams))
         assert company
         for length in range(3, 1025):
             for texts in range(1, company.max_texts + 1):
                 size = texts + company.count_filling(texts, length) + company.anchors
                 assert size == 12 or 12 * length <= 263
                 for tokens in (1, length):
-                    odd = [row for rows in list_leftover_row_ranges(size * tokens) for row in rows]
+                    odd = [row for rows in list_avx2_row_ranges_summed_differently(size * tokens) for row in rows]
                     assert all(row >= (size - company.anchors) * tokens for row in odd), (length, texts)
     assert (
-        choose_anchored_batching("avx2", BeamSearchOptions(beam_size=13)) is None
-        and choose_anchored_batching(None, BeamSearchOptions()) is None
+        choose_batch_invariant_search_sizes("avx2", BeamSearchOptions(beam_size=13)) is None
+        and choose_batch_invariant_search_sizes(None, BeamSearchOptions()) is None
     )
 
 

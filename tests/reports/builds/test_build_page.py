@@ -17,7 +17,7 @@ from support.builds.released import multihal_row
 from support.docs.chromium import open_page
 from support.docs.read_page import ReadPage
 
-from factmill.flows.commands.release import list_answered_row_ids
+from factmill.flows.commands.release import list_row_ids_with_released_answers
 from factmill.flows.commands.report import load_page_for_build
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
@@ -79,7 +79,7 @@ def test_rows_excluded_from_release_are_not_on_its_page(tmp_path: Path) -> None:
     choices = ReleaseOptions(excluded=("CC-BY-NC-4.0",))
     release = verify_and_assemble_release(tmp_path / "w.duckdb", MULTIHAL, MULTIHAL_RELEASE, build, choices)
     page = load_page_for_build(
-        tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
+        tmp_path / "w.duckdb", build, make_page_visibility(release, list_row_ids_with_released_answers(release))
     )
     text = render_build_html(page)
     assert "under MIT" in text and "no trade" not in text and "nothing in it" not in text
@@ -128,7 +128,7 @@ def test_hidden_answers_appear_on_no_release_page(tmp_path: Path) -> None:
     assert all(f"secret {at}" in whole for at in range(3))
     release = verify_and_assemble_release(tmp_path / "w.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions())
     released = load_page_for_build(
-        tmp_path / "w.duckdb", build, make_page_visibility(release, list_answered_row_ids(release))
+        tmp_path / "w.duckdb", build, make_page_visibility(release, list_row_ids_with_released_answers(release))
     )
     for render in BUILD_RENDERERS.values():
         text = render(released)

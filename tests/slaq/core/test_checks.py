@@ -9,7 +9,7 @@ import pytest
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
 from factmill.tasks.slaq.core.checks import (
-    PairProblem,
+    QuestionAnswerPairProblem,
     check_distinct_questions,
     check_generated_pairs,
     check_short_answer,
@@ -18,7 +18,11 @@ from factmill.tasks.slaq.core.checks import (
     find_unresolved_pronoun,
     format_problems,
 )
-from factmill.tasks.slaq.core.pair_replies import GeneratedPairs, ShortPair, read_generated_pairs
+from factmill.tasks.slaq.core.pair_replies import (
+    GeneratedQuestionAnswerPairs,
+    ShortQuestionAnswerPair,
+    read_generated_question_answer_pairs,
+)
 from factmill.tasks.text.values.value_tokens import tokenize_values
 
 LISTS = make_check_word_lists(
@@ -29,13 +33,13 @@ TEXT = """The Analytical Engine was a calculating machine that Charles Babbage d
 Its mill was to hold 1,000 numbers of forty digits each. It would have weighed 3.5 tonnes, and two men would have driven it with a crank.
 Punched cards came from the loom of Joseph Marie Jacquard. Ada Lovelace wrote the first program for the engine in London on December 10, 1842. Her notes, marked A to G, appeared in the "Scientific Memoirs". The Royal Society kept a part of it. In Italy, Luigi Menabrea wrote of it. It was to be built from brass and iron. Its rival was finished between 264 and 241 BC."""
 ARTICLE = normalise_article(TEXT)
-GOOD = GeneratedPairs(
+GOOD = GeneratedQuestionAnswerPairs(
     (
-        ShortPair("Who designed the Analytical Engine?", "Charles Babbage"),
-        ShortPair("In what year was the Analytical Engine first described?", "1837"),
-        ShortPair("How many numbers could the mill of the Analytical Engine hold?", "1000"),
-        ShortPair("Whose loom gave the Analytical Engine its punched cards?", "Joseph Marie Jacquard"),
-        ShortPair("When did Ada Lovelace write her program?", "10 December 1842"),
+        ShortQuestionAnswerPair("Who designed the Analytical Engine?", "Charles Babbage"),
+        ShortQuestionAnswerPair("In what year was the Analytical Engine first described?", "1837"),
+        ShortQuestionAnswerPair("How many numbers could the mill of the Analytical Engine hold?", "1000"),
+        ShortQuestionAnswerPair("Whose loom gave the Analytical Engine its punched cards?", "Joseph Marie Jacquard"),
+        ShortQuestionAnswerPair("When did Ada Lovelace write her program?", "10 December 1842"),
     ),
     "Discuss the Analytical Engine: (1) who designed it, (2) in what year it was first described, (3) how many numbers "
     "its mill could hold, (4) whose loom gave it its punched cards, and (5) when Ada Lovelace wrote her program.",
@@ -44,11 +48,11 @@ GOOD = GeneratedPairs(
 )
 
 
-def list_codes(generated: GeneratedPairs) -> list[tuple[str, int]]:
+def list_codes(generated: GeneratedQuestionAnswerPairs) -> list[tuple[str, int]]:
     return [(problem.code, problem.pair_number) for problem in check_generated_pairs(generated, TOPIC, TEXT, LISTS)]
 
 
-def change_pair(which: int, pair: ShortPair) -> GeneratedPairs:
+def change_pair(which: int, pair: ShortQuestionAnswerPair) -> GeneratedQuestionAnswerPairs:
     short = list(GOOD.short)
     short[which - 1] = pair
     return replace(GOOD, short=tuple(short))
@@ -60,7 +64,7 @@ def test_valid_pairs_have_no_problems() -> None:
 
 
 def test_problems_have_number_of_their_pair() -> None:
-    codes = list_codes(change_pair(2, ShortPair("When was it described", "in the year 1999")))
+    codes = list_codes(change_pair(2, ShortQuestionAnswerPair("When was it described", "in the year 1999")))
     of_pair = (
         "no_question_mark",
         "subject_missing",
@@ -73,7 +77,12 @@ def test_problems_have_number_of_their_pair() -> None:
 
 
 def test_problems_are_formatted_as_one_clause() -> None:
-    text = format_problems([PairProblem("a", 2, "the answer is long"), PairProblem("b", 0, "the long answer adds 7")])
+    text = format_problems(
+        [
+            QuestionAnswerPairProblem("a", 2, "the answer is long"),
+            QuestionAnswerPairProblem("b", 0, "the long answer adds 7"),
+        ]
+    )
     assert text == "pair 2: the answer is long; long: the long answer adds 7"
 
 
@@ -180,15 +189,21 @@ def test_pronoun_requires_antecedent(question: str, pronoun: str | None) -> None
 @pytest.mark.parametrize(
     ("pair", "codes"),
     [
-        (ShortPair("Who designed the Analytical Engine?", "Ada"), [("same_question", 2)]),
-        (ShortPair("who designed Analytical Engine", "Ada"), [("same_question", 2)]),
-        (ShortPair("Who was it that designed the Analytical Engine?", "charles Babbage."), [("same_fact", 2)]),
-        (ShortPair("By whom was the Analytical Engine once designed?", "Charles Babbage"), [("same_fact", 2)]),
-        (ShortPair("Who designed the Difference Engine?", "Joseph Clement"), []),
-        (ShortPair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
+        (ShortQuestionAnswerPair("Who designed the Analytical Engine?", "Ada"), [("same_question", 2)]),
+        (ShortQuestionAnswerPair("who designed Analytical Engine", "Ada"), [("same_question", 2)]),
+        (
+            ShortQuestionAnswerPair("Who was it that designed the Analytical Engine?", "charles Babbage."),
+            [("same_fact", 2)],
+        ),
+        (
+            ShortQuestionAnswerPair("By whom was the Analytical Engine once designed?", "Charles Babbage"),
+            [("same_fact", 2)],
+        ),
+        (ShortQuestionAnswerPair("Who designed the Difference Engine?", "Joseph Clement"), []),
+        (ShortQuestionAnswerPair("Whom did Ada Lovelace visit on 5 June 1833?", "Charles Babbage"), []),
     ],
 )
-def test_duplicate_questions_are_reported(pair: ShortPair, codes: list[tuple[str, int]]) -> None:
+def test_duplicate_questions_are_reported(pair: ShortQuestionAnswerPair, codes: list[tuple[str, int]]) -> None:
     problems = check_distinct_questions([GOOD.short[0], pair], LISTS)
     assert [(problem.code, problem.pair_number) for problem in problems] == codes
 
@@ -253,11 +268,11 @@ def test_long_answer_that_repeats_subject_in_every_sentence_is_reported() -> Non
 def test_date_in_long_answer_may_combine_two_pairs() -> None:
     article = "Ada was born on 10 December 1815 in the town."
     pairs = (
-        ShortPair("On what day of the year was Ada born?", "10 December"),
-        ShortPair("In what year was Ada born?", "1815"),
+        ShortQuestionAnswerPair("On what day of the year was Ada born?", "10 December"),
+        ShortQuestionAnswerPair("In what year was Ada born?", "1815"),
         *GOOD.short[2:],
     )
-    generated = GeneratedPairs(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
+    generated = GeneratedQuestionAnswerPairs(pairs, GOOD.long_question, "Ada was born on 10 December 1815.")
     codes = [problem.code for problem in check_generated_pairs(generated, "Ada", article, LISTS)]
     assert [code for code in codes if "long_answer" in code] == ["long_answer_lacks"] * 3
 
@@ -270,14 +285,14 @@ def test_one_sentence_and_empty_articles_are_checked() -> None:
 
 
 def test_question_answered_by_two_names_is_reported() -> None:
-    generated = change_pair(1, ShortPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
+    generated = change_pair(1, ShortQuestionAnswerPair("Who cast the wheels of the Analytical Engine?", "Dollond"))
     article = TEXT + " Dollond and Bird cast the wheels of the Analytical Engine."
     problems = check_generated_pairs(generated, TOPIC, article, LISTS)
     assert ("several_answers", 1) in {(problem.code, problem.pair_number) for problem in problems}
 
 
 def test_long_answer_must_keep_approximation_of_number() -> None:
-    pair = ShortPair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
+    pair = ShortQuestionAnswerPair("How many numbers did the Analytical Engine lose?", "about 30 numbers")
     article = TEXT + " About 30 numbers were lost."
     for long, codes in (
         ("about 30 numbers", []),
@@ -295,9 +310,9 @@ def test_prompt_demonstrations_pass_checks() -> None:
     assert len(shown) == 2
     for asked, said in shown:
         found = re.fullmatch(r"<topic>(.*)</topic>\n<article>\n(.*)\n</article>", asked, re.DOTALL)
-        generated = read_generated_pairs(said)
+        generated = read_generated_question_answer_pairs(said)
         assert found
-        assert isinstance(generated, GeneratedPairs)
+        assert isinstance(generated, GeneratedQuestionAnswerPairs)
         assert check_generated_pairs(generated, found[1], found[2], LISTS) == []
 
 

@@ -14,23 +14,23 @@ from factmill.tasks.slaq.core.pair_replies import (
     FACT_TYPE_FORM,
     PAIR_LABELS,
     PAIRS_FORM,
-    GeneratedPairs,
-    ShortPair,
+    GeneratedQuestionAnswerPairs,
+    ShortQuestionAnswerPair,
     read_fact_type,
-    read_generated_pairs,
-    read_pair_checks,
+    read_generated_question_answer_pairs,
+    read_question_answer_pair_verdicts,
 )
 
-hear_generated = hearing(PAIRS_FORM, read_generated_pairs)
-hear_check = hearing(CHECK_LINES_FORM, read_pair_checks)
+hear_generated = hearing(PAIRS_FORM, read_generated_question_answer_pairs)
+hear_check = hearing(CHECK_LINES_FORM, read_question_answer_pair_verdicts)
 hear_fact_type = hearing(FACT_TYPE_FORM, read_fact_type)
 VALUE: dict[str, Any] = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
     "long_question": "Tell of the bridges: (1) … (5)?",
     "long_answer": "They were built, one by one.",
 }
-GENERATED = GeneratedPairs(
-    tuple(ShortPair(pair["question"], pair["answer"]) for pair in VALUE["short"]),  # type: ignore[arg-type]
+GENERATED = GeneratedQuestionAnswerPairs(
+    tuple(ShortQuestionAnswerPair(pair["question"], pair["answer"]) for pair in VALUE["short"]),  # type: ignore[arg-type]
     VALUE["long_question"],
     VALUE["long_answer"],
 )
@@ -140,7 +140,7 @@ def test_one_line_values_may_contain_commas_and_colons_and_braces_and_quotes() -
     values[3] = '"Note G" and "Note A"'
     values[-1] = 'It was said: "Long, so long"'
     read = hear_generated(write_line(values))
-    assert isinstance(read, GeneratedPairs)
+    assert isinstance(read, GeneratedQuestionAnswerPairs)
     assert read.short[0].answer == values[1]
     assert read.short[1].answer == values[3]
     assert read.long_answer == values[-1]
@@ -174,13 +174,13 @@ def test_both_forms_give_same_pairs(values: list[str]) -> None:
     pairs = [{"question": values[at], "answer": values[at + 1]} for at in range(0, 10, 2)]
     value = {"short": pairs, "long_question": values[10], "long_answer": values[11]}
     read = hear_generated(json.dumps(value))
-    assert isinstance(read, GeneratedPairs)
+    assert isinstance(read, GeneratedQuestionAnswerPairs)
     assert hear_generated(write_line([" ".join(value.split()) for value in values])) == read
 
 
 @given(st.text(max_size=200) | st.text('{}[]",:ShortQALng1 \n', max_size=60))
 def test_any_text_is_read_or_reported_as_unreadable(text: str) -> None:
-    assert isinstance(hear_generated(text), GeneratedPairs | UnreadableCompletion)
+    assert isinstance(hear_generated(text), GeneratedQuestionAnswerPairs | UnreadableCompletion)
     assert isinstance(hear_check(text), tuple | UnreadableCompletion)
     assert isinstance(hear_fact_type(text), str | UnreadableCompletion)
 

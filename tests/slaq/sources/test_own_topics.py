@@ -5,40 +5,44 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError
-from factmill.tasks.slaq.params import SlaqParams, resolve_topic_tables
-from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, OwnTopic, read_own_topic
-from factmill.tasks.storage.own_tables import iterate_own_table, pin_own_tables
+from factmill.tasks.slaq.params import SlaqParams, resolve_categories_and_topic_tables
+from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
+from factmill.tasks.storage.own_tables import check_and_digest_own_tables, iterate_own_table
 
 HEADER = "category,title,pageid,views\n"
 
 
-def read(folder: Path, content: str | bytes, name: str = "topics.csv", **params: str) -> list[OwnTopic | str]:
+def read(folder: Path, content: str | bytes, name: str = "topics.csv", **params: str) -> list[TopicFromTable | str]:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    tables = pin_own_tables(SlaqParams.model_validate({"source": [str(path)], **params}), TOPIC_FORM)
-    return [read_own_topic(row) for file in tables.files for row in iterate_own_table(file, tables.own, TOPIC_FORM)]
+    tables = check_and_digest_own_tables(SlaqParams.model_validate({"source": [str(path)], **params}), TOPIC_FORM)
+    return [
+        read_topic_from_table_row(row)
+        for file in tables.files
+        for row in iterate_own_table(file, tables.own, TOPIC_FORM)
+    ]
 
 
 def test_topics_keep_table_order_and_use_mediawiki_spelling(tmp_path: Path) -> None:
     assert read(tmp_path, f"{HEADER}Virtual_reality,alpha_Beta,2,10\nAlgebra,Ring,1,\n") == [
-        OwnTopic("Virtual reality", "Alpha Beta", 2, 10),
-        OwnTopic("Algebra", "Ring", 1, None),
+        TopicFromTable("Virtual reality", "Alpha Beta", 2, 10),
+        TopicFromTable("Algebra", "Ring", 1, None),
     ]
 
 
 def test_extra_columns_and_byte_order_mark_and_crlf_are_accepted(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbfviews,pageid,title,category,note\r\n5,1,Ring,Algebra,x\r\n"
-    assert read(tmp_path, content) == [OwnTopic("Algebra", "Ring", 1, 5)]
+    assert read(tmp_path, content) == [TopicFromTable("Algebra", "Ring", 1, 5)]
 
 
 def test_page_ids_and_views_are_optional(tmp_path: Path) -> None:
-    assert read(tmp_path, "topic,category\nRing,Algebra\n") == [OwnTopic("Algebra", "Ring", None, None)]
+    assert read(tmp_path, "topic,category\nRing,Algebra\n") == [TopicFromTable("Algebra", "Ring", None, None)]
 
 
 def test_columns_can_be_mapped_and_json_numbers_are_accepted(tmp_path: Path) -> None:
     content = '{"title": "Ring", "field": "Algebra", "page": 1, "seen": 5}\n'
     found = read(tmp_path, content, "topics.jsonl", map="category=field,pageid=page,views=seen")
-    assert found == [OwnTopic("Algebra", "Ring", 1, 5)]
+    assert found == [TopicFromTable("Algebra", "Ring", 1, 5)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,7 @@ def test_columns_can_be_mapped_and_json_numbers_are_accepted(tmp_path: Path) -> 
 )
 def test_row_error_affects_only_its_row(tmp_path: Path, row: str, problem: str) -> None:
     good, found = read(tmp_path, f"{HEADER}Algebra,Group,2,5\n{row}\n")
-    assert good == OwnTopic("Algebra", "Group", 2, 5)
+    assert good == TopicFromTable("Algebra", "Group", 2, 5)
     assert isinstance(found, str) and found.startswith(problem)
 
 
@@ -78,7 +82,7 @@ def test_broken_table_raises_source_error(tmp_path: Path, content: str, message:
 def test_category_spellings_are_merged_and_table_without_category_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "topics.csv"
     path.write_text(f"{HEADER}Virtual_reality,Ring,1,5\nVirtual reality,Group,2,5\nCategory:Logic,Set,3,5\n")
-    assert resolve_topic_tables(SlaqParams(source=(str(path),)))[0] == ("Virtual reality",)
+    assert resolve_categories_and_topic_tables(SlaqParams(source=(str(path),)))[0] == ("Virtual reality",)
     path.write_text(f"{HEADER}Category:Logic,Set,3,5\n")
     with pytest.raises(SourceError, match="no row has a category's name"):
-        resolve_topic_tables(SlaqParams(source=(str(path),)))
+        resolve_categories_and_topic_tables(SlaqParams(source=(str(path),)))

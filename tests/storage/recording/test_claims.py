@@ -20,7 +20,7 @@ from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.recording import call_cache
 from factmill.tasks.storage.recording.call_cache import CallCache, ValidRecordLookup
-from factmill.tasks.storage.recording.journal import CallClaims, Journal, OtherProcessJournals, make_record
+from factmill.tasks.storage.recording.journal import CallReservations, Journal, OtherProcessJournals, make_record
 from factmill.tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
@@ -46,19 +46,19 @@ def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
 
 
 def test_claim_of_another_process_is_available_after_release(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = CallClaims(tmp_path)
+    claims = CallReservations(tmp_path)
     with claims.claim([B, C]) as held:
         assert held == {C}
     with claims.claim([A, B]) as held:
         assert held == set()
     holder.communicate()
-    with claims.claim([A, B]) as held, CallClaims(tmp_path).claim([B, C]) as rest:
+    with claims.claim([A, B]) as held, CallReservations(tmp_path).claim([B, C]) as rest:
         assert (held, rest) == ({A, B}, {C})
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_claim_of_dead_process_is_available_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = CallClaims(tmp_path)
+    claims = CallReservations(tmp_path)
     holder.kill()
     holder.wait()
     assert list(tmp_path.glob("*.claim"))
@@ -70,7 +70,7 @@ def test_claim_of_dead_process_is_available_at_once(holder: "Popen[str]", tmp_pa
 def test_files_of_dead_process_are_removed_by_next_one(holder: "Popen[str]", tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
-    CallClaims(tmp_path)
+    CallReservations(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
@@ -78,7 +78,7 @@ def test_full_disk_raises_named_error_and_leaves_no_claim(tmp_path: Path, monkey
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    claims = CallClaims(tmp_path / "claims")
+    claims = CallReservations(tmp_path / "claims")
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.claim([A]):
         pass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.batches.server import BatchServer
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFilesLocation
+from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.sender import cancel_all_sends
@@ -66,9 +66,9 @@ def open_chat(
     )
 
 
-def place_of(folder: Path) -> JobFilesLocation:
+def place_of(folder: Path) -> JobFolderAndRun:
     """Return where a folder's jobs are known; its warehouse has a name that is not the usual one."""
-    return JobFilesLocation(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
+    return JobFolderAndRun(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
 
 
 def jobs(**changed) -> BatchJobSettings:
@@ -80,7 +80,7 @@ def ask(name="Ada", samples=1, once=False):
         "here",
         "m-1",
         fill_prompt_template(parse_prompt_file("test/p", PROMPT), samples=samples, name=name),
-        keeps_empty=once,
+        keeps_empty_completions=once,
     )
 
 

@@ -11,7 +11,7 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPred
 from factmill.tasks.core.measures.metrics import MetricScores, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.core.rows import make_arrow_table
-from factmill.tasks.evaluation.definition import Evaluation, PaperResult, ReportedAnswer
+from factmill.tasks.evaluation.definition import AnswerShownInReport, Evaluation, PaperResult
 from factmill.tasks.multihal.evaluation.definition import MULTIHAL_EVALUATION
 from factmill.tasks.reports.evaluation_report import PublishedEvaluation
 from factmill.tasks.storage.builds import BuildRecord
@@ -29,9 +29,9 @@ _SERVICES = {"wikidata": "embedded-1", "wikipedia": "embedded-1"}
 MODEL = "weak <b>& $x$"
 
 
-def list_items(answers: pa.Table) -> list[ReportedAnswer]:
+def list_items(answers: pa.Table) -> list[AnswerShownInReport]:
     return [
-        ReportedAnswer(
+        AnswerShownInReport(
             answer_id=row["id"],
             setting=row["setting"],
             question=row["question"],

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
-from factmill.tasks.graph.arrays import GraphArrays, Ints, open_mapped_graph_arrays, write_arrays
+from factmill.tasks.graph.arrays import GraphArrays, Ints, open_mapped_graph_arrays, write_graph_arrays
 from factmill.tasks.graph.paths import find_item_paths, find_literal_paths
 from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
@@ -82,7 +82,7 @@ class SmallGraph:
         self.literals = sorted(spelled, key=lambda each: null_first(astuple(each)))
         self.connection = duckdb.connect(config={"python_enable_replacements": False, "threads": 1})
         self.store_tables()
-        write_arrays(self.connection, self.folder)
+        write_graph_arrays(self.connection, self.folder)
         self.arrays = open_mapped_graph_arrays(self.folder)
 
     def store_tables(self) -> None:

@@ -1,9 +1,9 @@
 """Generated fan-out questions of invented places before and after they are worded: a listed set, and a named one."""
 
-from factmill.tasks.core.authoring.question_wording import QuestionPieces
+from factmill.tasks.core.authoring.question_wording import QuestionWordingParts
 from factmill.tasks.text.values.answer_search import AnswerValue
 
-LISTED = QuestionPieces(
+LISTED = QuestionWordingParts(
     group="the islands of Vogtland",
     owner="Vogtland",
     names=(),
@@ -14,7 +14,7 @@ LISTED = QuestionPieces(
     unit="",
     month="November 2023",
 )
-NAMED = QuestionPieces(
+NAMED = QuestionWordingParts(
     group="towers",
     owner="",
     names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),

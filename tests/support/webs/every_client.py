@@ -58,7 +58,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
             lambda: "sk-secret-0123456789",
             AGENT,
         ),
-        lambda name: make_chat_call(HERE, "m", fill_prompt_template(PROMPT, name=name), keeps_empty=True),
+        lambda name: make_chat_call(HERE, "m", fill_prompt_template(PROMPT, name=name), keeps_empty_completions=True),
     ),
     "perplexity": (
         lambda url, limits: TextPerplexityClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),

@@ -11,9 +11,9 @@ from factmill.tasks.text.values.value_tokens import (
     drop_stop_words,
     is_same_or_related_word,
     normalize_amount_spelling,
+    states_wanted_value,
     tokenize_values,
     tokenize_words_and_amounts,
-    value_states,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
@@ -78,7 +78,7 @@ def test_text_is_parsed_into_its_values(text: str, values: list[object]) -> None
     ],
 )
 def test_finer_date_implies_coarser_date(found, wanted, said: bool) -> None:
-    assert value_states(found, wanted) is said
+    assert states_wanted_value(found, wanted) is said
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,9 @@ def is_aligned_lexically(claim: AlignmentClaim) -> bool:
     )
 
 
-def make_entailment_pair(claim: AlignmentClaim, forms: Mapping[str, RelationWording]) -> tuple[str, str]:
+def make_entailment_pair(claim: AlignmentClaim, wordings: Mapping[str, RelationWording]) -> tuple[str, str]:
     """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
-    return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, forms)
+    return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, wordings)
 
 
 @lru_cache(maxsize=64)
@@ -147,12 +147,12 @@ def score_citations(
         "found": _count_cited_keys(wanted, (_get_triple_key(each) for each in triples if each.is_correct)),
     }
     if scorer == "upstream":
-        counts = _count_as_upstream(cited.answer, shown, minimum, names)
+        counts = _count_citations_by_upstream_rules(cited.answer, shown, minimum, names)
     return held, CitationCounts(
         **counts,
         scorer=scorer,
         malformed=malformed,
-        near=_count_near_misses([each for each in triples if not each.is_correct], shown),
+        near=_count_near_miss_citations([each for each in triples if not each.is_correct], shown),
         minimum=len(minimum),
         triples=len(triples),
         aligned=sum(each.is_aligned is True for each in triples),
@@ -173,30 +173,34 @@ def _count_cited_keys(wanted: Iterable[TripleKey], cited: Iterable[TripleKey]) -
     return sum(key in known for key in wanted)
 
 
-def _count_near_misses(wrong: Sequence[AnswerCitation], given: Sequence[PersonKnowledgePiece]) -> int:
+def _count_near_miss_citations(
+    wrong_citations: Sequence[AnswerCitation], shown_pieces: Sequence[PersonKnowledgePiece]
+) -> int:
     near: dict[tuple[str, str], set[str]] = {}
-    for piece in given:
+    for piece in shown_pieces:
         near.setdefault((piece.qid, fold_case_and_accents(piece.property)), set()).add(piece.value)
 
     def fold(value: str) -> str:
         return fold_case_and_accents(value).rstrip(".")
 
     folded = {place: set(map(fold, values)) for place, values in near.items()}
-    places = [((each.qid, fold_case_and_accents(each.property)), each.value) for each in wrong]
+    places = [((each.qid, fold_case_and_accents(each.property)), each.value) for each in wrong_citations]
     return sum(
         place in near and (fold(value) in folded[place] or any(is_same_date(value, other) for other in near[place]))
         for place, value in places
     )
 
 
-def _count_as_upstream(
+def _count_citations_by_upstream_rules(
     answer: str,
-    given: Sequence[PersonKnowledgePiece],
-    minimum: Sequence[PersonKnowledgePiece],
+    shown_pieces: Sequence[PersonKnowledgePiece],
+    minimum_pieces: Sequence[PersonKnowledgePiece],
     names: Mapping[str, str],
 ) -> dict[str, int]:
     triples = [triple for line in answer.split("\n") for triple in _read_triples_as_upstream(line)]
-    graph, wanted = ([(each.qid, each.property, each.value) for each in pieces] for pieces in (given, minimum))
+    graph, wanted = (
+        [(each.qid, each.property, each.value) for each in pieces] for pieces in (shown_pieces, minimum_pieces)
+    )
     hit = _count_cited_keys(wanted, triples)
     of_items = [each for qid, name in names.items() for each in ((qid, "name", name), (qid, "qid", qid))]
     known = frozenset([*graph, *of_items])

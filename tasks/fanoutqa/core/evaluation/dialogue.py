@@ -141,9 +141,9 @@ FanOutDialogue = Generator[
 ]
 
 
-def answer_in_closed_book(ask: FilledPrompt) -> FanOutDialogue:
+def answer_in_closed_book(prompt: FilledPrompt) -> FanOutDialogue:
     """Send the question alone (closed book)."""
-    return FanOutDialogueResult.of((yield from _yield_prompt(ask)))
+    return FanOutDialogueResult.of((yield from _yield_prompt_and_receive_prediction(prompt)))
 
 
 def answer_from_evidence(
@@ -153,10 +153,10 @@ def answer_from_evidence(
     empty = fill("")
     room = bounds.context_characters - _count_prompt_and_reply_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
-    found = yield from _yield_lookup(EvidenceRequest(articles, asked.question, room))
+    found = yield from _yield_lookup_and_receive_result(EvidenceRequest(articles, asked.question, room))
     if found.is_transient_failure:
         return _make_lookup_failure(found)
-    given = yield from _yield_prompt(fill(format_chunks(found.chunks)))
+    given = yield from _yield_prompt_and_receive_prediction(fill(format_chunks(found.chunks)))
     return FanOutDialogueResult.of(given, context=tuple(map(str, found.chunks)))
 
 
@@ -228,7 +228,7 @@ def _search_until_answered(
     """Let a model search until it answers; `read_searches_or_answer` reads its reply, `format_results` gives messages."""
     log, ask = _DialogueState(), first
     while True:
-        given = yield from _yield_prompt(ask)
+        given = yield from _yield_prompt_and_receive_prediction(ask)
         log.tokens_in += given.tokens_in
         log.tokens_out += given.tokens_out
         log.seconds += given.seconds
@@ -253,7 +253,9 @@ def _search_until_answered(
                 shown = f"Nothing was looked up: {trouble}." if trouble else _NO_ROOM_MESSAGE
             else:
                 most = min(room, int(bounds.context_characters * bounds.lookup_share))
-                found = yield from _yield_lookup(ArticleTitleRequest(request.title, asked.epoch, asked.question, most))
+                found = yield from _yield_lookup_and_receive_result(
+                    ArticleTitleRequest(request.title, asked.epoch, asked.question, most)
+                )
                 shown = format_lookup_result(request.title, found)
             log.searches += (_make_search_record(log.rounds, request, found),)
             if found.is_transient_failure:
@@ -282,16 +284,18 @@ def _make_search_record(number: int, request: _SearchRequest, found: ArticleLook
     )
 
 
-def _yield_prompt(ask: FilledPrompt) -> Generator[FilledPrompt, ModelPrediction | ArticleLookupResult, ModelPrediction]:
-    given = yield ask
+def _yield_prompt_and_receive_prediction(
+    prompt: FilledPrompt,
+) -> Generator[FilledPrompt, ModelPrediction | ArticleLookupResult, ModelPrediction]:
+    given = yield prompt
     assert isinstance(given, ModelPrediction)
     return given
 
 
-def _yield_lookup(
-    look: ArticleTitleRequest | EvidenceRequest,
+def _yield_lookup_and_receive_result(
+    request: ArticleTitleRequest | EvidenceRequest,
 ) -> Generator[ArticleTitleRequest | EvidenceRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult]:
-    found = yield look
+    found = yield request
     assert isinstance(found, ArticleLookupResult)
     return found
 
@@ -300,13 +304,13 @@ def _make_lookup_failure(found: ArticleLookupResult) -> FanOutDialogueResult:
     return FanOutDialogueResult(unscored="lookup_failed", detail=found.detail)
 
 
-def _count_prompt_and_reply_characters(ask: FilledPrompt) -> int:
+def _count_prompt_and_reply_characters(prompt: FilledPrompt) -> int:
     """Return the characters of a prompt plus those that its completion may have."""
-    messages = ask.build_messages()
+    messages = prompt.build_messages()
     texts = [str(message["content"]) for message in messages]
     texts += [json.dumps(message["tool_calls"]) for message in messages if "tool_calls" in message]
-    texts += map(json.dumps, ask.tools)
-    return sum(map(len, texts)) + ROOM_CHARACTERS_PER_TOKEN * ask.prompt.max_tokens
+    texts += map(json.dumps, prompt.tools)
+    return sum(map(len, texts)) + ROOM_CHARACTERS_PER_TOKEN * prompt.prompt.max_tokens
 
 
 def format_chunks(chunks: Sequence[ArticleChunk]) -> str:
@@ -330,8 +334,8 @@ def format_lookup_result(title: str, found: ArticleLookupResult) -> str:
     return f"There is no article with the title {title[:200]!r}. {near}"
 
 
-def _read_tool_searches_or_answer(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
-    return [_read_search_call(call) for call in given.tool_calls] or given
+def _read_tool_searches_or_answer(prediction: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
+    return [_read_search_call(call) for call in prediction.tool_calls] or prediction
 
 
 def _read_search_call(call: ToolCall) -> _SearchRequest:
@@ -344,7 +348,7 @@ def _read_search_call(call: ToolCall) -> _SearchRequest:
 
 
 def _format_tool_result_messages(
-    given: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
+    prediction: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
 ) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
     answered = [(call, text) for request, text in results if (call := request.call)]
@@ -361,16 +365,16 @@ def _format_tool_result_messages(
         }
         for call, _ in answered
     ]
-    said = strip_thinking_and_end_tokens(given.texts[0]).strip()
+    said = strip_thinking_and_end_tokens(prediction.texts[0]).strip()
     return [
         {"role": "assistant", "content": said, "tool_calls": tool_calls},
         *({"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answered),
     ]
 
 
-def _read_text_searches_or_answer(given: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
+def _read_text_searches_or_answer(prediction: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
     """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
-    lines = blank_code_fences(given.read_texts[0]).splitlines() if given.read_texts else []
+    lines = blank_code_fences(prediction.read_texts[0]).splitlines() if prediction.read_texts else []
     titles: list[str] = []
     for at, line in enumerate(lines):
         found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_list_marker(line))
@@ -383,8 +387,8 @@ def _read_text_searches_or_answer(given: ModelPrediction) -> ModelPrediction | l
             break
         else:
             answer = "\n".join([found["said"].strip("*_` "), *lines[at + 1 :]]).strip()
-            return replace(given, read_texts=(answer,)) if answer else given
-    return [_SearchRequest(None, title) for title in titles] or given
+            return replace(prediction, read_texts=(answer,)) if answer else prediction
+    return [_SearchRequest(None, title) for title in titles] or prediction
 
 
 def _format_text_result_messages(

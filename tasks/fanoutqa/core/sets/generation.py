@@ -19,7 +19,7 @@ from typing import Literal
 
 from factmill.tasks.core.authoring.question_wording import (
     EACH_MEMBER_PHRASE,
-    QuestionPieces,
+    QuestionWordingParts,
     insert_moment,
     spell_out_count_with_space,
 )
@@ -60,7 +60,7 @@ class UnwordedQuestion:
     """A question without its final wording."""
 
     question: FanOutQuestion
-    wording: QuestionPieces
+    wording: QuestionWordingParts
     statements: tuple[str, ...]
     """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
@@ -112,7 +112,7 @@ class _QuestionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _ChosenMembers:
+class _AnswerMembers:
     """The members in the answer."""
 
     member_values: MemberValues
@@ -153,12 +153,12 @@ def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> QuestionAttempt:
             member_set,
             plan,
             member_set.members,
-            lambda row_id: _compose_listed_question(row_id, member_set, owner, plan),
+            lambda row_id: _compose_question_on_listed_set(row_id, member_set, owner, plan),
         )
     picked = _select_distinct_verified_members(member_set, plan)
     named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
     return _make_question_attempt(
-        member_set, plan, named, lambda row_id: _compose_named_question(row_id, member_set, plan, picked)
+        member_set, plan, named, lambda row_id: _compose_question_on_named_set(row_id, member_set, plan, picked)
     )
 
 
@@ -205,11 +205,11 @@ def _list_plans(member_set: MemberSet, properties: PropertyPhraseTable) -> list[
 
 def _choose_answer_members(
     member_set: MemberSet, plan: _QuestionPlan, found: MemberValues
-) -> _ChosenMembers | QuestionRefusal:
+) -> _AnswerMembers | QuestionRefusal:
     """Return the members in the answer, all or by the plan's ranking or threshold; Refused if none fit, or on a tie."""
     by, least = plan.by, member_set.min_members
     if by is None:
-        return _ChosenMembers(found, "")
+        return _AnswerMembers(found, "")
     ordered = sorted(found, key=lambda each: each[1].sort_key, reverse=plan.is_high)
     if plan.form == "filtered":
         limit = choose_round_threshold([value for _, value in ordered], plan.is_high, least)
@@ -221,7 +221,7 @@ def _choose_answer_members(
         threshold = format_threshold(limit, ordered[0][1].unit, by.kind == "time")
         beyond = [each for each in ordered if (each[1].sort_key[0] > limit) == plan.is_high]
         phrase = Template(by.above if plan.is_high else by.below).substitute(limit=threshold)
-        return _ChosenMembers(beyond, phrase, limit=threshold)
+        return _AnswerMembers(beyond, phrase, limit=threshold)
     if len(ordered) < least + MIN_LEFT_OUT:
         detail = f"{len(ordered)} members can be ranked, expected {least + MIN_LEFT_OUT} or more ({least} in the answer, {MIN_LEFT_OUT} left out)"
         return QuestionRefusal(TOO_FEW_MEMBERS, detail)
@@ -229,7 +229,7 @@ def _choose_answer_members(
         if is_tied(value, next_value):
             detail = f"{one.name} ({value.answer}) and {other.name} ({next_value.answer}) are tied by {by.pid}"
             return QuestionRefusal("tie", detail)
-    return _ChosenMembers(ordered[:least], by.most if plan.is_high else by.least, least)
+    return _AnswerMembers(ordered[:least], by.most if plan.is_high else by.least, least)
 
 
 # ── Named sets ──
@@ -239,13 +239,13 @@ def _select_distinct_verified_members(member_set: MemberSet, plan: _QuestionPlan
     """Return members whose articles say the asked value, by digest; of one unit, distinct in name, article and rank."""
     found: MemberValues = []
     for member in sorted(member_set.members, key=lambda each: derive_seed(*plan.key, each.qid)):
-        value = _verify_member_value_and_name(member, plan.asked)
+        value = _verify_value_not_revealed_by_name(member, plan.asked)
         if isinstance(value, PropertyValue) and not any(_is_confusable(plan, (member, value), each) for each in found):
             found.append((member, value))
     return found[:MAX_MEMBERS_NAMED]
 
 
-def _verify_member_value_and_name(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
+def _verify_value_not_revealed_by_name(member: SetMember, asked: PropertyPhrases) -> PropertyValue | str:
     value = verify_member_value(member, asked)
     name_index = index_text(f"{member.name}{member.year_suffix}")
     if isinstance(value, PropertyValue) and find_answer_in_text(value.answer, name_index).found:
@@ -266,12 +266,12 @@ def _is_confusable(
     )
 
 
-def _compose_named_question(
+def _compose_question_on_named_set(
     row_id: str, member_set: MemberSet, plan: _QuestionPlan, picked: MemberValues
 ) -> UnwordedQuestion | QuestionRefusal:
     least = member_set.min_members + (MIN_LEFT_OUT if plan.by else 0)
     if len(picked) < least:
-        verified = [(each.name, _verify_member_value_and_name(each, plan.asked)) for each in member_set.members]
+        verified = [(each.name, _verify_value_not_revealed_by_name(each, plan.asked)) for each in member_set.members]
         problems = "; ".join(f"{name} {found}" for name, found in verified if isinstance(found, str))
         detail = f"articles confirm {len(picked)} members, expected {least} or more; {problems[:500]}"
         return QuestionRefusal(TOO_FEW_MEMBERS, detail)
@@ -284,7 +284,7 @@ def _compose_named_question(
 # ── Listed sets ──
 
 
-def _compose_listed_question(
+def _compose_question_on_listed_set(
     row_id: str, member_set: MemberSet, owner: SetMember, plan: _QuestionPlan
 ) -> UnwordedQuestion | QuestionRefusal:
     by_list = plan.by if plan.by != plan.asked else None
@@ -330,7 +330,7 @@ def _compose_question(
     plan: _QuestionPlan,
     first: SubQuestion | None,
     asked: MemberValues,
-    choice: _ChosenMembers,
+    choice: _AnswerMembers,
     ranked: MemberValues,
 ) -> UnwordedQuestion | QuestionRefusal:
     """Return the question over these members; Refused if one article, or the question itself, gives the answer.
@@ -359,7 +359,7 @@ def _compose_question(
             return QuestionRefusal("one_article_has_all", detail)
     unit = asked[0][1].unit
     clause = plan.asked.format_question(EACH_MEMBER_PHRASE, unit, "" if asked_at == chosen_at else asked_at)
-    wording = QuestionPieces(
+    wording = QuestionWordingParts(
         group=_format_set_phrase(member_set),
         owner=owner.name if owner else "",
         names=()

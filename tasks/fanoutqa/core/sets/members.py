@@ -109,10 +109,10 @@ def _find_listed_set_refusal(member_set: MemberSet, owner: SetMember) -> Questio
     if len(set(titles)) < len(titles) or len({each.name for each in members}) < len(members):
         detail = "two members have the same name or the same article; expected different ones"
         return QuestionRefusal("same_article", detail)
-    return _find_listing_gap(member_set, owner.article)
+    return _find_member_list_mismatch(member_set, owner.article)
 
 
-def _find_listing_gap(member_set: MemberSet, article: MemberArticle) -> QuestionRefusal | None:
+def _find_member_list_mismatch(member_set: MemberSet, article: MemberArticle) -> QuestionRefusal | None:
     """Return which members an article does not name, or which other items it names among them; None if neither."""
     names: list[AnswerValue] = [each.name for each in member_set.members]
     finding = find_answer_in_text(names, article.known)

@@ -107,13 +107,13 @@ def parse_set_kinds_csv(text: str, file: str = _SETS_FILE) -> dict[str, SetKind]
     for place, line in _parse_csv_lines(text, file, _SET_COLUMNS):
         owners, members = (_parse_ids(place, line[name], is_qid) for name in ("owner_classes", "member_classes"))
         kind = SetKind(
-            relation=_check_pid(place, line["relation"]),
+            relation=_parse_property_id(place, line["relation"]),
             is_named=_parse_choice(place, line["listed"], {"by name": True, "by owner": False}),
             owner_classes=frozenset(owners),
             member_classes=frozenset(members),
             members=line["members"],
-            called=_check_template(place, line["called"], "name", "place"),
-            group=line["group"] and _check_template(place, line["group"], "name", "place"),
+            called=_parse_phrase_template(place, line["called"], "name", "place"),
+            group=line["group"] and _parse_phrase_template(place, line["group"], "name", "place"),
             changes=_parse_choice(place, line["changes"], {"yes": True, "no": False}),
             properties=_parse_ids(place, line["properties"], is_pid),
             unit=" ".join([line["relation"], *members[:1]]),
@@ -140,16 +140,16 @@ def parse_property_phrases(text: str, file: str = _PROPERTIES_FILE) -> dict[tupl
             raise SettingsError(
                 f"{place}: expected most, least, above and below for times and quantities, none for items"
             )
-        key = (_check_pid(place, line["pid"]), line["members"])
+        key = (_parse_property_id(place, line["pid"]), line["members"])
         if key in found:
             raise SettingsError(f"{place}: {' of '.join(filter(None, key))} is in the list twice; expected it once")
         for limited in filter(None, (phrases["above"], phrases["below"])):
-            _check_template(place, limited, "limit")
+            _parse_phrase_template(place, limited, "limit")
         found[key] = PropertyPhrases(
             pid=key[0],
             kind=cast(PropertyKind, line["kind"]),
-            moment=line["moment"] and _check_template(place, line["moment"], "month"),
-            question=_check_template(place, line["question"], "x", optional="unit"),
+            moment=line["moment"] and _parse_phrase_template(place, line["moment"], "month"),
+            question=_parse_phrase_template(place, line["question"], "x", optional="unit"),
             **phrases,
         )
         if not line["question"].endswith("?"):
@@ -187,7 +187,7 @@ def _parse_csv_lines(text: str, file: str, columns: tuple[str, ...]) -> Iterator
         yield place, {name: value.strip() for name, value in line.items()}
 
 
-def _check_pid(place: str, text: str) -> str:
+def _parse_property_id(place: str, text: str) -> str:
     if not is_pid(text):
         raise SettingsError(f"{place}: expected the id of a property, like P47, found {text!r}")
     return text
@@ -206,7 +206,7 @@ def _parse_choice(place: str, text: str, choices: Mapping[str, bool]) -> bool:
     return choices[text]
 
 
-def _check_template(place: str, text: str, *one_of: str, optional: str = "") -> str:
+def _parse_phrase_template(place: str, text: str, *one_of: str, optional: str = "") -> str:
     names = set(Template(text).get_identifiers())
     if len(names & {*one_of}) != 1 or names - {*one_of, optional}:
         raise SettingsError(f"{place}: expected {' or '.join(f'${name}' for name in one_of)} once in {text!r}")

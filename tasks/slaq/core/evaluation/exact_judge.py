@@ -102,11 +102,11 @@ def _read_answer_statements(answer: str, question: str) -> _AnswerStatements:
     return _AnswerStatements(sentences, fold_case_and_accents(text), index_text(text))
 
 
-def _iterate_sentences_with_gold(read: _AnswerStatements, question: str, gold: str) -> Iterator[str]:
+def _iterate_sentences_with_gold(statements: _AnswerStatements, question: str, gold: str) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
-    if _has_gold_in_indexed_text(read.folded, read.known, gold):
+    if _has_gold_in_indexed_text(statements.folded, statements.known, gold):
         is_exact = any(map(is_number_or_date, list_values_with_hedge_marks(gold)[:1]))
-        for sentence in read.sentences:
+        for sentence in statements.sentences:
             if not _has_gold(sentence, gold) or _is_gold_denied_or_one_of_several(sentence, question, gold):
                 continue
             if not (is_exact and is_only_approximate(gold, normalise_article(sentence))):

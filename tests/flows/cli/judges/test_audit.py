@@ -51,7 +51,11 @@ def test_verdicts_from_sheet_are_stored_with_build(factmill: Factmill, warehouse
 def test_terminal_asks_about_rows_one_by_one_and_saves_each_verdict(
     factmill: Factmill, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from factmill.flows.commands.human_review import ask_and_save_audit_verdicts, draw_audit_sample, measure_audit
+    from factmill.flows.commands.human_review import (
+        ask_and_save_audit_verdicts,
+        compute_build_audit_results,
+        draw_audit_sample,
+    )
 
     known = BENCHMARKS["granola"]
     build_id = factmill("builds", "--warehouse", warehouse, "--json").json[-1]["build_id"]
@@ -64,7 +68,7 @@ def test_terminal_asks_about_rows_one_by_one_and_saves_each_verdict(
     monkeypatch.setattr("sys.stdin", Terminal())
     sample = draw_audit_sample(warehouse, known, build_id, 4, 0)
     assert ask_and_save_audit_verdicts(warehouse, known, sample, "ada") == 1
-    figures: dict[str, Any] = {each.kind: each.here for each in measure_audit(warehouse, known, build_id)}
+    figures: dict[str, Any] = {each.kind: each.here for each in compute_build_audit_results(warehouse, known, build_id)}
     assert figures == {"correctness": 0.0, "informativeness": 1.0, "granularity": 0.0}
     assert len(draw_audit_sample(warehouse, known, build_id, 4, 0).verdicts) == 1
 

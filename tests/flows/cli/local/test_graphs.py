@@ -87,7 +87,7 @@ def test_partial_load_is_listed_and_resumed(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load, "write_arrays", fail)
+        patch.setattr(load, "write_graph_arrays", fail)
         done = run(tmp_path, "load", source, "--name", "mine")
     assert done.code == 1
     assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
@@ -140,7 +140,7 @@ NEWS = LoadProgress(
 
 
 def test_load_progress_fits_one_line() -> None:
-    assert local_data.format_progress(NEWS) == (
+    assert local_data.format_graph_load_progress(NEWS) == (
         "reading a.nt.gz, 25 %, 1,234,567 lines, 61,728 lines/s, 8 MB/s, reading ends in 1 h 02 min"
     )
 
@@ -150,7 +150,7 @@ def test_progress_lines_are_printed_periodically_without_terminal(
 ) -> None:
     monkeypatch.setattr(local_data, "PROGRESS_LINE_EVERY_S", 0.01)
     monkeypatch.setattr(local_data, "_console", Console(stderr=True, force_terminal=False))
-    with local_data._live_progress("loading [mine]") as show:
+    with local_data._showing_live_progress("loading [mine]") as show:
         show("sorting tables, 5 lines")
         while "sorting" not in (err := capfd.readouterr().err):
             time.sleep(0.01)
