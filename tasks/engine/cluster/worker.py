@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,13 @@ def load_servable_resources(
         ]
         places = {name: Path(name).parent if "/" in name else graphs_folder(home) for name in graphs}
         return offers + [load_servable_graph(Path(name).name, folder) for name, folder in places.items()]
-    offers = []
-    for path in _list_all_models(home):
-        offers += _load_servable_or_skip_damaged(
-            lambda path=path: load_servable_model_variants(path, device, threads), tell
-        )  # type: ignore[misc]
-    for name in list_graph_and_half_load_names(graphs_folder(home)):
-        offers += _load_servable_or_skip_damaged(
-            lambda name=name: [load_servable_graph(name, graphs_folder(home))], tell
-        )  # type: ignore[misc]
-    return offers
+    folder = graphs_folder(home)
+    loaders: list[Callable[[], list[ServableModelOrGraph]]] = [
+        partial(load_servable_model_variants, path, device, threads) for path in _list_all_models(home)
+    ]
+    for name in list_graph_and_half_load_names(folder):
+        loaders.append(partial(lambda name: [load_servable_graph(name, folder)], name))
+    return [servable for load in loaders for servable in _load_servable_or_skip_damaged(load, tell)]
 
 
 def check_worker_options(address: str, files: tuple[str, str, str]) -> None:

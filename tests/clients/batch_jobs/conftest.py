@@ -1,4 +1,4 @@
-"""A server of batch jobs, and what is told while they are waited for."""
+"""A server of batch jobs, and the messages logged while they are awaited."""
 
 import pytest
 from support.batches.asking import answer
@@ -21,7 +21,7 @@ def make_server(tmp_path):
 
 
 @pytest.fixture
-def told(monkeypatch) -> list[str]:
+def messages(monkeypatch) -> list[str]:
     lines: list[str] = []
     monkeypatch.setattr(progress, "print_and_log", lines.append)
     return lines

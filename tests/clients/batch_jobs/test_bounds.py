@@ -62,7 +62,7 @@ def test_line_that_failed_with_error_costs_nothing(make_server, tmp_path, status
     assert (budget.spent.unanswered_usd, budget.spent.paid_usd) == (0.0, pytest.approx(0.2 * len(got)))
 
 
-def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_path, expected):
+def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_path, messages):
     server = make_server()
     server.ends = {1: "never"}
     budget = Budget(BudgetLimits(hours=100.0))
@@ -83,18 +83,18 @@ def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_
     assert got == {}
     # US$ 0.99 a line, at the most
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(9.9))
-    assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in expected[-1]
+    assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in messages[-1]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert len(server.jobs) == 1
 
 
-def test_pause_requested_by_server_is_reported_but_not_awaited_beyond_run_hours(make_server, tmp_path, expected):
+def test_pause_requested_by_server_is_reported_but_not_awaited_beyond_run_hours(make_server, tmp_path, messages):
     server = make_server()
     serve = server.web.handle
     refusal = {"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "7200"}}
     server.web.handle = lambda seen: refusal if seen.path.endswith("/files") else serve(seen)
     got, budget = ask_bound(server, tmp_path, BudgetLimits(hours=1e-4))
     assert (got, server.jobs) == ({}, [])
-    assert "http_429: " in expected[-1] and "7,200 s" in expected[-1]
+    assert "http_429: " in messages[-1] and "7,200 s" in messages[-1]
     assert budget.spent.hours < 1

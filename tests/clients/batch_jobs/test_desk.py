@@ -11,7 +11,7 @@ from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import AccountBlocked, ServiceUnreachable
 
 
-def test_batch_job_returns_same_results_as_single_requests_at_half_price(make_server, tmp_path, expected):
+def test_batch_job_returns_same_results_as_single_requests_at_half_price(make_server, tmp_path, messages):
     server, calls = make_server(), ask_all(20, samples=2)
     by_job = collect(open_chat(server, tmp_path), calls)
     singly = collect(open_chat(server, None), calls)
@@ -26,15 +26,15 @@ def test_batch_job_returns_same_results_as_single_requests_at_half_price(make_se
         "model": "m-1", "messages": [{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who is person 0?"}],
         "temperature": 0.7, "max_tokens": 99, "stream": False, "seed": 0,
     }  # fmt: skip
-    assert expected[0].startswith("job batch_0001: ") and all(
-        fact in expected[0] for fact in ("40 requests", "m-1", "24h")
+    assert messages[0].startswith("job batch_0001: ") and all(
+        fact in messages[0] for fact in ("40 requests", "m-1", "24h")
     )
-    assert "job batch_0001: 10 of 40 done, in_progress" in expected
-    assert expected[-1] == "job batch_0001: 40 of 40 done, completed"
+    assert "job batch_0001: 10 of 40 done, in_progress" in messages
+    assert messages[-1] == "job batch_0001: 40 of 40 done, completed"
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_no_request_is_lost_or_repeated_when_server_restarts_and_loses_lines(make_server, tmp_path, expected):
+def test_no_request_is_lost_or_repeated_when_server_restarts_and_loses_lines(make_server, tmp_path, messages):
     server = make_server(loses_every=50, fails_every=37, restarts_at=frozenset({1, 3, 5, 8, 12}))
     calls = ask_all(150)
     got = collect(open_chat(server, tmp_path), calls)
@@ -42,10 +42,10 @@ def test_no_request_is_lost_or_repeated_when_server_restarts_and_loses_lines(mak
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
     assert set(server.answered.values()) == {1}, "nothing is paid for twice"
-    assert any("7 requests without an answer; another job sends them again" in line for line in expected)
+    assert any("7 requests without an answer; another job sends them again" in line for line in messages)
 
 
-def test_oversized_result_file_stops_run_and_keeps_job(make_server, tmp_path, expected):
+def test_oversized_result_file_stops_run_and_keeps_job(make_server, tmp_path, messages):
     server, calls = make_server(), ask_all(20)
     limits = ServiceLimits(parallel=4, timeout_s=5, attempts=4, backoff_s=0.01, max_bytes={"files": 500})
     with pytest.raises(
@@ -113,21 +113,21 @@ def test_first_request_is_sent_singly_so_no_job_is_spent_learning_parameters(mak
     assert got[calls[1].key].cost_usd == pytest.approx(got[ask("Bob").key].cost_usd * 2)
 
 
-def test_batch_only_server_gets_first_request_in_batch_job(make_server, tmp_path, expected):
+def test_batch_only_server_gets_first_request_in_batch_job(make_server, tmp_path, messages):
     server = make_server()
     server.answers_singly = False
     assert len(collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True)), ask_all(3))) == 3
     assert [len(server.read_input(job)) for job in server.jobs] == [3]
-    assert expected[0].startswith("note: ") and "first request" in expected[0] and "HTTP" in expected[0]
+    assert messages[0].startswith("note: ") and "first request" in messages[0] and "HTTP" in messages[0]
 
 
-def test_unreachable_server_is_reported_at_once_without_waiting(make_server, tmp_path, expected):
+def test_unreachable_server_is_reported_at_once_without_waiting(make_server, tmp_path, messages):
     chat = open_chat(make_server(), tmp_path, url="http://127.0.0.1:9/v1", jobs=jobs(first_singly=True))
     with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .*factmill doctor"):
         collect(chat, ask_all(3))
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
         collect(chat, ask_all(1))  # another batch of the stage
-    assert expected == []
+    assert messages == []
 
 
 def test_lines_refused_for_lack_of_credit_stop_run_after_others_are_stored(make_server, tmp_path):
@@ -196,13 +196,13 @@ def test_lines_missing_from_results_fail_as_transient(make_server, tmp_path):
     assert len(server.jobs) == 4, "as often as a single request is tried"
 
 
-def test_expired_job_keeps_finished_results_and_resends_rest(make_server, tmp_path, expected):
+def test_expired_job_keeps_finished_results_and_resends_rest(make_server, tmp_path, messages):
     server = make_server()
     server.ends = {1: "expired"}
     assert {reply.status for reply in collect(open_chat(server, tmp_path), ask_all(10)).values()} == {"ok"}
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5]
     assert set(server.answered.values()) == {1}
-    assert "job batch_0001: 5 of 10 done, 5 failed, expired" in expected
+    assert "job batch_0001: 5 of 10 done, 5 failed, expired" in messages
 
 
 def test_cancelled_job_keeps_finished_results_and_stops_run(make_server, tmp_path):
@@ -224,12 +224,12 @@ def test_failed_job_reports_reason(make_server, tmp_path):
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_jobs_shrink_when_account_exceeds_its_enqueued_limit(make_server, tmp_path, expected):
+def test_jobs_shrink_when_account_exceeds_its_enqueued_limit(make_server, tmp_path, messages):
     server = make_server()
     server.ends = {1: "failed token_limit_exceeded"}
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
     assert [len(server.read_input(job)) for job in server.jobs] == [10, 5, 5]
-    assert any("token_limit_exceeded" in line and " 5 requests" in line for line in expected)
+    assert any("token_limit_exceeded" in line and " 5 requests" in line for line in messages)
 
 
 @pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])

@@ -13,28 +13,28 @@ from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.storage.recording.call_cache import CallCache
 
 
-def test_stopped_build_resumes_its_job(make_server, tmp_path, expected):
+def test_stopped_build_resumes_its_job(make_server, tmp_path, messages):
     server, calls = make_server(), ask_all(10)
     server.ends = {1: "never"}
-    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected)) == {}
-    notes = [line for line in expected if line.startswith("note: ")]
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages)) == {}
+    notes = [line for line in messages if line.startswith("note: ")]
     assert notes == [
         "note: job batch_0001 continues at the server and costs money; the same command resumes it. To cancel it: "
         f"factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb"
     ]
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
-    assert "job batch_0001: resuming 10 requests that an earlier run submitted" in expected
+    assert "job batch_0001: resuming 10 requests that an earlier run submitted" in messages
     assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
     assert len(server.jobs) == 1
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_rereading_job_for_late_caller_resends_no_request(make_server, tmp_path, expected):
+def test_rereading_job_for_late_caller_resends_no_request(make_server, tmp_path, messages):
     """What it has left unanswered is in another job by then."""
     server, calls = make_server(), ask_all(10)
     server.ends = {1: "never", 2: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages))
     del server.ends[1]
     lost = calls[0].key[:48].encode()
     server.spoil = lambda content: b"\n".join(line for line in content.split(b"\n") if lost not in line)
@@ -61,7 +61,7 @@ def test_job_whose_creation_response_was_lost_is_found_again(make_server, tmp_pa
 
 
 @pytest.mark.parametrize(("path", "lists", "made"), [("/files", True, 1), ("/batches", True, 1), ("/files", False, 1), ("/batches", False, 2)])  # fmt: skip
-def test_process_killed_while_submitting_job_pays_once(make_server, tmp_path, path, lists, made, expected):
+def test_process_killed_while_submitting_job_pays_once(make_server, tmp_path, path, lists, made, messages):
     server, calls = make_server(), ask_all(10)
     server.lists = lists
     server.cuts[path] = 1_000
@@ -71,7 +71,7 @@ def test_process_killed_while_submitting_job_pays_once(make_server, tmp_path, pa
     server.cuts.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
     assert len(server.jobs) == made
-    assert any("lists no batches" in line for line in expected) == (not lists)
+    assert any("lists no batches" in line for line in messages) == (not lists)
     assert max(server.answered.values()) == 1
 
 
@@ -84,19 +84,19 @@ def test_unreachable_server_stops_run_and_missing_batch_support_is_reported(make
     assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
 
 
-def leave_a_lost_job(server, folder, calls, expected) -> None:
+def leave_a_lost_job(server, folder, calls, messages) -> None:
     server.ends = {1: "never"}
-    interrupt(open_chat(server, folder), calls, lambda: any("in_progress" in line for line in expected))
+    interrupt(open_chat(server, folder), calls, lambda: any("in_progress" in line for line in messages))
     server.forget()
     server.ends.clear()
-    expected.clear()
+    messages.clear()
 
 
-def test_requests_of_job_lost_by_server_are_resent_in_another_and_reported_once(make_server, tmp_path, expected):
+def test_requests_of_job_lost_by_server_are_resent_in_another_and_reported_once(make_server, tmp_path, messages):
     server, calls = make_server(), ask_all(10)
-    leave_a_lost_job(server, tmp_path, calls, expected)
+    leave_a_lost_job(server, tmp_path, calls, messages)
     assert len(collect(open_chat(server, tmp_path), calls[2:])) == 8
-    assert [line for line in expected if "another job" in line] == [
+    assert [line for line in messages if "another job" in line] == [
         "note: job batch_0001: 8 requests lost, since the server no longer knows the job; another job sends them again"
     ]
     assert [len(server.read_input(job)) for job in server.jobs] == [8]
@@ -141,10 +141,10 @@ def test_uploaded_job_never_created_is_resubmitted_when_its_file_is_lost(make_se
         ("key", True, False, "this server lists no jobs at all and may not be the one that accepted it"),
     ],
 )
-def test_job_that_may_still_be_running_stops_run(make_server, tmp_path, expected, key, noted, lists, doubt):
+def test_job_that_may_still_be_running_stops_run(make_server, tmp_path, messages, key, noted, lists, doubt):
     """To ask its requests anew would pay them twice."""
     server, calls = make_server(), ask_all(3)
-    leave_a_lost_job(server, tmp_path, calls, expected)
+    leave_a_lost_job(server, tmp_path, calls, messages)
     (file,) = (tmp_path / "jobs").iterdir()
     if not noted:
         file.write_text(re.sub('"key_mark":"[^"]+"', '"key_mark":""', file.read_text("utf-8")), "utf-8")
@@ -155,10 +155,10 @@ def test_job_that_may_still_be_running_stops_run(make_server, tmp_path, expected
         f"send, and pay for, its 3 requests again: factmill jobs --forget batch_0001 --warehouse {tmp_path}/w.duckdb"
     )
     assert server.jobs == [] and file.exists()
-    assert not any("continues at the server" in line for line in expected)
+    assert not any("continues at the server" in line for line in messages)
 
 
-def test_server_that_loses_every_job_gets_no_more_attempts_than_in_single_mode(make_server, tmp_path, expected):
+def test_server_that_loses_every_job_gets_no_more_attempts_than_in_single_mode(make_server, tmp_path, messages):
     server = make_server()
     serve = server.web.handle
 
@@ -170,7 +170,7 @@ def test_server_that_loses_every_job_gets_no_more_attempts_than_in_single_mode(m
     server.web.handle = lose
     got = collect(open_chat(server, tmp_path), ask_all(3))
     assert {(reply.status, reply.transient) for reply in got.values()} == {("failed", True)}
-    assert sum("submitted" in line for line in expected) == 4
+    assert sum("submitted" in line for line in messages) == 4
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
@@ -186,7 +186,7 @@ def test_truncated_result_file_is_read_again(make_server, tmp_path):
     assert len(server.jobs) == 1
 
 
-def test_job_with_lost_results_is_reported_once_and_resent_in_another(make_server, tmp_path, expected):
+def test_job_with_lost_results_is_reported_once_and_resent_in_another(make_server, tmp_path, messages):
     server = make_server()
     serve = server.web.handle
 
@@ -195,7 +195,7 @@ def test_job_with_lost_results_is_reported_once_and_resent_in_another(make_serve
 
     server.web.handle = lose
     assert len(collect(open_chat(server, tmp_path), ask_all(10))) == 10
-    assert [line for line in expected if line.startswith("note: ")] == [
+    assert [line for line in messages if line.startswith("note: ")] == [
         "note: job batch_0001: the server no longer has its file output-batch_0001",
         "note: job batch_0001: 10 requests without an answer; another job sends them again",
     ]
@@ -208,10 +208,10 @@ def test_explicit_batch_price_is_used_unchanged(make_server, tmp_path):
 
 
 @pytest.mark.parametrize("days", [-40, 40, 20_000])
-def test_job_is_resumed_even_when_clock_has_changed(make_server, tmp_path, expected, monkeypatch, days):
+def test_job_is_resumed_even_when_clock_has_changed(make_server, tmp_path, messages, monkeypatch, days):
     server, calls = make_server(), ask_all(5)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages))
     server.ends.clear()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + days * 86_400)
@@ -240,12 +240,12 @@ def test_responses_recorded_in_batch_mode_replay_in_single_mode_and_vice_versa(m
     assert first.records == second.records
 
 
-def test_cancel_command_quotes_job_id_from_server_for_shell(make_server, tmp_path, expected):
+def test_cancel_command_quotes_job_id_from_server_for_shell(make_server, tmp_path, messages):
     queue = open_chat(make_server(), tmp_path)._batch_queue
     assert queue is not None
     queue._files.create("a.jsonl", ["x"], {}).append(job="batch/../1; reboot $(id)")
     queue._report_open_jobs()
-    assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in expected[-1]
+    assert "factmill jobs --cancel 'batch/../1; reboot $(id)'" in messages[-1]
 
 
 @pytest.mark.parametrize(("samples", "most", "known"), [(1, 4, {2: 4, 3: 4}), (2, 5, {1: 1, 2: 5, 3: 5, 4: 5, 5: 4})])

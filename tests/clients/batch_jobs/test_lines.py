@@ -125,6 +125,6 @@ def test_noise_raises_no_error_and_complete_lines_are_found(parts, noise):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["custom_id", "response", "error", "status_code", "body", "code"]), inner), max_leaves=8))  # fmt: skip
-def test_any_json_line_counts_as_result_or_unreadable_or_unknown(expected):
-    lines = read(json.dumps(expected).encode())
+def test_any_json_line_counts_as_result_or_unreadable_or_unknown(messages):
+    lines = read(json.dumps(messages).encode())
     assert len(lines.results) + lines.unreadable + lines.unknown_ids == 1

@@ -51,7 +51,7 @@ def test_message_batches_return_same_responses_as_single_requests(server, tmp_pa
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_expired_and_errored_requests_are_resent_in_another_batch(server, tmp_path, expected) -> None:
+def test_expired_and_errored_requests_are_resent_in_another_batch(server, tmp_path, messages) -> None:
     server.ends = {1: "expired"}
     left = [error(529, "Overloaded"), error(500, "Internal server error")]
     server.errors = lambda _: left.pop() if left else None
@@ -70,13 +70,13 @@ def test_parameter_refused_in_batch_is_learned_and_requests_are_resent(server, t
     assert len(server.batches) == 2
 
 
-def test_stopped_run_resumes_its_batch(server, tmp_path, expected) -> None:
+def test_stopped_run_resumes_its_batch(server, tmp_path, messages) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected)) == {}
+    assert interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages)) == {}
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
-    assert any(line.startswith("job msgbatch_0001: resuming 10 requests") for line in expected)
+    assert any(line.startswith("job msgbatch_0001: resuming 10 requests") for line in messages)
     assert len(server.batches) == 1
 
 
@@ -87,13 +87,13 @@ def test_batch_whose_creation_got_no_response_is_found_again(server, tmp_path) -
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_process_killed_during_batch_creation_pays_once(server, tmp_path, expected, has_ended) -> None:
+def test_process_killed_during_batch_creation_pays_once(server, tmp_path, messages, has_ended) -> None:
     """Batches of others hold as many requests; one is under way, one has ended."""
     calls = ask_all(10)
     server.cut_creations = 1
     server.ends = {1: "never"}
     chat = open_chat(server, tmp_path)
-    assert interrupt(chat, calls, lambda: any("may be msgbatch_0001" in line for line in expected)) == {}
+    assert interrupt(chat, calls, lambda: any("may be msgbatch_0001" in line for line in messages)) == {}
     server.ends.clear()
     if has_ended:
         server._save(server._step({**server.batches[0], "step": 2}))
@@ -129,10 +129,10 @@ def test_batch_possibly_created_under_another_key_is_not_created_again(server, t
     assert len(server.batches) == 1
 
 
-def test_jobs_are_inspected_and_cancelled_from_their_files(server, tmp_path, expected) -> None:
+def test_jobs_are_inspected_and_cancelled_from_their_files(server, tmp_path, messages) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages))
     [job] = load_job_files(tmp_path / "jobs")
     [looked] = inspect_jobs([job], "tests")
     assert (looked.trouble, looked.state.status, looked.state.total) == ("", "in_progress", 10)
@@ -155,11 +155,11 @@ def test_batch_of_uncertain_ownership_is_not_cancelled(server, tmp_path) -> None
     assert server.batches[0]["processing_status"] == "in_progress"
 
 
-def test_batch_lost_by_server_is_resubmitted(server, tmp_path, expected) -> None:
+def test_batch_lost_by_server_is_resubmitted(server, tmp_path, messages) -> None:
     calls = ask_all(10)
     server.ends = {1: "never"}
-    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in expected))
+    interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages))
     (tmp_path / "server" / "msgbatch_0001.json").unlink()
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
-    assert any(" lost" in line for line in expected)
+    assert any(" lost" in line for line in messages)

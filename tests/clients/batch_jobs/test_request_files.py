@@ -77,7 +77,7 @@ def test_samples_of_one_call_may_arrive_in_several_files(rounds):
     assert bodies({**got, **rest}) == bodies(collect(open_chat(rounds.server, None), calls))
 
 
-def test_refused_parameters_are_rewritten_and_refusal_file_can_be_read_twice(make_server, tmp_path, expected):
+def test_refused_parameters_are_rewritten_and_refusal_file_can_be_read_twice(make_server, tmp_path, messages):
     def refuse(body):
         if "max_tokens" in body:
             return {"status": 400, "json": {"error": {"message": "no 'max_tokens'", "param": "max_tokens"}}}
@@ -92,8 +92,8 @@ def test_refused_parameters_are_rewritten_and_refusal_file_can_be_read_twice(mak
     for _ in range(2):
         assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
         assert ["max_completion_tokens" in line["body"] for line in rounds.lines] == [True, True]
-    assert expected[-1].startswith(f"{rounds.replies}: 2 replies to this build, 2 failed (refused")
-    assert "another token_limit)" in expected[-1]
+    assert messages[-1].startswith(f"{rounds.replies}: 2 replies to this build, 2 failed (refused")
+    assert "another token_limit)" in messages[-1]
     rounds.answer()
     assert rounds.ask(calls, rounds.replies, choices=True)[0] == {}
     assert [line["body"].get("n") for line in rounds.lines] == [None] * 4

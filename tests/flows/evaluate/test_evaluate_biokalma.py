@@ -34,12 +34,12 @@ def rows(measure: Measured) -> list[Row]:
     return measure.read("biokalma", measure.build_id)
 
 
-def read_answers(measure: Measured, expected: Any) -> dict[str, Row]:
-    return {row["id"]: row for row in measure.read("biokalma_answers", expected["evaluation_id"])}
+def read_answers(measure: Measured, result: Any) -> dict[str, Row]:
+    return {row["id"]: row for row in measure.read("biokalma_answers", result["evaluation_id"])}
 
 
-def read_values(expected: Any) -> dict[tuple[str, str], Any]:
-    return {place: each["value"] for place, each in list_overall(expected).items()}
+def read_values(result: Any) -> dict[tuple[str, str], Any]:
+    return {place: each["value"] for place, each in list_overall(result).items()}
 
 
 class Models:
@@ -98,7 +98,7 @@ def models(rows: list[Row]) -> Iterator[Models]:
 
 
 @pytest.fixture(scope="module")
-def told(measure: Measured, models: Models, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def result(measure: Measured, models: Models, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the evaluation of the planted models, asked and judged."""
     world = write_chat_world(tmp_path_factory.mktemp("world"), models.chat.url, ["answerer", "judge"])
     settings = ("--setting", "given_graph", "--setting", "removed_2", "--form", "specific")
@@ -135,8 +135,8 @@ def test_planted_models_match_manual_counts(measure: Measured, rows: list[Row], 
             assert counts["minimum"] == pieces and counts["removed"] == removed
 
 
-def test_text_ratings_follow_paper_settings(measure: Measured, rows: list[Row], models: Models, expected: Any) -> None:
-    answers = read_answers(measure, expected)
+def test_text_ratings_follow_paper_settings(measure: Measured, rows: list[Row], models: Models, result: Any) -> None:
+    answers = read_answers(measure, result)
     # four criteria an answer, one of them asked again; the prompts frame what talks to the judge
     assert len(models.judged) == 4 * len(PLANTED) + 1
     ratings = {}
@@ -148,23 +148,23 @@ def test_text_ratings_follow_paper_settings(measure: Measured, rows: list[Row], 
     assert ratings["talks"] == [1, 1, 1, 1]
     assert ratings["never_cites"] == [4, 4, None, 4]
     assert ratings["cites_all"] == [4, 4, 4, 4]
-    fluency = next(each for each in expected["metrics"] if each["metric"] == "fluency" and not each["group_by"])
+    fluency = next(each for each in result["metrics"] if each["metric"] == "fluency" and not each["group_by"])
     assert (fluency["n"], fluency["n_unscored"]) == (7, 1)
     assert fluency["value"] == pytest.approx((6 * 4 + 1) / 7, abs=1e-6)
 
 
 def test_repeated_evaluation_sends_no_request_and_has_same_bytes(
-    measure: Measured, models: Models, expected: Any
+    measure: Measured, models: Models, result: Any
 ) -> None:
     asked, judged = len(models.asked), len(models.judged)
     assert asked == 2 * len(PLANTED)
-    again = measure("--world", expected["world"], *expected["settings"], "--scorer", "upstream", **KEY)
+    again = measure("--world", result["world"], *result["settings"], "--scorer", "upstream", **KEY)
     assert again["calls_sent"] == 0
     # the whole graph is the first step of those that are replaced: the same prompt
-    whole = measure("--world", expected["world"], "--setting", "ablated_100", "--form", "specific", **KEY)
+    whole = measure("--world", result["world"], "--setting", "ablated_100", "--form", "specific", **KEY)
     assert whole["calls_sent"] == 0
     assert (len(models.asked), len(models.judged)) == (asked, judged)
-    measure.verify(expected, **KEY)
+    measure.verify(result, **KEY)
 
 
 @pytest.mark.parametrize("answered", [5, 20], ids=["while it answers", "while it is rated"])
@@ -247,9 +247,9 @@ def test_exported_questions_contain_knowledge(measure: Measured, tmp_path: Path)
     assert refused.code == 2 and "--setting retrieved" in refused.err and "given_graph" in refused.err
 
 
-def test_explain_describes_evaluation_row(measure: Measured, rows: list[Row], expected: Any) -> None:
+def test_explain_describes_evaluation_row(measure: Measured, rows: list[Row], result: Any) -> None:
     row = rows[PLANTED.index("marks_exactly")]
-    place = ("--build", expected["evaluation_id"], "--warehouse", measure.warehouse)
+    place = ("--build", result["evaluation_id"], "--warehouse", measure.warehouse)
     ran = measure.factmill("explain", "biokalma_evaluation", f"removed_2/{row['id']}/specific", *place)
     assert ran.code == 0, ran.err
     assert ran.out.count("(not shown)") == ran.out.count("marks something missing") == 2
