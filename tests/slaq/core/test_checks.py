@@ -248,6 +248,10 @@ def test_long_answer_that_repeats_subject_in_every_sentence_is_reported() -> Non
         "Analytical Engine Ada Lovelace wrote her program on 10 December 1842."
     )
     assert list_codes(replace(GOOD, long_answer=long_answer)) == [("long_answer_repeats", 0)]
+    *_, start, middle, end = long_answer.split(". ")
+    for sentences, is_reported in (([start, middle, end], True), ([middle, end], False)):
+        codes = list_codes(replace(GOOD, long_answer=". ".join(sentences)))
+        assert (("long_answer_repeats", 0) in codes) == is_reported
 
 
 def test_date_in_long_answer_may_combine_two_pairs() -> None:
