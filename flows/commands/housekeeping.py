@@ -144,8 +144,8 @@ def _format_reclaimed_space(freed: ReclaimedSpace, age_options: Mapping[str, str
     left = freed.left or ("failed: see the error" if freed.trouble else "")
     yield f"{counts}  {left}".rstrip()
     yield from (f"    {name}" for name in freed.names[:20])
-    if len(freed.names) > 20:
-        yield f"    … {len(freed.names) - 20:,} more (--json lists all)"
+    if hidden := freed.names[20:]:
+        yield f"    … {len(hidden):,} more (--json lists all)"
     if freed.young:
         size = f" ({_format_size(freed.young_bytes)})" if freed.young_bytes else ""
         option = _get_age_option(freed)

@@ -84,8 +84,8 @@ def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
     lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
     if trace["other_builds"]:
         others = ", ".join(trace["other_builds"][:_MAX_LISTED_BUILDS])
-        more = len(trace["other_builds"]) - _MAX_LISTED_BUILDS
-        lines.append(f"  also in     {others}{f' and {more} more' if more > 0 else ''}: name a build to see its row")
+        more = trace["other_builds"][_MAX_LISTED_BUILDS:]
+        lines.append(f"  also in     {others}{f' and {len(more)} more' if more else ''}: name a build to see its row")
     lines.append("  calls:" if trace["calls"] else "  calls: none")
     return [*lines, *(line for call in trace["calls"] for line in _format_call(call, trace["own_prompts"]))]
 

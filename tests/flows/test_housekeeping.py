@@ -13,6 +13,7 @@ from support.commands.command import Factmill
 from support.processes.standing_prefect import ask_server
 from support.webs.prepared import link_prepared
 
+from factmill.flows.commands.housekeeping import _format_reclaimed
 from factmill.tasks.storage.builds import list_builds
 from factmill.tasks.storage.housekeeping.prefect_history import (
     clean_history,
@@ -20,6 +21,7 @@ from factmill.tasks.storage.housekeeping.prefect_history import (
     trim_history,
     vacuum_history_or_find_problem,
 )
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace
 from factmill.tasks.storage.recording.work_folders import work_folder
 
 
@@ -174,3 +176,12 @@ def test_history_is_counted_before_removal_and_active_runs_remain(house: Path) -
     assert clean_history(house, now, remove=True) == found
     assert (found.count, count(house)["flow_run"]) == (before["flow_run"] - 1, 1)
     assert found.size_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("count", "listed", "last"), [(20, 20, "    n19"), (22, 20, "    … 2 more (--json lists all)")]
+)
+def test_cleanup_lists_twenty_names_and_counts_the_rest(count: int, listed: int, last: str) -> None:
+    freed = ReclaimedSpace("builds", count, names=tuple(f"n{number}" for number in range(count)))
+    _, *lines = _format_reclaimed(freed, {})
+    assert (sum(line.startswith("    n") for line in lines), lines[-1]) == (listed, last)

@@ -1,6 +1,8 @@
 """What changed between builds, as files: nothing that rows say acts on who reads them."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,12 @@ def test_search_finds_rows_not_shown_on_page(wanted: dict[str, str], tmp_path: P
     found = dumped.partition('aria-label="Found among all rows"')[2].partition("</section>")[0]
     for text in ("x-7", "The seventh?", "answer: Bonn; note: a", "source: a.json; reply: judge"):
         assert text in found
+
+
+def test_only_row_with_another_id_shows_its_earlier_one() -> None:
+    kept, *_ = (row for row in make_diff().rows if row.kind == "changed")
+    page = render_changes_html(make_diff(rows=[*make_diff().rows, replace(kept, id="x-9", id_before="x-9")]))
+    assert re.findall(r"was <code>(.*?)</code>", page) == ["x-3"]
 
 
 def test_json_contains_full_values() -> None:

@@ -148,6 +148,12 @@ def test_unknown_value_is_blank_node_and_properties_have_types(store: pyoxigraph
     ]
 
 
+def test_statement_ids_have_form_of_wikidata(store: pyoxigraph.Store) -> None:
+    found = select(store, "wd:Q64 p:P1082 ?statement")
+    assert len(found) == 3
+    assert all(re.search("/statement/Q64-[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}>$", name) for (name,) in found)
+
+
 def test_triples_are_unique_and_deterministic(sample: WorldData) -> None:
     lines = list(iterate_world_triples(sample))
     assert len(lines) == len(set(lines))

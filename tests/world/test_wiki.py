@@ -152,6 +152,7 @@ def test_search_continues_and_highlights_matches(ask: Any) -> None:
         ({"action": "dance"}, "badvalue"),
         ({"action": "query", "list": "categorymembers"}, "missingparam"),
         ({"action": "query", "list": "categorymembers", "cmtitle": "Berlin"}, "invalidcategory"),
+        ({"action": "query", "list": "categorymembers", "cmpageid": 1}, "nosuchpageid"),
         (
             {"action": "query", "list": "categorymembers", "cmtitle": "Category:Cities", "cmcontinue": "x"},
             "badcontinue",

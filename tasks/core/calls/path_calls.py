@@ -32,6 +32,7 @@ from factmill.tasks.core.calls.operation import (
     ValuesBlocks,
     WikiResource,
     is_item_id,
+    is_positive_count,
     is_property_id,
     is_string_value,
     make_list_check,
@@ -428,14 +429,13 @@ def _list_path_world_contents(parts: CallParts) -> list[str]:
     return [f"{kind} {parts[name]}" for name in ("subject", "object") if name in parts]
 
 
-_is_hop_count: Callable[[Any], bool] = (1, 2).__contains__
 _NO_GRAPH_REASON = (
     "a local graph does not answer single path calls; it finds paths for many pairs at once (core.paths.PathFinder)"
 )
 ITEM_PATHS_OPERATION = Operation(
     "item_paths",
     service="wikidata",
-    part_checks={"subject": is_item_id, "object": is_item_id, "hops": _is_hop_count},
+    part_checks={"subject": is_item_id, "object": is_item_id, "hops": is_positive_count},
     parse_body=parse_item_paths,
     sparql=OperationSparqlMapping(
         query_files=("multihal/item_paths_1", "multihal/item_paths_2"),
@@ -454,7 +454,7 @@ DATE_PATHS_OPERATION = Operation(
         "subject": is_item_id,
         "properties": make_list_check(is_property_id),
         "date": is_string_value,
-        "hops": _is_hop_count,
+        "hops": is_positive_count,
     },
     parse_body=parse_literal_paths,
     sparql=OperationSparqlMapping(
@@ -475,7 +475,7 @@ NUMBER_PATHS_OPERATION = Operation(
         "properties": make_list_check(is_property_id),
         "number": is_string_value,
         "unit": make_optional_check(is_item_id),
-        "hops": _is_hop_count,
+        "hops": is_positive_count,
     },
     parse_body=parse_literal_paths,
     sparql=OperationSparqlMapping(

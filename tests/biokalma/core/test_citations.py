@@ -212,3 +212,6 @@ def test_citation_nested_in_another_is_read_in_annotated_paragraph_only() -> Non
     assert {each.kind for each in read_nested.citations} == {"triple"}
     assert ("occupation", "poet") in {(each.property, each.value) for each in read_nested.citations}
     assert read_sentences_and_citations(paragraph, ADA).citations[0].why == "not_closed"
+    beside = "She wrote [Q1, notable work: Notes, part: G [draft]][Q1, award: Prize [old]][Q1, occupation: poet]."
+    found = read_sentences_and_citations(beside, ADA, is_nested=True).citations
+    assert [(each.property, each.value) for each in found] == [WORK, ("award", "Prize [old]"), POET]

@@ -110,6 +110,13 @@ def test_metrics_are_grouped_by_form_and_relation() -> None:
     assert read(rows, "micro_precision", group_by="relation", group="spouse") == [1.0]
     assert read(rows, "micro_recall", group_by="pieces", group="1 to 4") == [0.75]
     assert read(rows, "micro_recall", group_by="lacking", group="0") == [0.75]
+    sizes = [scored_row(str(size), **ONE | {"minimum": size, "removed": size - 1}) for size in (4, 5, 7, 8)]
+    for text, numbers in (
+        ({"group_by": "pieces"}, {"1 to 4": 1, "5 to 7": 2, "8 or more": 1}),
+        ({"group_by": "lacking"}, {"3": 1, "4 or more": 3}),
+    ):
+        found = {group: measure(sizes, group, **text)["given_graph", "micro_recall"].n for group in numbers}
+        assert found == numbers
     # both questions of a row are drawn together
     assert measure(rows)["given_graph", "micro_precision"].clusters == 2
 

@@ -1,6 +1,7 @@
 """Sheets go out as Label Studio tasks and Argilla records, and what people answered comes back, checked."""
 
 import json
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 from xml.etree import ElementTree
@@ -211,8 +212,18 @@ def test_setup_files_list_choices_and_escape_markup() -> None:
     records = format_sheet_files(Sheet(LABELS, ROWS), PurePath("t.jsonl"), "argilla")
     assert [json.loads(line)["id"] for line in records["t.jsonl"].strip().split("\n")] == ["q1", "q2"]
     settings = json.loads(records["t.argilla-settings.json"])
-    assert [each["name"] for each in settings["fields"]] == ["question", "answer"]
+    # an empty cell is no field of a record, so only the first may be required
+    assert [(each["name"], each["required"]) for each in settings["fields"]] == [("question", True), ("answer", False)]
     assert [each["value"] for each in settings["questions"][0]["settings"]["options"]] == ["1", "0"]
+
+
+@pytest.mark.parametrize(("choices", "visible"), [("ab", None), ("abc", 3), ("abcde", 5)])
+def test_argilla_shows_all_options_of_question(choices: str, visible: int | None) -> None:
+    """Argilla accepts a number of visible options from 3 on."""
+    layout = replace(LABELS, questions=(SheetQuestion("label", "Which?", dict.fromkeys(choices, "")),))
+    files = format_sheet_files(Sheet(layout, ROWS), PurePath("t.json"), "argilla")
+    [question] = json.loads(files["t.argilla-settings.json"])["questions"]
+    assert question["settings"]["visible_options"] == visible
 
 
 @pytest.mark.parametrize(

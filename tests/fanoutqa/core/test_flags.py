@@ -54,7 +54,7 @@ TOWNS = ("Norwick, Arland", "Sund", "Marby", "Elmstead", "Vik")
         make_question(["Sund", "Vik"], *TOWNS),
         make_question("Cedar Lake", *DEPTHS),
         make_question({"Norwick": "Alder Lake"}, *TOWNS),
-        make_question({"1992": "Sund"}, *TOWNS),
+        make_question({"1990": "Norwick", "1992": "Sund", "1995": "Vik"}, *TOWNS),
         # what follows from numbers
         make_question(120, *DEPTHS),
         make_question(24, *DEPTHS),
@@ -82,7 +82,7 @@ def test_answer_composed_of_sub_answers_has_no_flag(question: FanOutQuestion) ->
         (make_question(121, *DEPTHS), ["121"]),
         (make_question(["Sund", "Oby"], *TOWNS), ["Oby"]),
         (make_question({"Alder Lake": "Norwick, Bergia"}, *TOWNS), ["Bergia"]),
-        (make_question({"1989": "Sund"}, *TOWNS), ["1989"]),
+        (make_question({"1989": "Sund", "1996": "Vik"}, *TOWNS), ["1989", "1996"]),
         (make_question({"Alder Lake": "2 May 1990"}, "May 1, 1990", "1991", "1992", "1993", "1994"), ["2 May 1990"]),
         (make_question({"Alder Lake": 1200000}, "1.2 billion", "30", "45", "7", "26"), ["1200000"]),
         (make_question(9, True, True, True, False, False), ["9"]),

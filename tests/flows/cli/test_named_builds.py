@@ -9,7 +9,9 @@ from support.commands.command import Factmill
 from support.worlds.replies import replying
 
 import factmill as api
+from factmill.flows.commands.provenance import format_trace
 from factmill.tasks.assets import asset_path
+from factmill.tasks.granola.benchmark import GRANOLA
 
 LEVELS = "granola/granular_answers"
 
@@ -56,6 +58,9 @@ def test_row_of_several_builds_lists_them_in_command_and_python(
     assert (result.build, result.trace["other_builds"]) == (newest, [plain])
     assert f"  also in     {plain}: name a build to see its row" in result.lines
     assert f"also in     {plain}" in factmill("explain", "granola", row, "--warehouse", warehouse).out
+    for count, said in ((5, "a, b, c, d, e: name"), (7, "a, b, c, d, e and 2 more: name")):
+        lines = format_trace(GRANOLA, {**result.trace, "other_builds": list("abcdefg"[:count])})
+        assert f"  also in     {said} a build to see its row" in lines
     assert api.explain(row, build=plain, source=warehouse).trace["other_builds"] == [newest]
 
 

@@ -148,9 +148,10 @@ def test_forecast_without_basis_is_rejected(factmill: Factmill, tmp_path: Path) 
     assert nothing.code == 2
     assert "--pilot 50" in nothing.err
     both = factmill(
-        "build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "5", "--rows", "7"
+        "build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "1", "--rows", "7"
     )
     assert both.code == 2
+    assert "--pilot cannot be combined with --from and --rows" in both.err
 
 
 def stop() -> str:

@@ -1,10 +1,16 @@
-"""Gates, one by one."""
+"""Gates, one by one, and names of configs."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGates, find_failed_gates
+from factmill.tasks.release.core.selection_and_gates import (
+    GateFacts,
+    ReleaseGates,
+    find_failed_gates,
+    make_dataset_config_name,
+)
 
 GATES = ReleaseGates(
     max_row_change=0.1, max_reject_share=0.5, requires_judge_card=True, requires_explained_changes=True
@@ -39,3 +45,22 @@ def test_failed_gate_names_found_and_expected_values(change: dict[str, object], 
 def test_gates_not_requested_pass() -> None:
     gates = replace(GATES, requires_judge_card=False, requires_explained_changes=False)
     assert find_failed_gates(gates, replace(GOOD, judge_card_count=0, unexplained_rows=9)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("eng", "eng"),
+        ("P19", "P19"),
+        ("zh/TW", "zh-TW-[0-9a-f]{8}"),
+        ("日本", "part-[0-9a-f]{8}"),
+        ("", "part-[0-9a-f]{8}"),
+    ],
+)
+def test_config_name_is_the_value_where_safe_and_else_recognisable(value: str, name: str) -> None:
+    assert re.fullmatch(name, make_dataset_config_name(value))
+
+
+def test_similar_values_have_different_config_names() -> None:
+    values = ("zh-TW", "zh/TW", "zh TW", "日本", "中国", "")
+    assert len({*map(make_dataset_config_name, values)}) == len(values)

@@ -263,6 +263,10 @@ def test_long_answer_that_repeats_subject_in_every_sentence_is_reported() -> Non
         "Analytical Engine Ada Lovelace wrote her program on 10 December 1842."
     )
     assert list_codes(replace(GOOD, long_answer=long_answer)) == [("long_answer_repeats", 0)]
+    *_, start, middle, end = long_answer.split(". ")
+    for sentences, is_reported in (([start, middle, end], True), ([middle, end], False)):
+        codes = list_codes(replace(GOOD, long_answer=". ".join(sentences)))
+        assert (("long_answer_repeats", 0) in codes) == is_reported
 
 
 def test_date_in_long_answer_may_combine_two_pairs() -> None:
@@ -318,7 +322,8 @@ def test_prompt_demonstrations_pass_checks() -> None:
 
 LENS = """The achromatic lens was invented by Chester Moor Hall. Hall's lens was about 1.02 metres long and cost US$4.5 million.
 A copy was bought by the United States of America. The first English edition of the Optics was printed in Paris, the second English edition in Rome.
-Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke. It rolled more than 90 metres."""
+Dollond and Bird ground it in roughly eight days. It weighed some 30 pounds and 30 pounds of brass were lost. At about noon it broke. It rolled more than 90 metres.
+The third printed catalogue of the Optics was sold in Delft."""
 LENS_ARTICLE = normalise_article(LENS)
 
 
@@ -372,6 +377,11 @@ def test_subject_may_be_lower_case_term(question: str, is_named: bool) -> None:
     [
         ("Where was the English edition of the Optics printed?", "Paris", "a first and a second 'english edition'"),
         ("Where was the first English edition of the Optics printed?", "Paris", None),
+        (
+            "Where was the printed catalogue of the Optics sold?",
+            "Delft",
+            None,
+        ),  # of the others the article does not tell
         ("Who ground the achromatic lens?", "Dollond", "together with 'Bird'"),
         ("Who ground the achromatic lens?", "Bird", "together with 'Dollond'"),
         ("Who ground the achromatic lens with Bird?", "Dollond", None),

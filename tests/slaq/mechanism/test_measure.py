@@ -33,7 +33,10 @@ def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
 
 
 def tell(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], EvaluationMetric]:
-    return {(each.setting, each.metric, each.group): each for each in measure_mechanism(rows, 5, 0, "m", "")}
+    metrics = list(measure_mechanism(rows, 5, 0, "m", ""))
+    found = {(each.setting, each.metric, each.group): each for each in metrics}
+    assert len(found) == len(metrics), "a metric has two values"
+    return found
 
 
 def test_difference_between_planted_fact_kinds_is_detected() -> None:
