@@ -23,7 +23,10 @@ from typing import Any
 COMMANDS = ("build granola", "evaluate granola --model oracle")
 PLACES = {
     "to a row": ("storage/shards.py", ("write_shard",)),
-    "to an interval": ("measures/intervals.py", ("bootstrap", "wilson", "bootstrap_cluster_mean_interval", "compute_wilson_interval")),
+    "to an interval": (
+        "measures/intervals.py",
+        ("bootstrap", "wilson", "bootstrap_cluster_mean_interval", "compute_wilson_interval"),
+    ),
 }
 """What is looked for on the stack: the end of a file's path, and its functions, of earlier commits too."""
 

@@ -256,7 +256,7 @@ def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]
     scrambled = [
         (" ".join(chance.sample(words := text.split(), len(words))), language, "") for text, language, _ in sentences
     ]
-    result = translator.translate_paths(
+    result = translator.translate_path_parts(
         [([PathPart(part[SOURCE_LANGUAGE]) for part in parts], language) for parts, language in paths]
     )
     return {

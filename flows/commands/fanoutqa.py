@@ -38,7 +38,7 @@ from factmill.tasks.fanoutqa.checking.validate import (
 from factmill.tasks.fanoutqa.core.drift import (
     check_lost_share,
     compute_lost_share,
-    count_references_by_drift_kind,
+    count_drift_report_figures,
     flatten_drift,
     format_drift_csv,
 )
@@ -186,7 +186,7 @@ def _measure_and_print_drift(
     ):
         services.world.require_services("wikipedia")
         drifts = measure_drift(references, services, recorder, moment)
-    counts = count_references_by_drift_kind(drifts)
+    counts = count_drift_report_figures(drifts)
     listed = [each for each in drifts if show_all or each.kind != "unchanged"]
     moments = (str(build.lock.get("params", {}).get("epoch", "")), moment)
     if to:

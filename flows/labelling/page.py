@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from factmill.flows.labelling.journal import Answers, DecisionJournal
-from factmill.tasks.core.sheets.sheet import Sheet, SheetRow, is_decided, list_earlier_answers
+from factmill.tasks.core.sheets.sheet import Sheet, SheetRow, get_row_answers_by_question, is_decided
 from factmill.tasks.errors import UsageError
 from factmill.tasks.reports.formatting import load_template_text
 from factmill.tasks.reports.rendering import render_html_template
@@ -34,7 +34,7 @@ class LabellingPage:
         # a key that is there twice is one row
         self._rows = list({row[sheet.layout.key]: row for row in sheet.rows}.values())
         self._places = {row[sheet.layout.key]: at for at, row in enumerate(self._rows)}
-        self._earlier = {row[sheet.layout.key]: list_earlier_answers(sheet.layout, row) for row in sheet.rows}
+        self._earlier = {row[sheet.layout.key]: get_row_answers_by_question(sheet.layout, row) for row in sheet.rows}
         self._journal, self._check_row = journal, check_row
         self._lock = Lock()
 

@@ -9,7 +9,7 @@ from factmill.tasks.core.rows import BuildComparisonRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets
 
 
-def explain_biokalma_row(row: BiokalmaRow) -> Iterator[str]:
+def format_biokalma_row(row: BiokalmaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
     pages = f": {', '.join(row.text_pages)}" if row.text_pages else ""
     yield f"  source      {row.source_name}, row {row.source_row}; text from {row.text_source}{pages} ({row.licence})"
@@ -87,7 +87,7 @@ BIOKALMA = Benchmark(
         get_draw_unit=lambda row: str(row["relation"]),
         cross_row_stages=("deduplicate_person_pairs", "count_relations_over_build", "evolve_paragraph"),
     ),
-    explain=explain_biokalma_row,
+    explain=format_biokalma_row,
     audit=AUDIT,
     statements_sql="""
         SELECT build_id, id AS row_id, piece.qid AS subject, piece.pid AS property,

@@ -356,7 +356,7 @@ def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
     """Find the paragraph that evolution starts from: the source's, else an article's, else the relation in words."""
     work = open_batch(batch)
     rows = work.rows(PairWithKnowledgePools)
-    articles, failed = _look_up_articles(work, [row for row in rows if row.paragraph is None])
+    articles, failed = _look_up_articles_by_qid(work, [row for row in rows if row.paragraph is None])
     return work.finish(
         (failed.get(row.id) or _add_first_paragraph(work, row, articles) for row in rows), PairWithParagraph
     )
@@ -386,7 +386,7 @@ def _add_first_paragraph(
     return row.extend_to(PairWithParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
 
 
-def _look_up_articles(
+def _look_up_articles_by_qid(
     work: BatchWork, rows: Sequence[PairWithKnowledgePools]
 ) -> tuple[dict[str, RevisionHtml], dict[str, Reject]]:
     """Fetch QID → text of its English article as of the epoch, without items that have no article."""

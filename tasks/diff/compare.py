@@ -13,11 +13,11 @@ from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_valu
 from factmill.tasks.diff.core.changes import (
     BuildDiff,
     ChangeCause,
-    ColumnChange,
     ComparedBuild,
     RowChange,
     RowChangeKind,
     RowDrop,
+    RowValueChange,
 )
 from factmill.tasks.diff.core.manifest_changes import (
     ManifestComparison,
@@ -155,7 +155,7 @@ class _DifferingRow:
     call_ids_before: Sequence[str]
     """Ids under which the earlier build filed the row's calls."""
     call_ids_after: Sequence[str]
-    columns: tuple[ColumnChange, ...] = ()
+    columns: tuple[RowValueChange, ...] = ()
     fate: RowDrop | None = None
     rejected_row: Any = None
     """The rejected row as its stage received it."""
@@ -232,9 +232,9 @@ def _find_differing_and_provenance_only_rows(
     for pair in pairs:
         old, row = rows[pair.id_before, pair.id_after]
         columns = tuple(
-            ColumnChange(name, None, None, table, withheld=True)
+            RowValueChange(name, None, None, table, withheld=True)
             if table in benchmark.held_out_tables and not with_answers
-            else ColumnChange(name, before, after, "" if table == benchmark.main_table else table)
+            else RowValueChange(name, before, after, "" if table == benchmark.main_table else table)
             for table, name, before, after in pair.changed_columns
         )
         content = tuple(each for each in columns if each.table or each.name not in matching.provenance_columns)
@@ -344,7 +344,7 @@ def _gather_row_evidence(
 def _find_source_cause(
     manifests: ManifestComparison,
     row: _DifferingRow,
-    source_changes: Sequence[ColumnChange],
+    source_changes: Sequence[RowValueChange],
     has_content: bool,
     source_columns: Sequence[str],
 ) -> ChangeCause | None:

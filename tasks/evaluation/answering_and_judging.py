@@ -38,7 +38,7 @@ from factmill.tasks.evaluation.definition import (
     get_judge_name,
     list_setting_and_question_id_pairs,
 )
-from factmill.tasks.evaluation.measured_build import load_answers_file, load_measured_rows
+from factmill.tasks.evaluation.measured_build import load_answers_file, load_question_rows_of_measured_build
 
 A = TypeVar("A", bound=EvaluationQuestion)
 
@@ -53,7 +53,9 @@ def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Tabl
     if files := work.source_files(ANSWERS_FILE_UNIT):
         return make_predictions_from_file(evaluation, questions, load_answers_file(files[0]), name)
     if model in BUILT_IN_MODELS:
-        return make_built_in_predictions(evaluation, questions, load_measured_rows(work, evaluation), model, name)
+        return make_built_in_predictions(
+            evaluation, questions, load_question_rows_of_measured_build(work, evaluation), model, name
+        )
     answered = run_dialogues(work, evaluation, rows_from_arrow(evaluation.question_model, questions))
     return make_arrow_table(
         evaluation.prediction_model,

@@ -155,7 +155,7 @@ def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> Buil
     return None
 
 
-def load_measured_rows(work: BatchWork, evaluation: Evaluation) -> pa.Table:
+def load_question_rows_of_measured_build(work: BatchWork, evaluation: Evaluation) -> pa.Table:
     """Load the rows of the measured build that the evaluation's questions are made of."""
     return evaluation.load_question_rows(
         lambda table: load_benchmark_table_with_digest(evaluation.benchmark, _open_measured_store(work), table)[0]

@@ -26,7 +26,11 @@ from factmill.tasks.evaluation.definition import (
     list_setting_and_question_id_pairs,
     skip_scoring,
 )
-from factmill.tasks.evaluation.measured_build import format_release_omissions, load_answers_file, load_measured_rows
+from factmill.tasks.evaluation.measured_build import (
+    format_release_omissions,
+    load_answers_file,
+    load_question_rows_of_measured_build,
+)
 from factmill.tasks.options import BuildReport, RunOptions
 from factmill.tasks.storage.table_store import TableStore
 
@@ -62,7 +66,7 @@ def publish_evaluation(
         "model": lock["author"],
         "judge": get_judge_name(lock),
         "items": answers.num_rows,
-        "unscored": count_unscored_answers(answers, scores),
+        "unscored": count_answers_lacking_expected_score(answers, scores),
         "notes": [
             *notes,
             *(format_release_omissions(evaluation.benchmark, TableStore(Path(release))) if release else ()),
@@ -83,7 +87,7 @@ def add_model_and_judge_to_metrics(
     return evaluation.label_metrics(metrics, lock["author"], get_judge_name(lock))
 
 
-def count_unscored_answers(answers: pa.Table, scores: pa.Table) -> int:
+def count_answers_lacking_expected_score(answers: pa.Table, scores: pa.Table) -> int:
     """Count the answers that lack a score that they should have.
 
     A score belongs to its answer's question, or to its row if one answer has several questions (SLAQ's long answers).
@@ -120,7 +124,7 @@ def make_question_step(evaluation: Evaluation) -> BatchTask:
 
     def ask(work: BatchWork) -> BatchReceipt:
         inputs = work.inputs(evaluation.inputs_model).model_copy(update={"settings": (work.batch.unit,)})
-        asked = evaluation.list_questions(load_measured_rows(work, evaluation), inputs)
+        asked = evaluation.list_questions(load_question_rows_of_measured_build(work, evaluation), inputs)
         work.rows_in = asked.num_rows
         return work.finish_table(asked, evaluation.question_model)
 

@@ -26,7 +26,7 @@ from factmill.tasks.fanoutqa.core.rows import (
 from factmill.tasks.fanoutqa.params import FanOutParams, resolve_fanoutqa_inputs
 
 
-def explain_fanoutqa_row(row: PublishedFanOutQuestion) -> Iterator[str]:
+def format_fanoutqa_row(row: PublishedFanOutQuestion) -> Iterator[str]:
     """Yield the lines that explain one row of the main table."""
     yield f"  source      {row.source_name}, row {row.source_row} ({row.source}; {row.licence})"
     yield f"  question    {row.question}"
@@ -98,7 +98,7 @@ FANOUTQA = Benchmark(
         get_draw_unit=lambda row: " ".join(row["source_name"].split(" ")[1:3]),
         list_source_ids=lambda row: (f"{row['source_name'].rpartition('.')[0]}_{row['source_row'] - 1}",),
     ),
-    explain=explain_fanoutqa_row,
+    explain=format_fanoutqa_row,
     audit=FANOUTQA_AUDIT,
     companion_tables=(CompanionTable("fanoutqa_references", "question_id", explain_evidence_references),),
     held_out_tables=("fanoutqa_test_answers", "fanoutqa_references", "fanoutqa_review"),

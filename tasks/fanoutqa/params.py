@@ -123,7 +123,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
     else:
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
         questions = [apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()]
-    kinds = resolve_set_kinds(params.sets, lists) if from_wikidata else []
+    kinds = select_question_set_kinds(params.sets, lists) if from_wikidata else []
     paths = {name: getattr(params, name) for name in ("titles", "set_file", "property_file")}
     absolute = {
         "source": make_sources_absolute(params.source),
@@ -186,7 +186,7 @@ def find_question_files(paths: Sequence[Path]) -> dict[str, Path]:
     return {next((name for name in of if uses[name] == 1), str(file)): file for file, of in names.items()}
 
 
-def resolve_set_kinds(
+def select_question_set_kinds(
     sets: Sequence[str], lists: Mapping[str, Sequence[SourceFile]] = MappingProxyType({})
 ) -> list[str]:
     """Return the kinds of sets to make questions from, by default all, or those of the user's file (`lists`: SET_FILE and

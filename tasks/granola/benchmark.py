@@ -28,7 +28,7 @@ def list_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"{row['source_name']}:{row['source_row']}", f"{pid}-{subject}-{value}")
 
 
-def explain_row(row: GranolaRow) -> Iterator[str]:
+def format_granola_row(row: GranolaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
     yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
     yield f"  question    {row.question}"
@@ -109,7 +109,7 @@ GRANOLA = Benchmark(
         list_source_ids=list_source_row_ids,
         get_draw_unit=lambda row: str(row["relation"]),
     ),
-    explain=explain_row,
+    explain=format_granola_row,
     audit=AUDIT,
     companion_tables=(CompanionTable("granola_candidates", "row_id", explain_candidates),),
     statements_sql="""

@@ -142,7 +142,7 @@ def _answer_translate_graph_path_calls(model: Translator, calls: Sequence[Call],
         return [PathPart(*part) for part in zip(parts, labels, strict=True)], str(call.parts["language"])
 
     for some in _iterate_runs_by_length(calls, lambda call: sum(len(part.text) for part in read(call)[0])):
-        for call, translated in zip(some, model.translate_paths([read(call) for call in some]), strict=True):
+        for call, translated in zip(some, model.translate_path_parts([read(call) for call in some]), strict=True):
             deliver(call, CallResponse([{"text": part.text, "origin": part.origin} for part in translated.parts]))
 
 

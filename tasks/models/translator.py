@@ -69,7 +69,7 @@ from factmill.tasks.text.translating.translation import (
     TranslationOutcome,
     TranslationRequest,
     Untranslatable,
-    translate_paths,
+    translate_path_parts,
     translate_texts,
 )
 
@@ -343,9 +343,9 @@ class Translator:
         """Translate English texts, each into its language; numbers, dates and ids stay as they are."""
         return translate_texts(asked, self)
 
-    def translate_paths(self, asked: Sequence[tuple[Sequence[PathPart], str]]) -> list[TranslatedPath]:
+    def translate_path_parts(self, asked: Sequence[tuple[Sequence[PathPart], str]]) -> list[TranslatedPath]:
         """Translate the parts of paths, each path into its language."""
-        return translate_paths(asked, self)
+        return translate_path_parts(asked, self)
 
     def tokenize(self, text: str) -> TokenList:
         """Split a text into SentencePiece pieces."""

@@ -13,7 +13,7 @@ from factmill.tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from factmill.tasks.multihal.params import MultiHalParams, resolve_multihal_inputs
 
 
-def explain_multihal_row(row: MultiHalRow) -> Iterator[str]:
+def format_multihal_row(row: MultiHalRow) -> Iterator[str]:
     """Yield a row's content as lines of text."""
     yield f"  source      {row.source_name}, row {row.source_row}, of {row.source_dataset} ({row.licence})"
     yield f"  question    {row.input}{f'   (translated by {row.translated_by})' if row.translated_by else ''}"
@@ -88,7 +88,7 @@ MULTIHAL = Benchmark(
         provenance_columns=("source_name", "source_row"),
         cross_row_stages=("deduplicate_foundation_questions",),
     ),
-    explain=explain_multihal_row,
+    explain=format_multihal_row,
     audit=AUDIT,
     required_services=lambda params: (
         "wikidata",

@@ -12,7 +12,7 @@ from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batc
 from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
-    PathSelection,
+    PathSelectionState,
     format_path,
     make_score_prompt,
     make_selection_prompt,
@@ -53,7 +53,10 @@ def select_paths(batch: StageBatch) -> BatchReceipt:
 
 
 def _run_selection_round(
-    work: BatchWork, rows: Sequence[QuestionWithPaths], choices: dict[str, PathSelection], failed: dict[str, Reject]
+    work: BatchWork,
+    rows: Sequence[QuestionWithPaths],
+    choices: dict[str, PathSelectionState],
+    failed: dict[str, Reject],
 ) -> None:
     prompt = load_prompt(SELECTION_PROMPT)
     asked = []
@@ -76,7 +79,7 @@ def _run_selection_round(
 
 
 def _finish_selection_and_add_dropped(
-    row: QuestionWithPaths, choice: PathSelection, dropped: list[DroppedPath]
+    row: QuestionWithPaths, choice: PathSelectionState, dropped: list[DroppedPath]
 ) -> QuestionWithSelectedPaths:
     chosen = choice.list_selected()
     kept: dict[str, SelectedPath] = {}

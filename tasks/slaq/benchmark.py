@@ -19,7 +19,7 @@ EVIDENCE_SENTENCES_PER_ANSWER = 1
 """Sentences of the article that an audit shows for each answer, at most."""
 
 
-def explain_slaq_row(row: SlaqRow) -> Iterator[str]:
+def format_slaq_row(row: SlaqRow) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a row."""
     yield f"  source      {row.URL}, revision {row.revid}, of {row.Category} ({row.licence})"
     yield f"  page views  {row.Pageviews:,} (in the {row.half} viewed half of its category)"
@@ -95,7 +95,7 @@ SLAQ = Benchmark(
         get_draw_unit=lambda row: str(row["Category"]),
         cross_row_stages=("merge_duplicate_pages", "split_topics_by_views", "balance_halves"),
     ),
-    explain=explain_slaq_row,
+    explain=format_slaq_row,
     audit=SLAQ_AUDIT,
     reads_wikipedia_files=True,
     required_services=lambda params: ("wikipedia",) if params.source else ("wikipedia", "pageviews"),

@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.fanoutqa.params import find_question_files, parse_past_epoch, pin_titles_file, resolve_set_kinds
+from factmill.tasks.fanoutqa.params import (
+    find_question_files,
+    parse_past_epoch,
+    pin_titles_file,
+    select_question_set_kinds,
+)
 
 
 def write(folder: Path, *names: str) -> list[Path]:
@@ -30,12 +35,12 @@ def test_missing_question_files_raise_source_error(tmp_path: Path) -> None:
 
 
 def test_relation_selects_all_set_kinds_of_that_relation() -> None:
-    kinds = resolve_set_kinds([])
-    assert resolve_set_kinds(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
-    assert len(resolve_set_kinds(["P150"])) > 1
-    assert resolve_set_kinds(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
+    kinds = select_question_set_kinds([])
+    assert select_question_set_kinds(["P150"]) == [kind for kind in kinds if kind.startswith("P150 ")]
+    assert len(select_question_set_kinds(["P150"])) > 1
+    assert select_question_set_kinds(["P47", kinds[-1]]) == ["P47 Q6256", kinds[-1]]
     with pytest.raises(UsageError, match="unknown kind of sets 'P1'"):
-        resolve_set_kinds(["P1"])
+        select_question_set_kinds(["P1"])
 
 
 def test_future_epoch_raises_usage_error() -> None:

@@ -27,8 +27,8 @@ from factmill.tasks.core.sheets.sheet import (
     SheetRow,
     digest_shown_cells,
     format_choice,
+    get_row_answers_by_question,
     list_carried_columns,
-    list_earlier_answers,
 )
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.text.sanitize import escape_control_characters, exceeds_json_depth, replace_surrogates_in_json
@@ -113,7 +113,7 @@ def _parse_json_objects(text: str, file: str) -> list[dict[str, Any]]:
 def _make_label_studio_task(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
     names = dict.fromkeys([*list_carried_columns(layout), *layout.shown])
     data = {name: row[name] for name in names} | {SHOWN_DIGEST: digest_shown_cells(layout, row)}
-    earlier = list_earlier_answers(layout, row)
+    earlier = get_row_answers_by_question(layout, row)
     result = []
     for question in layout.questions:
         kind, inner = ("choices", "choices") if question.choices else ("textarea", "text")
@@ -192,7 +192,7 @@ def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAn
 def _make_argilla_record(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
     """Return a record as `Record.from_dict` reads it."""
     carried = {name: row[name] for name in list_carried_columns(layout) if name != layout.key}
-    earlier = list_earlier_answers(layout, row)
+    earlier = get_row_answers_by_question(layout, row)
     return {
         "id": row[layout.key],
         "fields": {name: row[name] for name in layout.shown if row[name]},

@@ -129,7 +129,7 @@ def list_carried_columns(layout: SheetLayout) -> list[str]:
     return [name for name in layout.columns if name not in asked and name != layout.who and name not in layout.shown]
 
 
-def list_earlier_answers(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, str]:
+def get_row_answers_by_question(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, str]:
     """Return question → answer that a row already has."""
     return {question.name: row[question.name] for question in layout.questions if row.get(question.name)}
 

@@ -161,7 +161,7 @@ def make_build_forecast(
     for kind, found in sorted(kinds.items()):
         scale = scales.get(kind[0], 1.0)
         growth = _estimate_call_growth_exponent(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
-        times[kind] = _compute_call_multipliers(found, weights if scale != 1.0 else {}, growth)
+        times[kind] = _estimate_calls_per_observed_call(found, weights if scale != 1.0 else {}, growth)
         volume = _make_stage_operation_forecast(kind, found, growth, times[kind])
         bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
@@ -194,7 +194,7 @@ def _compute_expanded_stage_scale(stage: ObservedStage, weights: Mapping[str, fl
     return sum(count * weights[row] for row, count in stage.expanded_rows.items()) / sum(stage.expanded_rows.values())
 
 
-def _compute_call_multipliers(
+def _estimate_calls_per_observed_call(
     uses: Sequence[ObservedCall], weights: Mapping[str, float], growth: float
 ) -> dict[str, float]:
     """Return call → number of calls of the whole build that it represents, by the weights of its rows (default 1)."""

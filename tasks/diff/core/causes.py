@@ -19,7 +19,7 @@ from factmill.tasks.diff.core.call_differences import (
     is_part_set_by_build_inputs,
     merge_possible_causes,
 )
-from factmill.tasks.diff.core.changes import ChangeCause, ColumnChange, RowDrop
+from factmill.tasks.diff.core.changes import ChangeCause, RowDrop, RowValueChange
 from factmill.tasks.diff.core.manifest_changes import ManifestComparison
 
 _WORD = re.compile(r"\w+")
@@ -120,11 +120,11 @@ class RowChangeEvidence:
     """Evidence about a differing row."""
 
     call_differences: Sequence[CallDifference]
-    changed_columns: Sequence[ColumnChange] = ()
+    changed_columns: Sequence[RowValueChange] = ()
     fate: RowDrop | None = None
     source_cause: ChangeCause | None = None
     """Why the source columns differ; None where they do not, or no file holds them."""
-    source_changes: Sequence[ColumnChange] = ()
+    source_changes: Sequence[RowValueChange] = ()
     """The changes of the source columns."""
     unrecorded_causes: Sequence[ChangeCause] = ()
     """Changed inputs that may affect the row but show in no call or column."""
@@ -194,7 +194,7 @@ class _CauseTracer:
             return drawn[:1]
         return [merge_possible_causes(limits)] if limits else self._find_fallback_causes(0)
 
-    def trace_column(self, column: ColumnChange) -> list[ChangeCause]:
+    def trace_column(self, column: RowValueChange) -> list[ChangeCause]:
         """Return why a column changed."""
         change = (column.before, column.after)
         return self._trace_change(change, len(self.direct_causes)) or self._find_fallback_causes(

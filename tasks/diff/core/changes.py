@@ -77,7 +77,7 @@ class InputChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnChange:
+class RowValueChange:
     """A column whose value changed."""
 
     name: str
@@ -111,7 +111,7 @@ class RowChange:
     """Empty for an added row."""
     causes: tuple[ChangeCause, ...]
     """In stage order; never empty."""
-    columns: tuple[ColumnChange, ...] = ()
+    columns: tuple[RowValueChange, ...] = ()
     """Changed columns; of changed rows only."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Columns that identify the row to readers, from the later build if it has the row."""

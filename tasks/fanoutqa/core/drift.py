@@ -54,7 +54,7 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
     return [ReferenceDrift(_classify_drift_kind(*pair), *pair) for pair in pairs]
 
 
-def count_references_by_drift_kind(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
+def count_drift_report_figures(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
     """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
     revisions = [(drift.before.revid, drift.after.revid) for drift in drifts]
@@ -69,7 +69,7 @@ def count_references_by_drift_kind(drifts: Sequence[ReferenceDrift]) -> dict[str
 def compute_lost_share(counts: Mapping[str, int]) -> float | None:
     """Return the share of looked-up references whose article no longer says the answer, or only in part.
 
-    None if none was looked up. `counts`: as returned by count_references_by_drift_kind.
+    None if none was looked up. `counts`: as returned by count_drift_report_figures.
     """
     looked_up = counts["references"] - counts["not_looked_up"]
     return sum(counts[kind] for kind in LOST_DRIFT_KINDS) / looked_up if looked_up else None

@@ -296,7 +296,7 @@ def read_sources_into_staging(
     with ThreadPoolExecutor(_SORTING_THREADS) as pool:
         shapes = make_line_patterns(languages)
         for source in sources[len(tally.finished) :]:
-            for block, found in _iterate_sorted_blocks(source, tally.position, shapes, pool, meter):
+            for block, found in _iterate_blocks_with_staged_rows(source, tally.position, shapes, pool, meter):
                 tally.count_block(block, found)
                 staging.add_rows(found.tables)
                 text_bytes += len(block.data)
@@ -322,7 +322,7 @@ def _check_finished_sources_unchanged(sources: Sequence[RdfSource], tally: LoadT
         tally.finished[nth] = before.model_copy(update={"path": source.path})
 
 
-def _iterate_sorted_blocks(
+def _iterate_blocks_with_staged_rows(
     source: RdfSource, after: SourcePosition, patterns: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
 ) -> Iterator[tuple[LineBlock, StagedRowsAndCounts]]:
     """Yield each block with its sorted rows, in order; a few blocks are sorted ahead."""

@@ -45,7 +45,7 @@ _SCORE_OF_FIVE = re.compile(r"([1-5])(?:[ \t]*(?:/|out of|of)[ \t]*5)?", re.IGNO
 
 
 @dataclass(slots=True)
-class PathSelection:
+class PathSelectionState:
     """State of the selection among one question's paths, round by round."""
 
     question_id: str
@@ -89,9 +89,9 @@ class PathSelection:
         return {path: chosen[path] for path in self.candidate_paths if path in chosen}
 
 
-def start_path_selection(question_id: str, paths: Sequence[str]) -> PathSelection:
+def start_path_selection(question_id: str, paths: Sequence[str]) -> PathSelectionState:
     """Start a selection among paths given as text."""
-    return PathSelection(question_id, tuple(dict.fromkeys(paths)))
+    return PathSelectionState(question_id, tuple(dict.fromkeys(paths)))
 
 
 def format_path(labels: Sequence[str]) -> str:

@@ -95,7 +95,9 @@ def tokenize_words_with_values(text: str) -> list[ValueToken]:
 
 def list_values_with_hedge_marks(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
-    return drop_stop_words([token.value for token in tokenize_words_and_amounts(_HEDGE.sub(_mark_hedged_number, text))])
+    return drop_stop_words(
+        [token.value for token in tokenize_words_and_amounts(_HEDGE.sub(_replace_hedge_before_number, text))]
+    )
 
 
 def list_all_values(text: str) -> list[TokenValue]:
@@ -103,7 +105,7 @@ def list_all_values(text: str) -> list[TokenValue]:
     return [token.value for token in tokenize_words_and_amounts(text)]
 
 
-def _mark_hedged_number(found: re.Match[str]) -> str:
+def _replace_hedge_before_number(found: re.Match[str]) -> str:
     follows = tokenize_values(normalize_amount_spelling(found[1] or found[2]))
     return f"{APPROXIMATION_MARK} " if follows and not isinstance(follows[0].value, str) else found[0]
 

@@ -131,7 +131,9 @@ def translate_texts(requests: Sequence[TranslationRequest], engine: TranslationE
     ]
 
 
-def translate_paths(asked: Sequence[tuple[Sequence[PathPart], str]], engine: TranslationEngine) -> list[TranslatedPath]:
+def translate_path_parts(
+    asked: Sequence[tuple[Sequence[PathPart], str]], engine: TranslationEngine
+) -> list[TranslatedPath]:
     """Translate the parts of paths, each path with its language; every part names its source."""
     paths = []
     for parts, language in asked:

@@ -194,7 +194,7 @@ def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
         and (
             _contains_consecutive_values(values, text)
             or _contains_number_with_unit(values, text)
-            or _contains_unrounded_number(form, values, text)
+            or _contains_number_rounding_to_answer(form, values, text)
             or _contains_range(values, text)
         )
         for form, values in [*zip(forms, read, strict=True), *(("", day) for day in days)]
@@ -293,7 +293,7 @@ def _has_consecutive_values_at(
     )
 
 
-def _contains_unrounded_number(answer: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
+def _contains_number_rounding_to_answer(answer: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when a number of the text, rounded as the answer's scale word shows, is the answer."""
     scaled = _SCALED_NUMBER.search(normalize_amount_spelling(answer))
     first, tail = wanted[0], wanted[1:]

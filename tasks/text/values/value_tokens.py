@@ -298,7 +298,7 @@ def tokenize_words_and_amounts(text: str) -> Sequence[WordOrAmountToken]:
 
 def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToken]:
     parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
-    joined = _drop_repeated_units(list(_join_unit_words(list(_join_minus_signs_to_numbers(parts)))))
+    joined = _drop_unit_of_range_start(list(_join_unit_words(list(_join_minus_signs_to_numbers(parts)))))
     kept = []
     for at, each in enumerate(joined):
         is_kept = bool(each.value) and each.value not in _STOP_WORDS
@@ -418,7 +418,7 @@ def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmount
             at += 1
 
 
-def _drop_repeated_units(read: list[WordOrAmountToken]) -> list[WordOrAmountToken]:
+def _drop_unit_of_range_start(read: list[WordOrAmountToken]) -> list[WordOrAmountToken]:
     """Return the tokens with the unit of a range only after its end: 44 lb to 71 lb is 44 to 71 lb."""
     kept: list[WordOrAmountToken] = []
     for at, each in enumerate(read):

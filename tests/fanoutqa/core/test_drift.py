@@ -11,7 +11,7 @@ from factmill.tasks.fanoutqa.core.drift import (
     check_lost_share,
     compare_references,
     compute_lost_share,
-    count_references_by_drift_kind,
+    count_drift_report_figures,
     format_drift_csv,
 )
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference
@@ -63,7 +63,7 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
     after = [each.replace(found=each.id != ids[1], revid=2 if each.id == ids[1] else 1) for each in before]
     drifts = compare_references(before, reversed(after))
     assert [drift.before.id for drift in drifts] == ids
-    counts = count_references_by_drift_kind(drifts)
+    counts = count_drift_report_figures(drifts)
     assert (counts["references"], counts["questions"], counts["in_another_revision"]) == (3, 3, 1)
     assert (counts["no_longer_found"], counts["unchanged"], counts["now_found"]) == (1, 2, 0)
     assert sum(counts.values()) == 3 + 3 + 1 + 3

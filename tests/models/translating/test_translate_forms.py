@@ -58,7 +58,7 @@ def test_at_least_95_percent_of_held_out_paths_are_exact(translator: Translator)
     chance = random.Random(SEED)
     paths = chance.sample([path for path in corpus().paths if is_path_held_out(path)], 300)
     wanted = [([corpus().labels[label] for label in path], chance.choice(TARGET_LANGUAGES)) for path in paths]
-    found = translator.translate_paths(
+    found = translator.translate_path_parts(
         [([PathPart(label) for label in p], w[1]) for p, w in zip(paths, wanted, strict=True)]
     )
     expected = ["; ".join(part[language] for part in parts) for parts, language in wanted]

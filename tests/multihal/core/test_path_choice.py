@@ -11,7 +11,7 @@ from factmill.tasks.multihal.core.path_selection import (
     MAX_SELECTION_ROUNDS,
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
-    PathSelection,
+    PathSelectionState,
     count_paths_to_score,
     find_parts_without_words,
     list_path_labels,
@@ -33,7 +33,7 @@ def test_at_most_ten_paths_are_scored_and_identical_wordings_once():
     assert count_paths_to_score([["A", f"r{number}", "B"] for number in range(14)]) == MAX_SCORED_PATHS
 
 
-def play(choice: PathSelection, *rounds: tuple[list[str], list[str]]) -> PathSelection:
+def play(choice: PathSelectionState, *rounds: tuple[list[str], list[str]]) -> PathSelectionState:
     for first, second in rounds:
         choice.add_round(first, second)
     return choice

@@ -11,7 +11,7 @@ from factmill.tasks.text.translating.translation import (
     TranslationRequest,
     Untranslatable,
     repeats_ngram,
-    translate_paths,
+    translate_path_parts,
     translate_texts,
 )
 
@@ -33,7 +33,7 @@ class Dictionary:
 
 def translate(engine: Dictionary, *texts: str, language: str = "de") -> TranslatedPath:
     """Translate one path."""
-    return translate_paths([([PathPart(text) for text in texts], language)], engine)[0]
+    return translate_path_parts([([PathPart(text) for text in texts], language)], engine)[0]
 
 
 def test_equal_texts_are_sent_once_regardless_of_spaces() -> None:
@@ -169,7 +169,7 @@ def test_untranslatable_part_is_kept_and_reported() -> None:
 
 def test_wikidata_label_is_used_and_only_rest_is_sent() -> None:
     engine = Dictionary(WORDS)
-    path = translate_paths([([PathPart("Germany", "Deutschland!"), PathPart("capital")], "de")], engine)[0]
+    path = translate_path_parts([([PathPart("Germany", "Deutschland!"), PathPart("capital")], "de")], engine)[0]
     assert [(part.text, part.origin) for part in path.parts] == [
         ("Deutschland!", "wikidata"),
         ("Hauptstadt", "translated"),
@@ -182,7 +182,7 @@ def test_same_part_in_two_languages_is_sent_twice() -> None:
         def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
             return [f"{text}-{language}" for text, language in asked]
 
-    result = translate_paths([([PathPart("capital")], language) for language in ("de", "fr")], ByLanguage({}))
+    result = translate_path_parts([([PathPart("capital")], language) for language in ("de", "fr")], ByLanguage({}))
     assert [path.text for path in result] == ["capital-de", "capital-fr"]
 
 
