@@ -58,41 +58,39 @@ ForecastOption = Annotated[
         help="Forecast requests, tokens, cost and time from an earlier build or a pilot. Publishes nothing.",
     ),
 ]
-PilotOption = Annotated[
-    int | None,
-    typer.Option(
-        "--pilot",
-        min=1,
-        metavar="N",
-        help="With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The build reuses their replies.",
-    ),
-]
-EarlierBuildOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="BUILD",
-        help="With --forecast: extrapolate from this build. Default: the newest build of the benchmark.",
-    ),
-]
-SourceRowsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--rows",
-        min=1,
-        metavar="N",
-        help="With --forecast: number of source rows that the build will read. Default: as many as the earlier build read.",
-    ),
-]
 
 
-FORECAST_FIELDS = [
-    ("forecast", ForecastOption, False),
-    ("pilot", PilotOption, None),
-    ("earlier", EarlierBuildOption, None),
-    ("rows", SourceRowsOption, None),
-]
-"""Options of a forecast, as add_dataclass_command takes them."""
+def make_forecast_fields(what: str, counted: str) -> list[tuple[str, Any, Any]]:
+    """Return the options of a forecast, as add_dataclass_command takes them.
+
+    `what`: what is forecast, `build` or `evaluation`; `counted`: what its rows are, in the help of --rows.
+    """
+    options = {
+        "pilot": typer.Option(
+            "--pilot",
+            min=1,
+            metavar="N",
+            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} reuses their replies.",
+        ),
+        "earlier": typer.Option(
+            "--from",
+            metavar="BUILD",
+            help=f"With --forecast: extrapolate from this {what}. Default: the newest {what} of the benchmark.",
+        ),
+        "rows": typer.Option(
+            "--rows",
+            min=1,
+            metavar="N",
+            help=f"With --forecast: {counted}. Default: as many as the earlier {what} read.",
+        ),
+    }
+    kinds = {"pilot": int, "earlier": str, "rows": int}
+    return [
+        ("forecast", ForecastOption, False),
+        *((name, Annotated[kinds[name] | None, option], None) for name, option in options.items()),
+    ]
+
+
 _FORECAST_ONLY = {"pilot": "--pilot", "earlier": "--from", "rows": "--rows"}
 _NOT_WITH_FORECAST = {
     "force": "--force",
@@ -296,7 +294,7 @@ def _add_build_command(
         *own,
         *make_option_dataclass_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
         ("force", BuildForceOption, False),
-        *FORECAST_FIELDS,
+        *make_forecast_fields("build", "number of source rows that the build will read"),
     ]
     add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 

@@ -262,9 +262,9 @@ ModelNameOption = Annotated[
     str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
 ]
 _QUANTIZATION_HELP = (
-    "Number format of the stored weights, only for translator and perplexity. int8, of which 7 bits are used, is the fastest, and "
-    "its results are the same on all CPUs of one class; those of float32 are the same on every CPU; a CPU computes float16 as "
-    "float32. Default: float16 for perplexity; for a translator int8, or the format that FOLDER has if factmill made it."
+    "Number format of the stored weights, only for translator and perplexity. int8 (7 bits used): fastest; same results on CPUs "
+    "of one class. float32: same results on every CPU. float16: half the size; CPUs compute it as float32. Default: float16 "
+    "for perplexity; int8 for a translator, or FOLDER's own format if factmill converted it."
 )
 _Quantization = Literal["int8", "float16", "float32"]
 ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]
