@@ -111,14 +111,14 @@ def check_forecast_options(options: Any, command: str, count: int) -> None:
             (option for name, option in _FORECAST_ONLY.items() if getattr(options, name) is not None), None
         ):
             raise UsageError(
-                f"{lost} works only with --forecast; for example: factmill {command} --forecast --pilot 50"
+                f"{lost} works only with --forecast; for example: `factmill {command} --forecast --pilot 50`"
             )
         return
     if unused := next((option for name, option in _NOT_WITH_FORECAST.items() if getattr(options, name, None)), None):
         raise UsageError(f"{unused} has no effect with --forecast; remove one of the two")
     if count != 1:
         raise UsageError(
-            f"--forecast works with one benchmark and one model at a time; for example: factmill {command} --forecast --pilot 50"
+            f"--forecast works with one benchmark and one model at a time; for example: `factmill {command} --forecast --pilot 50`"
         )
 
 
@@ -191,9 +191,14 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
     except UnknownBuild as error:
         if name is not None or any(each.benchmark == benchmark.name for each in list_builds(warehouse)):
             raise
+        small = (
+            " (the same command with --limit N and without --forecast)"
+            if "limit" in benchmark.params.model_fields
+            else ""
+        )
         raise UsageError(
-            f"{warehouse} has no build of {benchmark.name} to extrapolate from; to send the requests of 50 rows instead, add "
-            "--pilot 50"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small}, or add --pilot N, "
+            "which sends and pays for the requests of N rows"
         ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")
@@ -253,7 +258,7 @@ def build(given: Any) -> None:
         )
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
         raise UsageError(
-            "--requests and --replies work with one benchmark at a time; for example: factmill build granola --requests FILE"
+            "--requests and --replies work with one benchmark at a time; for example: `factmill build granola --requests FILE`"
         )
     purse, done = MultiBuildBudget(run), list[str]()
     with shared_server():

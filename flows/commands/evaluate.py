@@ -103,7 +103,7 @@ def evaluate(given: Any) -> None:
     if given.questions:
         if len(plain) > 1:
             raise UsageError(
-                "--questions works with one benchmark at a time; for example: factmill evaluate granola --questions FILE"
+                "--questions works with one benchmark at a time; for example: `factmill evaluate granola --questions FILE`"
             )
         typer.echo(write_questions_jsonl(*plain[0], run, given.questions))
         return

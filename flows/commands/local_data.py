@@ -108,7 +108,7 @@ def list_graphs(
     if has_subcommand(context):
         return
     if malformed and not check:
-        raise UsageError("--malformed works only with --check; for example: factmill graph --check --malformed 20")
+        raise UsageError("--malformed works only with --check; for example: `factmill graph --check --malformed 20`")
     found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
     if not check:
         if name is not None and not found:
@@ -120,7 +120,7 @@ def list_graphs(
             details = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
             lines.append(f"{graph['name']:20} {graph['state']:12} {details}")
         print_result(
-            as_json, found, lines, "" if found else "no graphs yet; to load one: factmill graph load FILE --name NAME"
+            as_json, found, lines, "" if found else "no graphs yet; to load one: `factmill graph load FILE --name NAME`"
         )
         return
     results = [_check_graph(each, malformed) for each in ([name] if name else [graph["name"] for graph in found])]
@@ -161,7 +161,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
         for file, each in manifest.files.items()
     ]
     lines += [f"{line.file}, line {line.line_no}: {line.reason}: {line.text}" for line in malformed_lines]
-    advice = f"DAMAGED; load it again: factmill graph load FILE... --name {name} --replace"
+    advice = f"DAMAGED; load it again: `factmill graph load FILE... --name {name} --replace`"
     lines += [
         f"{manifest.malformed:,} malformed lines were skipped",
         f"{name}: {advice if damage else 'unchanged since it was loaded'}",

@@ -33,7 +33,7 @@ from factmill.tasks.evaluation.measured_build import (
     resolve_measured_build,
 )
 from factmill.tasks.options import BenchmarkParams, BuildReport, CliOption, RunOptions
-from factmill.tasks.settings import World, load_world
+from factmill.tasks.settings import SHIPPED_WORLDS, World, load_world
 from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -419,7 +419,12 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     there = [each for each, model in world.models.items() if model.kind in CHAT_MODEL_KINDS and each != "perplexity"]
     if name not in there:
         known = ", ".join([*there, *others])
+        advice = (
+            f"Write a world's file with [models.{name}] (kind, name, url) and pass it with --world FILE"
+            if world.name in SHIPPED_WORLDS
+            else f'Add [models.{name}] with kind = "openai" to the world\'s file'
+        )
         raise SettingsError(
             f"{option} {name}: the world {world.name} has no chat model of that name; available: {known}"
-            f'{format_did_you_mean(name, [*there, *others])}. Add [models.{name}] with kind = "openai" to the world\'s file'
+            f"{format_did_you_mean(name, [*there, *others])}. {advice}"
         )
