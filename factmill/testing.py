@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import factmill
-from factmill.flows.benchmarks import ENTRY_POINT_GROUP, get_benchmark
+from factmill.flows.benchmarks import get_benchmark
 from factmill.flows.build_runner import load_tracked_flow
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import standing_or_own_prefect_server
@@ -27,6 +27,7 @@ from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.naming.code_versions import find_imports, load_source_code
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
 from factmill.tasks.options import INTERNAL_OPTIONS, MODEL_ONLY_OPTIONS, REPLY_FILE_OPTIONS, RunOptions
+from factmill.tasks.storage.builds import BENCHMARK_ENTRY_POINTS
 
 NETWORK_LIBRARIES = (
     "anthropic",
@@ -58,9 +59,10 @@ def check_layers(name: str) -> None:
 
 def _list_forbidden_imports(name: str) -> Iterator[str]:
     packages = {
-        entry.name: entry.value.partition(":")[0].rpartition(".")[0] for entry in entry_points(group=ENTRY_POINT_GROUP)
+        entry.name: entry.value.partition(":")[0].rpartition(".")[0]
+        for entry in entry_points(group=BENCHMARK_ENTRY_POINTS)
     }
-    own = packages[name] or entry_points(group=ENTRY_POINT_GROUP)[name].value.partition(":")[0]
+    own = packages[name] or entry_points(group=BENCHMARK_ENTRY_POINTS)[name].value.partition(":")[0]
     others = tuple(f"{package}." for package in packages.values() if package and package != own)
     flows = "factmill.flows."
     pure = (

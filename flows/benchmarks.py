@@ -10,9 +10,9 @@ from typing import NamedTuple
 from factmill.tasks.assets import add_asset_root
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import SettingsError, UsageError
+from factmill.tasks.storage.builds import BENCHMARK_ENTRY_POINTS
 from factmill.tasks.text.sanitize import format_did_you_mean
 
-ENTRY_POINT_GROUP = "factmill.benchmarks"
 OWN_PACKAGE = "factmill"
 
 
@@ -36,7 +36,7 @@ BROKEN_BENCHMARKS: dict[str, str] = {}
 
 def _register_installed_benchmarks() -> None:
     found = sorted(
-        entry_points(group=ENTRY_POINT_GROUP),
+        entry_points(group=BENCHMARK_ENTRY_POINTS),
         key=lambda each: (_get_package_name_and_version(each).name != OWN_PACKAGE, each.name),
     )
     for entry in found:

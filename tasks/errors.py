@@ -112,6 +112,10 @@ class UnknownBuild(WarehouseError):
     exit_code = 2
 
 
+class UnknownRow(UnknownBuild):
+    """A build has no row with this id, or several ids begin so."""
+
+
 class LocalGraphError(FactmillError):
     """A local graph is missing, damaged or half-loaded."""
 

@@ -115,15 +115,15 @@ class TableSourceParams(BenchmarkParams):
     map: Annotated[
         tuple[str, ...], BeforeValidator(split_column_map_into_pairs), CliOption(metavar="FIELD=COLUMN,…")
     ] = ()
-    """Columns of your own table that hold the benchmark's fields: question=q,answers=gold. A field that is not listed is
-    read from the column of its name; FIELD= ignores it."""
+    """Columns of your own table that hold the benchmark's fields: question=q,answers=gold. A field not listed is
+    read from the column of the same name; FIELD= leaves the field empty."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
     """If a folder has several splits, read only the files named after this one: test for test.csv,
     data/test-00000-of-00001.parquet."""
     source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
     """Name of your own source, shown in its rows and on the card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
-    """Licence of your own source, by its SPDX id, such as CC-BY-4.0, its address, or LicenseRef-NAME. Default: the licence of a
+    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of a
     known file, else `none stated`, which a release takes only with --allow-licence."""
 
 
@@ -163,19 +163,19 @@ class RunOptions(StrictModel):
     """Use of recorded calls: record sends only calls that are not recorded; replay sends none; refresh sends all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
-    seconds). Texts of revisions, and replies of models, local graphs and the embedded world, never expire. Default: max_age in
-    the world's file."""
+    seconds). Only replies of live services expire: not texts of revisions, nor replies of models, local graphs or the
+    embedded world. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Rebuild incrementally: send again only the calls whose replies have changed since this build (its id, the start of its id,
-    or last: the newest build of the benchmark in this world). factmill checks items and pages for changes, 50 per request; a
-    call whose reply it cannot check is sent again. With --max-age, younger replies are used unchecked. Default: replies
+    """Rebuild incrementally: send again only the calls whose replies have changed since this build: its id, the start of
+    its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request; a
+    call whose reply it cannot check is sent again. With --max-age AGE, replies younger than AGE are used unchecked. Default: replies
     expire by age only."""
     stale_if_error: bool = False
     """Use an expired reply if a live service fails. Without this option, the row fails."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage has at most 64 batches, so batches of a stage with over 32,000 rows are larger."""
+    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, so its batches may be larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
@@ -191,8 +191,8 @@ class RunOptions(StrictModel):
     """Instead of sending requests to models, write them to this file, one per line in the format of OpenAI's batch jobs, and
     stop with exit code 4. --replies then reads the replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Read replies to the requests that --requests wrote, in the format of `vllm run-batch`. With --requests, the build continues
-    and writes its next requests; without it, the build sends them."""
+    """Read replies to the requests that --requests wrote, in the format of `vllm run-batch`. Add --requests to
+    write the next requests to a file too; otherwise the build sends them to the models."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MAX_SETTING_NUMBER)
     """Process only this number of representative rows (engine/building.py), record their results for a forecast, and publish
     nothing."""

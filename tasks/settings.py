@@ -259,8 +259,11 @@ def load_world(name: str, graph: str | None = None) -> World:
     try:
         world = World.model_validate(load_toml(path))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        given = Path(os.path.realpath(path))
+        why = f"{given} is a folder" if given.is_dir() else f"no such file in {given.parent}"
         raise SettingsError(
-            f"no world {name!r}; expected `embedded`, `live` or the path of a TOML file (to write one, copy data/worlds/live.toml)"
+            f"no world {name!r}: {why}; expected `embedded`, `live` or the path of a TOML file; to write one, copy "
+            f"{ASSETS_ROOT / 'data' / 'worlds' / 'live.toml'}"
         ) from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error

@@ -93,7 +93,10 @@ def test_invalid_world_names_file_and_key(tmp_path: Path, text: str, message: st
 
 
 def test_unknown_world_names_expected_values() -> None:
-    with pytest.raises(SettingsError, match="no world 'marble'; expected `embedded`, `live` or the path"):
+    with pytest.raises(
+        SettingsError,
+        match=r"no world 'marble': no such file in .*; expected `embedded`, `live` or the path .*; to write one, copy /.*live\.toml",
+    ):
         load_world("marble")
 
 

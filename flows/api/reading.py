@@ -15,7 +15,7 @@ from factmill.flows.evaluate.sessions import get_evaluation, open_table_store
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.model_comparison import ModelComparison
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.errors import UnknownBuild, UsageError
+from factmill.tasks.errors import UnknownBuild, UnknownRow, UsageError
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.evaluation.scoring_session import ScoringResult
 from factmill.tasks.reports.evaluation_report import make_model_labels, relabel_metrics_by_model
@@ -99,7 +99,7 @@ class RowExplanation:
 def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowExplanation:
     """Return where a row of the latest builds comes from, or of `build`; the row may be a rejected one.
 
-    `row_id`: its id, or the beginning of one. `benchmark`: where rows of several benchmarks begin so. UnknownBuild if there is
+    `row_id`: its id, or the beginning of one. `benchmark`: where rows of several benchmarks begin so. UnknownRow if there is
     no such row, UsageError if there are several.
     """
     from factmill.flows.commands.provenance import format_trace, trace_row_by_id_prefix
@@ -117,7 +117,7 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
             raise UsageError(f"rows of several benchmarks begin with {row_id!r}: {names}; name one with benchmark=")
         if not found:
             looked = ", ".join(record.build_id for record in records) or "no build"
-            raise UnknownBuild(f"no row {row_id!r} in {looked}; ids stand in the column id of factmill.load(BENCHMARK)")
+            raise UnknownRow(f"no row {row_id!r} in {looked}; ids stand in the column id of factmill.load(BENCHMARK)")
         known = get_benchmark_or_evaluation(found[0].benchmark)
         trace = trace_row_by_id_prefix(db, known, found[0].build_id, row_id)
     if not benchmark and (not build or build == LATEST):

@@ -169,6 +169,8 @@ def _format_usage_error(error: TyperException, context: Any) -> str:
     command: Any = getattr(context, "command", None)
     is_group = isinstance(command, TyperGroup)
     if is_group and error.message.startswith("No such command"):
+        if context.info_name in ("build", "evaluate"):
+            message = message.replace("No such command", "No such benchmark", 1)
         return f"{message} Expected one of: {', '.join(context.command.list_commands(context))}."
     if error.message.startswith("No such option") and context is not None:
         option = str(getattr(error, "option_name", ""))

@@ -58,41 +58,39 @@ ForecastOption = Annotated[
         help="Forecast requests, tokens, cost and time from an earlier build or a pilot. Publishes nothing.",
     ),
 ]
-PilotOption = Annotated[
-    int | None,
-    typer.Option(
-        "--pilot",
-        min=1,
-        metavar="N",
-        help="With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The build reuses their replies.",
-    ),
-]
-EarlierBuildOption = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="BUILD",
-        help="With --forecast: extrapolate from this build. Default: the newest build of the benchmark.",
-    ),
-]
-SourceRowsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--rows",
-        min=1,
-        metavar="N",
-        help="With --forecast: number of source rows that the build will read. Default: as many as the earlier build read.",
-    ),
-]
 
 
-FORECAST_FIELDS = [
-    ("forecast", ForecastOption, False),
-    ("pilot", PilotOption, None),
-    ("earlier", EarlierBuildOption, None),
-    ("rows", SourceRowsOption, None),
-]
-"""Options of a forecast, as add_dataclass_command takes them."""
+def make_forecast_fields(what: str, counted: str) -> list[tuple[str, Any, Any]]:
+    """Return the options of a forecast, as add_dataclass_command takes them.
+
+    `what`: what is forecast, `build` or `evaluation`; `counted`: what its rows are, in the help of --rows.
+    """
+    options = {
+        "pilot": typer.Option(
+            "--pilot",
+            min=1,
+            metavar="N",
+            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} reuses their replies.",
+        ),
+        "earlier": typer.Option(
+            "--from",
+            metavar="BUILD",
+            help=f"With --forecast: extrapolate from this {what}. Default: the newest {what} of the benchmark.",
+        ),
+        "rows": typer.Option(
+            "--rows",
+            min=1,
+            metavar="N",
+            help=f"With --forecast: {counted}. Default: as many as the earlier {what} read.",
+        ),
+    }
+    kinds = {"pilot": int, "earlier": str, "rows": int}
+    return [
+        ("forecast", ForecastOption, False),
+        *((name, Annotated[kinds[name] | None, option], None) for name, option in options.items()),
+    ]
+
+
 _FORECAST_ONLY = {"pilot": "--pilot", "earlier": "--from", "rows": "--rows"}
 _NOT_WITH_FORECAST = {
     "force": "--force",
@@ -113,14 +111,14 @@ def check_forecast_options(options: Any, command: str, count: int) -> None:
             (option for name, option in _FORECAST_ONLY.items() if getattr(options, name) is not None), None
         ):
             raise UsageError(
-                f"{lost} works only with --forecast; for example: factmill {command} --forecast --pilot 50"
+                f"{lost} works only with --forecast; for example: `factmill {command} --forecast --pilot 50`"
             )
         return
     if unused := next((option for name, option in _NOT_WITH_FORECAST.items() if getattr(options, name, None)), None):
         raise UsageError(f"{unused} has no effect with --forecast; remove one of the two")
     if count != 1:
         raise UsageError(
-            f"--forecast works with one benchmark and one model at a time; for example: factmill {command} --forecast --pilot 50"
+            f"--forecast works with one benchmark and one model at a time; for example: `factmill {command} --forecast --pilot 50`"
         )
 
 
@@ -193,9 +191,14 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
     except UnknownBuild as error:
         if name is not None or any(each.benchmark == benchmark.name for each in list_builds(warehouse)):
             raise
+        small = (
+            " (the same command with --limit N and without --forecast)"
+            if "limit" in benchmark.params.model_fields
+            else ""
+        )
         raise UsageError(
-            f"{warehouse} has no build of {benchmark.name} to extrapolate from; to send the requests of 50 rows instead, add "
-            "--pilot 50"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small}, or add --pilot N, "
+            "which sends and pays for the requests of N rows"
         ) from error
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")
@@ -255,7 +258,7 @@ def build(given: Any) -> None:
         )
     if (run.requests or run.replies) and len(given.benchmarks) > 1:
         raise UsageError(
-            "--requests and --replies work with one benchmark at a time; for example: factmill build granola --requests FILE"
+            "--requests and --replies work with one benchmark at a time; for example: `factmill build granola --requests FILE`"
         )
     purse, done = MultiBuildBudget(run), list[str]()
     with shared_server():
@@ -296,7 +299,7 @@ def _add_build_command(
         *own,
         *make_option_dataclass_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
         ("force", BuildForceOption, False),
-        *FORECAST_FIELDS,
+        *make_forecast_fields("build", "number of source rows that the build will read"),
     ]
     add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 

@@ -52,7 +52,7 @@ def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> No
             f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  {author}world {shorten_line(r['world'])}"
             + (f"  note: {b.caution}" if b.caution else "")
         )
-    print_result(as_json, reports, lines, "" if found else "no builds yet; make one: factmill build granola")
+    print_result(as_json, reports, lines, "" if found else "no builds yet; make one: `factmill build granola`")
 
 
 def verify(
@@ -150,7 +150,7 @@ def show(
     if benchmark is None:
         if build_name or part or rejects or columns:
             raise UsageError(
-                "--build, --part, --rejects and --columns need a benchmark; for example: factmill show granola --columns"
+                "--build, --part, --rejects and --columns need a benchmark; for example: `factmill show granola --columns`"
             )
         return builds(warehouse, as_json)
     benchmark, build_name = split_benchmark_and_build(benchmark, build_name)

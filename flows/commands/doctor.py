@@ -222,7 +222,7 @@ def _examine_graphs(world: World) -> Iterator[DoctorFinding]:
     yield _probe_as_finding(
         "local graphs",
         lambda: ", ".join(graph["name"] for graph in list_graph_states()) or "none loaded",
-        "load the damaged graph again: factmill graph load FILE --name NAME --replace",
+        "load the damaged graph again: `factmill graph load FILE --name NAME --replace`",
     )
 
 

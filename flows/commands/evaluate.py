@@ -24,7 +24,7 @@ from factmill.flows.cli.options import (
     print_result,
     write_text_file,
 )
-from factmill.flows.commands.build import FORECAST_FIELDS, check_forecast_options, make_and_print_forecast
+from factmill.flows.commands.build import check_forecast_options, make_and_print_forecast, make_forecast_fields
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.flows.prefect_server import shared_server
 from factmill.tasks import progress
@@ -103,7 +103,7 @@ def evaluate(given: Any) -> None:
     if given.questions:
         if len(plain) > 1:
             raise UsageError(
-                "--questions works with one benchmark at a time; for example: factmill evaluate granola --questions FILE"
+                "--questions works with one benchmark at a time; for example: `factmill evaluate granola --questions FILE`"
             )
         typer.echo(write_questions_jsonl(*plain[0], run, given.questions))
         return
@@ -152,7 +152,7 @@ def _add_evaluate_command(
         ("models", EvaluatedModelsOption, None),
         ("reports", EvaluationReportsOption, None),
         ("questions", QuestionsFileOption, None),
-        *FORECAST_FIELDS,
+        *make_forecast_fields("evaluation", "number of questions that the evaluation will ask"),
     ]
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
     blocks = {

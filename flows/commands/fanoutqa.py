@@ -133,8 +133,8 @@ def validate_fanoutqa(
     unused = set(list_given_options(context)) & {*(_FILE_OPTIONS if drift else _DRIFT_OPTIONS)}
     if drift == bool(files):
         raise UsageError(
-            "expected either files, or --drift for a build; for example: factmill fanoutqa validate questions.json, or "
-            "factmill fanoutqa validate --drift --epoch 2026-01-01"
+            "expected either files, or --drift for a build; for example: `factmill fanoutqa validate questions.json`, or "
+            "`factmill fanoutqa validate --drift --epoch 2026-01-01`"
         )
     if unused:
         how = (

@@ -206,7 +206,7 @@ def upgrade(
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=file))
     if not warehouse_exists(path):
-        raise UnknownBuild(f"{path}: no such warehouse; give an existing one: factmill upgrade FILE")
+        raise UnknownBuild(f"{path}: no such warehouse; give an existing one: `factmill upgrade FILE`")
     models = {
         name: model
         for each in (*BENCHMARKS.values(), *list_evaluations_and_analyses().values())

@@ -355,7 +355,7 @@ def audit(
     """
     if [to is None, taken_from is None, not serve].count(False) > 1:
         raise UsageError(
-            f"expected one of --to FILE, --from FILE and --serve: factmill audit {benchmark} --serve --reviewer NAME"
+            f"expected one of --to FILE, --from FILE and --serve: `factmill audit {benchmark} --serve --reviewer NAME`"
         )
     benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
@@ -380,7 +380,7 @@ def audit(
         elif sys.stdin.isatty() and not as_json:
             results = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = compute_build_audit_results(path, known, build_id)
-    nothing = f"no row of {build_id} has a verdict yet; run this command in a terminal, or: factmill audit {benchmark} --to FILE.csv"
+    nothing = f"no row of {build_id} has a verdict yet; run this command in a terminal, or: `factmill audit {benchmark} --to FILE.csv`"
     lines = [*results, *(format_audit_results(known, figures) or ([] if to else [nothing]))]
     shown = {
         "build_id": build_id,

@@ -108,7 +108,7 @@ def list_graphs(
     if has_subcommand(context):
         return
     if malformed and not check:
-        raise UsageError("--malformed works only with --check; for example: factmill graph --check --malformed 20")
+        raise UsageError("--malformed works only with --check; for example: `factmill graph --check --malformed 20`")
     found = [graph for graph in list_graph_states() if name in (None, graph["name"])]
     if not check:
         if name is not None and not found:
@@ -120,7 +120,7 @@ def list_graphs(
             details = f"{graph['edges']:>13,} edges  {graph['digest'][:16]}" if graph["digest"] else graph["advice"]
             lines.append(f"{graph['name']:20} {graph['state']:12} {details}")
         print_result(
-            as_json, found, lines, "" if found else "no graphs yet; to load one: factmill graph load FILE --name NAME"
+            as_json, found, lines, "" if found else "no graphs yet; to load one: `factmill graph load FILE --name NAME`"
         )
         return
     results = [_check_graph(each, malformed) for each in ([name] if name else [graph["name"] for graph in found])]
@@ -161,7 +161,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
         for file, each in manifest.files.items()
     ]
     lines += [f"{line.file}, line {line.line_no}: {line.reason}: {line.text}" for line in malformed_lines]
-    advice = f"DAMAGED; load it again: factmill graph load FILE... --name {name} --replace"
+    advice = f"DAMAGED; load it again: `factmill graph load FILE... --name {name} --replace`"
     lines += [
         f"{manifest.malformed:,} malformed lines were skipped",
         f"{name}: {advice if damage else 'unchanged since it was loaded'}",
@@ -262,9 +262,9 @@ ModelNameOption = Annotated[
     str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
 ]
 _QUANTIZATION_HELP = (
-    "Number format of the stored weights, only for translator and perplexity. int8, of which 7 bits are used, is the fastest, and "
-    "its results are the same on all CPUs of one class; those of float32 are the same on every CPU; a CPU computes float16 as "
-    "float32. Default: float16 for perplexity; for a translator int8, or the format that FOLDER has if factmill made it."
+    "Number format of the stored weights, only for translator and perplexity. int8 (7 bits used): fastest; same results on CPUs "
+    "of one class. float32: same results on every CPU. float16: half the size; CPUs compute it as float32. Default: float16 "
+    "for perplexity; int8 for a translator, or FOLDER's own format if factmill converted it."
 )
 _Quantization = Literal["int8", "float16", "float32"]
 ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]

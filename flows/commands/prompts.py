@@ -60,12 +60,12 @@ def prompts(
     if copy_to:
         if not names:
             raise UsageError(
-                "--copy-to expects ids, or a benchmark; for example: factmill prompts granola/answer --copy-to my-prompts/"
+                "--copy-to expects ids, or a benchmark; for example: `factmill prompts granola/answer --copy-to my-prompts/`"
             )
         return _copy_prompts(names, copy_to, overwrite, as_json)
     if overwrite:
         raise UsageError(
-            "--overwrite works only with --copy-to; for example: factmill prompts granola/answer --copy-to my-prompts/"
+            "--overwrite works only with --copy-to; for example: `factmill prompts granola/answer --copy-to my-prompts/`"
         )
     given = prompts or load_world(world).prompts
     folder = resolve_absolute_path(given) if given else None

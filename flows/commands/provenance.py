@@ -36,7 +36,7 @@ from factmill.tasks.diff.core.changes import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
-from factmill.tasks.errors import UnknownBuild, UsageError
+from factmill.tasks.errors import UnknownRow, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_settings_variables_reply, load_row_traces
 from factmill.tasks.storage.builds import LATEST_PREFIX, BuildRecord, resolve_build, resolve_build_id_and_reject_count
@@ -100,7 +100,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
 
     `build_id`: a build, or a run that published nothing, which has only rejects.
 
-    `row_id` may be the beginning of an id if only one fits; UnknownBuild if none or several do.
+    `row_id` may be the beginning of an id if only one fits; UnknownRow if none or several do.
     """
     is_build = bool(query_rows(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
     row_id = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
@@ -166,11 +166,14 @@ def _format_manifest(build: BuildRecord) -> list[str]:
             since = PACKAGE_VERSIONS[room].since if is_todays else "not the current version"
             pairs.append(("version", room, f"{number}: {since}"))
         pairs += [("library", name, number) for name, number in code["libraries"].items()]
-        pairs += [
-            ("code", f"{module}:{name}", digest)
-            for module, names in code["definitions"].items()
-            for name, digest in names.items()
-        ]
+        count = sum(map(len, code["definitions"].values()))
+        pairs.append(
+            (
+                "code",
+                "definitions",
+                f"{count:,} of {len(code['definitions']):,} modules, each with its digest (--json lists them)",
+            )
+        )
     width = max(len(name) for _, name, _ in pairs)
     lines = [f"  {kind:9} {name:{width}}  {value}" for kind, name, value in pairs]
     return [f"{build.build_id}, lock {digest_json(lock)}, has these inputs:", *lines]
@@ -204,15 +207,15 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
         [build_id, row_id],
     ).fetchone()
     if not found and merged:
-        raise UnknownBuild(
-            f"{merged[0]} was merged into {merged[1]}; see: factmill explain {benchmark.name} {merged[1]}"
+        raise UnknownRow(
+            f"{merged[0]} was merged into {merged[1]}; see `factmill explain {benchmark.name} {merged[1]}`"
         )
     several = (
         f"several row ids begin with {row_id!r}: {', '.join(row[0] for row in found)} …"
         if found
         else f"no row {row_id!r}"
     )
-    raise UnknownBuild(f"{several} in {build_id}; `factmill show {benchmark.name}` lists row ids in its first column")
+    raise UnknownRow(f"{several} in {build_id}; `factmill show {benchmark.name}` lists row ids in its first column")
 
 
 def diff(

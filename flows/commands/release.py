@@ -46,7 +46,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Release rows under this licence too, which factmill otherwise refuses; give it only if you may redistribute them (repeatable).",
+        help="Also release rows under this licence, though factmill cannot tell that it permits this; use only if you may redistribute them (repeatable).",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(
@@ -55,7 +55,9 @@ def release(
     author: list[str] | None = typer.Option(
         None, help="Author of the release, 'Family, Given' or the name of a group (repeatable).", metavar="NAME"
     ),
-    doi: str = typer.Option("", help="DOI of the release; archives reserve one before the upload.", metavar="DOI"),
+    doi: str = typer.Option(
+        "", help="DOI of the release. Archives such as Zenodo can reserve one before you upload.", metavar="DOI"
+    ),
     since: str = typer.Option(
         "", help="Build of the previous release; CHANGELOG.md then lists the changes since that build.", metavar="BUILD"
     ),

@@ -89,7 +89,7 @@ def report(
         ids: list[str] = [page.evaluation_id for part in cards[0][1].parts for page in part.pages]
     elif models or "all" in names:
         raise UsageError(
-            "`all` cannot be combined with builds or evaluations, and --model needs `all`; for example: factmill report all --model NAME --to FILE"
+            "`all` cannot be combined with builds or evaluations, and --model needs `all`; for example: `factmill report all --model NAME --to FILE`"
         )
     else:
         records = [resolve_build(path, name) for name in names]
@@ -163,7 +163,7 @@ def check_evaluations_comparable(records: Sequence[BuildRecord]) -> Evaluation:
     for record in records:
         if record.benchmark not in evaluations:
             raise UsageError(
-                f"{record.build_id} is a build of {record.benchmark}; expected an evaluation; make one: factmill evaluate {record.benchmark} --model NAME"
+                f"{record.build_id} is a build of {record.benchmark}; expected an evaluation; make one: `factmill evaluate {record.benchmark} --model NAME`"
             )
     first, *others = records
     for other in others:
@@ -216,7 +216,7 @@ def load_model_card(
     evaluations = {each.name for each in EVALUATIONS.values()}
     known = [build for build in builds if build.benchmark in evaluations]
     if not known:
-        raise UnknownBuild(f"{warehouse} has no evaluation; make some: factmill evaluate all --model NAME")
+        raise UnknownBuild(f"{warehouse} has no evaluation; make some: `factmill evaluate all --model NAME`")
     known.sort(key=lambda each: each.build_id in preferred_ids)  # stable: the order of time stays
     models = [resolve_model_name(name, known) for name in names] or [_get_model_name(each) for each in known]
     models = list(dict.fromkeys(models))
@@ -318,7 +318,7 @@ def resolve_model_name(name: str, known: Sequence[BuildRecord]) -> str:
         )
     raise UsageError(
         f"--model {name}: no evaluation of this model; evaluated models: {', '.join(models)}{format_did_you_mean(name, models)}. "
-        f"To evaluate it: factmill evaluate all --model {shlex.quote(name)}"
+        f"To evaluate it: `factmill evaluate all --model {shlex.quote(name)}`"
     )
 
 

@@ -29,8 +29,8 @@ ServeConfigOption = Annotated[
 ]
 _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
 
-    The command serves until Ctrl-C. It creates one deployment per benchmark, BENCHMARK-WORLD, which users start in the UI with
-    their own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks one after another. Two
+    The command serves until Ctrl-C. For each benchmark it creates a deployment named BENCHMARK-WORLD, to be started in the UI
+    with your own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks one after another. Two
     runs never work on the same build at once. Each start and end of a run prints one line.
 
     Replies of live services are requested again when they are older than half the time between two rebuilds, unless --max-age

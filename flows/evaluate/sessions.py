@@ -34,7 +34,7 @@ def open_table_store(source: str | Path | TableStore | None = None) -> TableStor
     if source is not None and Path(source).exists():
         return TableStore(Path(source))
     if not home.exists():
-        text = f"nothing is built yet in {home}; make something: factmill build granola"
+        text = f"nothing is built yet in {home}; make something: `factmill build granola`"
         raise UnknownBuild(text if source is None else f"{source}: no such file or folder, and {text}")
     if source is None:
         return TableStore(home)

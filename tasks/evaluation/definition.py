@@ -33,7 +33,7 @@ from factmill.tasks.evaluation.measured_build import (
     resolve_measured_build,
 )
 from factmill.tasks.options import BenchmarkParams, BuildReport, CliOption, RunOptions
-from factmill.tasks.settings import World, load_world
+from factmill.tasks.settings import SHIPPED_WORLDS, World, load_world
 from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -66,13 +66,13 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """The build to measure on: its id, the start of its id, latest:BENCHMARK (the newest complete build of the default source, else the newest build), or latest. With --world or --prompts, latest is the newest build made with them; without, it is latest:BENCHMARK. If the file of --answers names a build, that is the default."""
+    """The build to measure on: its id, the start of its id, latest:BENCHMARK (the newest complete build of the default source, else the newest build), or latest: with --world or --prompts, the newest build made with them; otherwise the same as latest:BENCHMARK. Default: the build that the file of --answers names, else latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build; its files must match SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
     """The model to measure: [models.NAME] of the world's file, or oracle, guesser, silent, which need no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}, with "setting" if there are several settings, and "build" as in the file that --questions writes."""
+    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}, add "setting" if there are several, and "build" if the file of --questions has it."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Number of questions, drawn with the seed; questions on the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
@@ -94,7 +94,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The judge: [models.NAME] of the world's file, or exact, a program that compares words, numbers and dates. If the world's judge is not a real model, exact takes its place."""
+    """The judge: a model, [models.NAME] of the world's file, or "exact" (a program that compares words, numbers and dates). If the world's judge is not a real model, exact takes its place."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""
@@ -419,7 +419,12 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     there = [each for each, model in world.models.items() if model.kind in CHAT_MODEL_KINDS and each != "perplexity"]
     if name not in there:
         known = ", ".join([*there, *others])
+        advice = (
+            f"Write a world's file with [models.{name}] (kind, name, url) and pass it with --world FILE"
+            if world.name in SHIPPED_WORLDS
+            else f'Add [models.{name}] with kind = "openai" to the world\'s file'
+        )
         raise SettingsError(
             f"{option} {name}: the world {world.name} has no chat model of that name; available: {known}"
-            f'{format_did_you_mean(name, [*there, *others])}. Add [models.{name}] with kind = "openai" to the world\'s file'
+            f"{format_did_you_mean(name, [*there, *others])}. {advice}"
         )

@@ -218,7 +218,7 @@ def _choose_build_to_measure(
     ranked = rank_builds_for_latest(build for build in builds if build.benchmark == benchmark.name)
     if not ranked:
         raise UnknownBuild(
-            f"{warehouse} has no build of {benchmark.name} to measure on; make one with factmill build {benchmark.name}, or give "
+            f"{warehouse} has no build of {benchmark.name} to measure on; make one: `factmill build {benchmark.name}`, or give "
             "a release with --release DIR"
         )
     if params.build == LATEST_BUILD_KEYWORD and (run.world != _DEFAULT_WORLD or run.prompts):
@@ -262,8 +262,8 @@ def _choose_build_of_world(
     )
     raise UnknownBuild(
         f"no build of {benchmark.name} was made in the world {world.name}{with_prompts}, so its rows cannot be measured; builds of "
-        f"others: {_join_first_build_descriptions([_describe_build(build) for build in newest_first])}. Make one: factmill build {benchmark.name} "
-        f"{options}, or name the build to measure on: --build {newest_first[0].build_id}"
+        f"others: {_join_first_build_descriptions([_describe_build(build) for build in newest_first])}. Make one: `factmill build {benchmark.name} "
+        f"{options}`, or name the build to measure on: --build {newest_first[0].build_id}"
     )
 
 

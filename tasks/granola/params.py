@@ -51,7 +51,7 @@ class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable), in the form of EntityQuestions or an own table with the columns question, answers and relation; or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the world's Wikidata is not the embedded one."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the world's Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen, or all that your own table names."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -59,9 +59,9 @@ class GranolaParams(OwnSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows, spread over the relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item for which Wikidata has the fact, else the one with the smallest number; doubtful rows whose fact Wikidata does not have are dropped (see --review). `smallest`, as in the paper: always the item with the smallest number."""
+    """Item to choose if several have the same name. `linked`: the item that has the fact in Wikidata; if none has it, the item with the smallest number, and a doubtful row is dropped (see --review). `smallest`, as in the paper: always the item with the smallest number."""
     levels: Literal["usual", "all"] = "usual"
-    """Places that may be answers: `usual`, all except counties of the United States (unless the given answer is one); `all`."""
+    """Places that may be answers. `usual` leaves out counties of the United States, unless the given answer is one; `all` leaves out none."""
     samples: int = Field(default=8, ge=1, le=1000)
     """Number of samples to request from the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
@@ -71,7 +71,7 @@ class GranolaParams(OwnSourceParams):
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their answer (Who is the author of Euclid's Elements?)."""
     review: ReviewPolicy = "auto"
-    """How to treat rows with doubtful items: `auto` drops doubtful rows, but keeps those that Wikidata contradicts for a review; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
+    """How to treat rows with doubtful items: `auto` drops doubtful rows, but sets aside for review those that Wikidata contradicts; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):

@@ -267,7 +267,7 @@ def list_graph_and_half_load_names(folder: Path) -> list[str]:
 
 def format_reload_advice(name: str) -> str:
     """Return the advice to load an unusable graph again."""
-    return f"load it again: factmill graph load FILE... --name {name} --replace"
+    return f"load it again: `factmill graph load FILE... --name {name} --replace`"
 
 
 def load_unchecked_manifest(name: str, folder: Path) -> GraphManifest:
@@ -306,7 +306,7 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
         )
     names = list_graph_and_half_load_names(folder)
     known = ", ".join(each for each in names if get_graph_folder(each, folder).is_dir()) or "none"
-    raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): factmill graph load FILE... --name {name}")
+    raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): `factmill graph load FILE... --name {name}`")
 
 
 def raise_if_damaged(name: str, folder: Path, damage: dict[str, str]) -> None:
@@ -451,8 +451,8 @@ def list_graph_statuses(folder: Path) -> list[GraphStatus]:
                     continue
                 request = find_load_request(loading_folder)
             replace = " --replace" if path.exists() else ""
-            go_on = f"to resume: {request.format_command(name)}{replace}; " if request else ""
-            advice = f"{go_on}to remove it: factmill graph remove {name}"
+            go_on = f"to resume: `{request.format_command(name)}{replace}`; " if request else ""
+            advice = f"{go_on}to remove it: `factmill graph remove {name}`"
             found.append(GraphStatus(name, "half loaded", None, advice))
     return found
 

@@ -238,7 +238,7 @@ def _format_resume_advice(name: str, folder: Path, advice: str) -> str:
         return ""
     return (
         f". The rows read so far stay: {advice} and run the same command again to resume, or remove"
-        f" them: factmill graph remove {name}"
+        f" them: `factmill graph remove {name}`"
     )
 
 

@@ -236,7 +236,7 @@ def resolve_or_convert_embedder_folder(name_or_path: str, home_folder: Path) -> 
                 if found != expected:
                     raise UsageError(
                         f"{package / file}: is not the known file of {PACKAGED_EMBEDDER} (SHA-256 {found}, expected {expected}); "
-                        f"to use it anyway: factmill models add embedder {package} --name {PACKAGED_EMBEDDER}"
+                        f"to use it anyway: `factmill models add embedder {package} --name {PACKAGED_EMBEDDER}`"
                     )
             from factmill.tasks.models.converting.encoder import make_embedder_folder
 

@@ -168,11 +168,11 @@ def write_model_folder(
 def load_manifest_and_check_sizes(path: Path, kind: ModelKind | None = None) -> ModelManifest:
     """Load a model folder's manifest and check its files' sizes; UsageError says what is wrong and what to do."""
     if not path.is_dir():
-        raise UsageError(f"no model folder {path}: factmill models shows the existing ones")
+        raise UsageError(f"no model folder {path}; `factmill models` shows the existing ones")
     if not (path / MODEL_MANIFEST_FILE).is_file():
         if (path / "config.json").is_file():
             raise UsageError(
-                f"{path}: a checkpoint that is not converted: factmill models add {kind or 'embedder'} {path}"
+                f"{path}: a checkpoint that is not converted: `factmill models add {kind or 'embedder'} {path}`"
             )
         raise UsageError(f"{path}: no {MODEL_MANIFEST_FILE}: not a converted model, or an unfinished one")
     try:
@@ -183,7 +183,7 @@ def load_manifest_and_check_sizes(path: Path, kind: ModelKind | None = None) -> 
     if version != MODEL_FORMAT_VERSION:
         raise UsageError(
             f"{path}: converted by another version of factmill (its format: {version}, here: {MODEL_FORMAT_VERSION}); convert it "
-            f"again: factmill models add {content.get('kind', 'KIND')} CHECKPOINT --name {path.name} --replace"
+            f"again: `factmill models add {content.get('kind', 'KIND')} CHECKPOINT --name {path.name} --replace`"
         )
     try:
         manifest = ModelManifest.model_validate(content)
@@ -254,7 +254,7 @@ def digest_existing_files(folder: Path, files: Iterable[str]) -> dict[str, str]:
 
 def _make_damaged_error(path: Path, what: str, kind: str = "KIND") -> UsageError:
     return UsageError(
-        f"{path}: damaged: {what}; convert it again: factmill models add {kind} CHECKPOINT --name {path.name} --replace"
+        f"{path}: damaged: {what}; convert it again: `factmill models add {kind} CHECKPOINT --name {path.name} --replace`"
     )
 
 

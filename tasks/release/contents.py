@@ -16,7 +16,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import Licence
 from factmill.tasks.reports.builds.build_page import format_build_notice
-from factmill.tasks.reports.formatting import shorten_line
+from factmill.tasks.reports.formatting import format_language_names, format_own_source_name
 from factmill.tasks.storage.builds import BuildRecord
 
 
@@ -163,9 +163,21 @@ class Release:
     @property
     def own_source_name(self) -> str:
         """Name of the source of the user's own that the rows are from, or of its files; empty for other sources."""
-        own = self.build.lock["params"].get("own_source") or {}
-        files = [name for found in self.build.lock["sources"]["files"].values() for name, _ in found]
-        return str(own.get("name") or shorten_line(", ".join(files))) if own else ""
+        return format_own_source_name(self.build.lock)
+
+    @property
+    def content(self) -> str:
+        """What the rows are, in one sentence; of rows from a source of the user's own: the source and the languages."""
+        if self.own_source_name:
+            return f"Rows of {self.name} made from {self.own_source_name}, in {format_language_names(self.languages)}."
+        about = self.benchmark.title.partition(":")[2].strip()
+        return f"{about[:1].upper()}{about[1:]}."
+
+    @property
+    def about(self) -> str:
+        """Content and purpose of a row."""
+        card = self.forms.card
+        return (self.own_source_name and card.about_own_source) or card.about
 
     @property
     def title(self) -> str:

@@ -64,13 +64,21 @@ _PROJECT_URL = "https://github.com/factmill/factmill"
 def render_croissant(release: Release) -> str:
     """Return the text of croissant.json."""
     build = release.build
-    name, _, about = release.benchmark.title.partition(":")
     metadata: dict[str, Any] = {
         "@context": _JSON_LD_CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": [_CONFORMS_TO, _RAI_CONFORMS_TO],
         "name": f"{release.benchmark.name}-factmill",
-        "description": " ".join(filter(None, [release.notice, f"{name}:{about}.", release.forms.canary_line])),
+        "description": " ".join(
+            filter(
+                None,
+                [
+                    release.notice,
+                    release.content if release.own_source_name else f"{release.benchmark.title}.",
+                    release.forms.canary_line,
+                ],
+            )
+        ),
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _PROJECT_URL,
         "citeAs": format_release_bibtex(release),
@@ -169,7 +177,7 @@ def _make_responsible_ai_fields(release: Release) -> dict[str, Any]:
     read = max((each.rows for each in release.audit), default=0)
     fields: dict[str, Any] = {
         "dataCollection": " ".join(
-            filter(None, [release.notice, card.about, f"Made by factmill as build {build.build_id}."])
+            filter(None, [release.notice, release.about, f"Made by factmill as build {build.build_id}."])
         ),
         "dataCollectionType": [
             "Secondary Data analysis",

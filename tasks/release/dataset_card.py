@@ -196,6 +196,11 @@ def _format_column_type(kind: pa.DataType) -> str:
 def _format_number_as_markup(value: Any) -> Markup:
     if value is None:
         return Markup("–")
+    if isinstance(value, Mapping):
+        return Markup(", ").join(
+            Markup("{} {}").format(Markup(escape_markdown_value(name)), _format_number_as_markup(each))
+            for name, each in value.items()
+        ) or Markup("–")
     if isinstance(value, float):
         return Markup(f"{value:,.3f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}")
     return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown_value(value))
@@ -233,14 +238,13 @@ _PROJECT_URL = "https://github.com/factmill/factmill"
 def render_citation_cff(release: Release) -> str:
     """Return the text of CITATION.cff."""
     build = release.build
-    about = release.benchmark.title.partition(":")[2].strip()
     licences = [licence.id for licence in release.licences]
     content: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "Cite this build, and the paper whose benchmark it rebuilds.",
         "type": "dataset",
         "title": f"{release.title} ({build.build_id})",
-        "abstract": " ".join(filter(None, [release.notice, f"{about[:1].upper()}{about[1:]}."])),
+        "abstract": " ".join(filter(None, [release.notice, release.content])),
         "authors": [_make_cff_author(author) for author in release.options.authors] or [{"name": "factmill"}],
         "version": build.build_id,
         "date-released": f"{build.published_at:%Y-%m-%d}",

@@ -1,7 +1,7 @@
 """Formats numbers, texts and values for reports, and renders templates with escaping for HTML or Markdown."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,25 @@ def format_evidence_epoch(manifest: Mapping[str, Any]) -> str:
     """Return as of which day a build reads articles, which may be another than its world's; empty if it reads none."""
     epoch = manifest.get("params", {}).get("epoch")
     return f"articles as of {str(epoch)[:10]}" if epoch else ""
+
+
+def format_own_source_name(manifest: Mapping[str, Any]) -> str:
+    """Return the name of the user's own source that a build was made from, or of its files; empty for other sources."""
+    own = manifest["params"].get("own_source")
+    if not own:
+        return ""
+    files = [name for found in manifest["sources"]["files"].values() for name, _ in found]
+    return shorten_line(str(own.get("name") or ", ".join(files)), MAX_NAME_CHARACTERS if own.get("name") else 60)
+
+
+def format_language_names(codes: Iterable[str]) -> str:
+    """Return the English names of languages, given as ISO 639 or BCP 47 codes; a code that CLDR does not know stays."""
+    from babel import Locale
+    from babel.core import get_global
+
+    names, aliases = Locale("en").languages, get_global("language_aliases")
+    known = [str(names.get(aliases.get(code, code).replace("-", "_"), code)) for code in codes]
+    return " and ".join(filter(None, [", ".join(known[:-1]), *known[-1:]]))
 
 
 def format_number(value: float | None, signed: bool = False) -> str:

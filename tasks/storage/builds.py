@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,8 +28,10 @@ from factmill.tasks.storage.schema import (
 )
 from factmill.tasks.storage.shards import digest_table_as_parquet, load_shard_table
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column, query_rows, warehouse_exists
-from factmill.tasks.text.sanitize import shorten_middle
+from factmill.tasks.text.sanitize import format_did_you_mean, shorten_middle
 
+BENCHMARK_ENTRY_POINTS = "factmill.benchmarks"
+"""Entry points by which installed packages name their benchmarks."""
 LATEST_PREFIX = "latest:"
 """Prefix of a benchmark's name that means its latest build."""
 _MAX_LISTED_BUILDS = 5
@@ -224,6 +227,8 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     if len(found) == 1:
         return found[0]
     wanted = shorten_middle(name)
+    if name.startswith(LATEST_PREFIX) and (unknown := _format_unknown_benchmark(name.removeprefix(LATEST_PREFIX))):
+        raise UnknownBuild(f"no build {wanted!r}: {unknown}")
     if not builds:
         raise UnknownBuild(
             f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: `factmill build granola`"
@@ -236,6 +241,14 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
         f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
         "(`factmill show` lists all)"
     )
+
+
+def _format_unknown_benchmark(name: str) -> str:
+    """Return that no installed benchmark has this name, with those there are; empty if one has it, or its evaluation may."""
+    known = sorted(each.name for each in entry_points(group=BENCHMARK_ENTRY_POINTS))
+    if any(name == each or name.startswith(f"{each}_") for each in known):
+        return ""
+    return f"there is no benchmark {shorten_middle(name)!r}; benchmarks: {', '.join(known)}{format_did_you_mean(name, known)}"
 
 
 def rank_builds_for_latest(builds: Iterable[BuildRecord]) -> list[BuildRecord]:

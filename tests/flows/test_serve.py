@@ -200,7 +200,7 @@ def test_invalid_run_accepted_by_server_fails_with_one_line_error(
     run = standing.start("granola/granola-chatty", run={"world": "nowhere.toml"}).json()
     state = standing.end_of(run["id"])
     assert state["type"] == "FAILED"
-    assert state["message"].startswith("SettingsError: no world 'nowhere.toml'; expected ")
+    assert state["message"].startswith("SettingsError: no world 'nowhere.toml': no such file in ")
     assert list_builds(factmill.home / "factmill.duckdb") == []
     name = "granola · nowhere · samples 1 · min levels 1 · 4"
     standing.wait(lambda: find_alarm(alarms, name, "Failed"))

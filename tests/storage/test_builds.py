@@ -113,6 +113,10 @@ def test_builds_are_found_by_id_id_prefix_and_latest(tmp_path: Path) -> None:
     assert resolve_build(path, "latest:granola").build_id == second.build_id
     with pytest.raises(UnknownBuild, match="2 builds begin with 'granola-'"):
         resolve_build(path, "granola-")
+    with pytest.raises(
+        UnknownBuild, match=r"no build 'latest:salq': there is no benchmark 'salq'; benchmarks: .*slaq.*mean slaq"
+    ):
+        resolve_build(path, "latest:salq")
     with pytest.raises(UnknownBuild, match="no build 'latest:slaq'"):
         resolve_build(path, "latest:slaq")
 

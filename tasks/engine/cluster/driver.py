@@ -323,7 +323,7 @@ class _CapableWorkerCounter:
 
 def format_missing_capability(wanted: RequiredResource, workers: Sequence[WorkerInfo], address: str) -> str:
     """Return why no worker can answer the request, and what to do."""
-    advice = f"start one on a machine that has it: factmill worker --address {address}"
+    advice = f"start one on a machine that has it: `factmill worker --address {address}`"
     if not workers:
         return f"no worker has joined {address}, so none can serve the {wanted}: {advice}"
     for worker in workers:

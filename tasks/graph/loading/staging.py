@@ -263,7 +263,7 @@ def open_staging(path: Path, name: str) -> Iterator[StagingDatabase]:
             # not dropped automatically: a full disk has the same symptom, and hours of reading may be in it
             raise LocalGraphError(
                 f"{path / STAGING_FILE}: cannot resume the unfinished load ({error}); free disk space if the disk is full, or"
-                f" remove the load: factmill graph remove {name}"
+                f" remove the load: `factmill graph remove {name}`"
             ) from error
         yield staging
 

@@ -105,7 +105,7 @@ def require_converted_files(converted: Path, files: Sequence[str], kind: ModelKi
     if missing := [file for file in files if not (converted / file).is_file()]:
         raise UsageError(
             f"{converted}: no {', '.join(missing)}, which a converted model of kind {kind} needs; "
-            f"convert the checkpoint itself: factmill models add {kind} CHECKPOINT"
+            f"convert the checkpoint itself: `factmill models add {kind} CHECKPOINT`"
         )
 
 

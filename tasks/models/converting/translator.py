@@ -165,7 +165,7 @@ def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionR
     if unknown := sorted(set(NLLB_LANGUAGE_CODES.values()) - set(tokens)):
         raise UsageError(
             f"{converted}: its vocabulary has no {', '.join(unknown)}, so the model would read every language as <unk>; "
-            "convert the checkpoint itself: factmill models add translator CHECKPOINT"
+            "convert the checkpoint itself: `factmill models add translator CHECKPOINT`"
         )
     if (expected := [*SPECIAL_TOKENS, *load_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:
         raise UsageError(f"{converted}: {NLLB_SENTENCEPIECE_FILE} and shared_vocabulary.json do not belong together")

@@ -41,6 +41,8 @@ from factmill.tasks.reports.builds.sampled_rows import (
 )
 from factmill.tasks.reports.formatting import (
     format_evidence_epoch,
+    format_language_names,
+    format_own_source_name,
     format_parameter_value,
     format_row_balance,
     format_snake_case_as_words,
@@ -109,7 +111,7 @@ def load_build_page(
     return BuildPage(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
-        headline=f"{build.report['rows']:,} rows of {benchmark.title}",
+        headline=_format_headline(benchmark, build),
         summary=_summarise(build),
         key_figures=tuple(_make_key_figures(build, reasons)),
         warnings=tuple(_list_build_warnings(build, tells_answers, [*faults, *more_faults])),
@@ -138,6 +140,16 @@ def load_build_page(
         all_rows=all_rows,
         canary=allowed.canary,
     )
+
+
+def _format_headline(benchmark: Benchmark, build: BuildRecord) -> str:
+    """Return the number of rows and what they are: the benchmark's title; of a source of the user's own, its name and the
+    languages, where the report counts these."""
+    rows, source = f"{build.report['rows']:,} rows of", format_own_source_name(build.lock)
+    if not source:
+        return f"{rows} {benchmark.title}"
+    languages = format_language_names(build.report["facts"].get("languages") or ())
+    return f"{rows} {benchmark.title.partition(':')[0]} made from {source}{languages and f', in {languages}'}"
 
 
 def _make_key_figures(build: BuildRecord, reasons: Sequence[tuple[str, str, int]]) -> Iterator[KeyFigure]:
@@ -206,7 +218,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
     }
     named = [shorten_with_note(name, 80) for name in list(files)[:_MAX_FILES_NAMED]]
     more = [f"{len(files) - _MAX_FILES_NAMED} more"] if len(files) > _MAX_FILES_NAMED else []
-    params = lock["params"].get("params", {})
+    params, own = lock["params"].get("params", {}), lock["params"].get("own_source")
     facts = {
         "World": f"{report['world']}, as of {lock['world']['epoch']}",
         "Articles": format_evidence_epoch(lock),
@@ -215,6 +227,8 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
             f"{format_snake_case_as_words(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
         ),
         "Own prompts": format_prompt_digests(build.own_prompt_digests),
+        "Source": format_own_source_name(lock),
+        "Licence of the source": str(own.get("licence") or "not stated (--source-licence)") if own else "",
         "Source files": ", ".join([*named, *more]),
         "Local graph": str(origin.get("graph") or ""),
         "Parameters": "; ".join(

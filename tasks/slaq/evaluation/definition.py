@@ -68,7 +68,7 @@ class SlaqEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on SLAQ."""
 
     setting: Annotated[tuple[Literal["short", "long"], ...], CliOption(metavar="NAME")] = ()
-    """Only this setting (repeatable). Default: both, which the metric alignment needs."""
+    """Only this setting (repeatable). Default: both; the metric "alignment" needs both."""
 
 
 class SlaqEvaluationInputs(EvaluationInputs):

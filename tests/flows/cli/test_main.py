@@ -187,8 +187,17 @@ def test_prints_lists_and_tables(factmill: Factmill, embedded_build: Any) -> Non
         (["build", "granola", "--graph", "nowhere"], 1, "local-graph", "nowhere"),
         (["build", "granola", "--colour", "red"], 2, "usage", "--colour"),
         (["verify", "granola-000000"], 2, "unknown-build", "'granola-000000'"),
-        (["verify", "latest:quizbowl"], 2, "unknown-build", "'latest:quizbowl'"),
-        (["explain", "granola", "P19-zzz"], 2, "unknown-build", "'P19-zzz'"),
+        (
+            ["verify", "latest:quizbowl"],
+            2,
+            "unknown-build",
+            "no build 'latest:quizbowl': there is no benchmark 'quizbowl'",
+        ),
+        (["build", "quizbowl"], 2, "usage", "No such benchmark 'quizbowl'"),
+        (["evaluate", "quizbowl"], 2, "usage", "No such benchmark 'quizbowl'"),
+        (["quizbowl"], 2, "usage", "No such command 'quizbowl'"),
+        (["evaluate", "granola", "--model", "nope"], 2, "settings", "pass it with --world FILE"),
+        (["explain", "granola", "P19-zzz"], 2, "unknown-row", "'P19-zzz'"),
         (["export", "latest:granola"], 2, "usage", "'--to'"),
         (["show", "quizbowl"], 2, "usage", "'quizbowl'"),
     ],
@@ -237,7 +246,7 @@ def test_explain_links_merged_row_to_its_target_row(factmill: Factmill, embedded
         query = "SELECT id, into_id FROM merged_rows WHERE build_id = ? ORDER BY id LIMIT 1"
         (merged, into) = db.execute(query, [build]).fetchone() or ("", "")
     ran = factmill("explain", "slaq", merged, "--build", build)
-    assert (ran.code, f"{merged} was merged into {into}; see: factmill explain slaq {into}" in ran.err) == (2, True), (
+    assert (ran.code, f"{merged} was merged into {into}; see `factmill explain slaq {into}`" in ran.err) == (2, True), (
         ran.err
     )
 

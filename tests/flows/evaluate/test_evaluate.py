@@ -334,7 +334,7 @@ def test_failed_evaluation_leaves_others_running_and_is_reported_last(shared_toy
     failed = {(each["benchmark"], each["model"]): each["why"] for each in last["failed"]}
     assert "got no answer for any of its 8 rows; first failure: http_422" in failed["countries", "answerer"]
     assert failed["granola", "oracle"] == failed["granola", "answerer"]
-    assert "make one with factmill build granola" in failed["granola", "oracle"]
+    assert "make one: `factmill build granola`" in failed["granola", "oracle"]
     assert len(result) == len(failed) + 1
     again = next(each["next"] for each in last["failed"] if each["benchmark"] == "countries")
     assert again == f"factmill evaluate countries --model answerer --world {world} --warehouse {shared_toy.warehouse}"

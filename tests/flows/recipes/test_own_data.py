@@ -115,6 +115,29 @@ def test_multihal_reads_table_as_own_foundation(build: Build) -> None:
     )  # fmt: skip
 
 
+def test_page_and_release_of_own_source_name_it_and_its_languages(
+    build: Build, factmill: Factmill, tmp_path: Path
+) -> None:
+    stated = ("--source-name", "Doktorquiz", "--source-licence", "CC-BY-4.0", "--languages", "eng")
+    columns = ("--map", "question=q,answer=gold,incorrect_answers=wrong")
+    ran = build("multihal", "--source", "hard-questions.jsonl", *columns, *stated)
+    warehouse, page, release = ("--warehouse", tmp_path / "w.duckdb"), tmp_path / "page.html", tmp_path / "release"
+    assert factmill("report", ran.json["build_id"], "--to", page, *warehouse).code == 0
+    made = page.read_text("utf-8")
+    assert "2 rows of MultiHal made from Doktorquiz, in English<" in made
+    assert "Licence of the source" in made
+    assert factmill("release", ran.json["build_id"], "--to", release, *warehouse).code == 0
+    card = (release / "README.md").read_text("utf-8")
+    content = "Rows of MultiHal made from Doktorquiz, in English."
+    assert f"\n{content} A row is a question with its answer and one Wikidata path" in card
+    assert "| questions with a path | 2 | 7,095 |" in card
+    cited = " ".join((release / "CITATION.cff").read_text("utf-8").split())
+    assert content in cited
+    assert content in (release / "croissant.json").read_text("utf-8")
+    for text in (made, card, cited):
+        assert "questions of seven benchmarks" not in text.lower()
+
+
 def test_biokalma_reads_table_of_pairs(build: Build) -> None:
     ran = build("biokalma", "--source", "couples.csv", "--map", COUPLES, "--source-licence", "CC0-1.0")
     stages = {each["stage"]: each["rows_out"] for each in ran.json["stages"]}

@@ -146,7 +146,7 @@ def test_unknown_cost_is_not_reported_as_zero(
 def test_forecast_without_basis_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     nothing = factmill("build", "granola", "--forecast", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
-    assert "--pilot 50" in nothing.err
+    assert "add --pilot N" in nothing.err
     both = factmill(
         "build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "1", "--rows", "7"
     )

@@ -49,7 +49,7 @@ def test_graph_is_loaded_listed_checked_and_removed(tmp_path: Path) -> None:
     checked = run(home, "--check", "--name", "mine")
     assert checked.code == 1
     assert "items.npy" in checked.out
-    assert "mine: DAMAGED; load it again: factmill graph load FILE... --name mine --replace" in checked.out
+    assert "mine: DAMAGED; load it again: `factmill graph load FILE... --name mine --replace`" in checked.out
     damage = read_json(run(home, "--check", "--name", "mine", "--json"))
     assert [file for file, result in damage["files"].items() if result["damage"]] == ["items.npy"]
     assert run(home, "remove", "mine").out == "removed the graph mine\n"
@@ -93,7 +93,7 @@ def test_partial_load_is_listed_and_resumed(tmp_path: Path) -> None:
     assert done.err.startswith(f"factmill: cannot write graph mine in {tmp_path / 'graphs'}: No space left")
     listed = run(tmp_path).out
     assert (
-        f"half loaded  to resume: factmill graph load {source} --name=mine; to remove it: factmill graph remove mine"
+        f"half loaded  to resume: `factmill graph load {source} --name=mine`; to remove it: `factmill graph remove mine`"
         in listed
     )
     again = run(tmp_path, "load", source, "--name", "mine")
