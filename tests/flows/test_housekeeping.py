@@ -13,7 +13,7 @@ from support.commands.command import Factmill
 from support.processes.standing_prefect import ask_server
 from support.webs.prepared import link_prepared
 
-from factmill.flows.commands.housekeeping import _format_reclaimed
+from factmill.flows.commands.housekeeping import _format_reclaimed_space
 from factmill.tasks.storage.builds import list_builds
 from factmill.tasks.storage.housekeeping.prefect_history import (
     clean_history,
@@ -183,5 +183,5 @@ def test_history_is_counted_before_removal_and_active_runs_remain(house: Path) -
 )
 def test_cleanup_lists_twenty_names_and_counts_the_rest(count: int, listed: int, last: str) -> None:
     freed = ReclaimedSpace("builds", count, names=tuple(f"n{number}" for number in range(count)))
-    _, *lines = _format_reclaimed(freed, {})
+    _, *lines = _format_reclaimed_space(freed, {})
     assert (sum(line.startswith("    n") for line in lines), lines[-1]) == (listed, last)
