@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -136,7 +136,21 @@ def _load_command(name: str) -> Any:
         made.add_typer(found, name=name)
     else:
         made.command(name)(found)
-    return get_group(made).commands[name]
+    command = get_group(made).commands[name]
+    _word_number_ranges(command)
+    return command
+
+
+def _word_number_ranges(command: Any) -> None:
+    """Make the help of a command and its subcommands state the bounds of numbers as `1 or more`, not as `x>=1`."""
+    from factmill.tasks.options import format_number_range
+
+    for subcommand in getattr(command, "commands", {}).values():
+        _word_number_ranges(subcommand)
+    for parameter in command.params:
+        if getattr(parameter, "min", None) is not None or getattr(parameter, "max", None) is not None:
+            # Typer's own hook for this part of the help
+            parameter._get_number_range_help_str = partial(format_number_range, parameter.min, parameter.max)
 
 
 class CommandLineError(UsageError):
@@ -182,7 +196,16 @@ def _format_usage_error(error: TyperException, context: Any) -> str:
             )
         known = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
         return f"No such option: {option}{format_did_you_mean(option, known)}"
-    if message.startswith("Missing") and (help_text := getattr(getattr(error, "param", None), "help", "")):
+    parameter: Any = getattr(error, "param", None)
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors") and parameter is not None:  # pydantic's ValidationError
+        from factmill.flows.cli.options import format_number_error
+
+        first = cause.errors()[0]
+        lowest, highest = getattr(parameter, "min", None), getattr(parameter, "max", None)
+        if expected := format_number_error(first["type"], type(lowest), lowest, highest):
+            return message.replace(first["msg"], f"{str(first['input'])!r}: {expected}")
+    if message.startswith("Missing") and (help_text := getattr(parameter, "help", "")):
         return f"{message} Expected: {help_text}"
     return message
 

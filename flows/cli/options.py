@@ -184,22 +184,35 @@ def collect_given_option_values(model: type[BaseModel], options: object) -> dict
 
 def _make_option_type(name: str, field: FieldInfo) -> Any:
     # default and bounds in the form of the help: [default: 4; from 1 to 5]
-    lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
-    highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
-    details = [] if field.default in (None, (), False, "") else [f"default: {field.default}"]
-    details += filter(None, [format_number_range(cast(float | None, lowest), cast(float | None, highest))])
+    named = get_option_name(name, field)
+    default = named.partition("/")[0] if field.default is True else field.default
+    details = [] if field.default in (None, (), False, "") else [f"default: {default}"]
+    details += filter(None, [format_number_range(*_find_bounds(field))])
     help_text = " ".join(filter(None, [field.description, f"[{'; '.join(details)}]" if details else ""]))
     kind: Any = str | None
     if field.annotation is bool:
         kind = bool
     elif get_origin(field.annotation) is tuple:
         kind = list[str] | None
-    named = get_option_name(name, field)
     return Annotated[kind, typer.Option(named, help=help_text, metavar=_make_option_metavar(field), show_default=False)]
 
 
-_PARSING_MESSAGES = {"int_parsing": "expected a whole number", "float_parsing": "expected a number"}
-"""Type of a validation error of pydantic → what was expected, in fewer words than pydantic's."""
+_EXPECTED_NUMBERS = {int: "expected a whole number", float: "expected a number"}
+_NUMBER_ERRORS = {"int_parsing": int, "float_parsing": float, "int_from_float": int}
+_BOUND_ERRORS = frozenset({"greater_than_equal", "less_than_equal"})
+
+
+def format_number_error(error_type: str, number_type: type | None, minimum: float | None, maximum: float | None) -> str:
+    """Return what an option for a number expected, for a type of pydantic's validation errors; empty for another type.
+
+    Bounds are stated for a number outside of them.
+    """
+    if error_type in _NUMBER_ERRORS:
+        return _EXPECTED_NUMBERS[_NUMBER_ERRORS[error_type]]
+    bounds = format_number_range(minimum, maximum)
+    if error_type not in _BOUND_ERRORS or not bounds or number_type not in _EXPECTED_NUMBERS:
+        return ""
+    return f"{_EXPECTED_NUMBERS[number_type]}{' ' if bounds.startswith('from') else ', '}{bounds}"
 
 
 @contextmanager
@@ -213,12 +226,24 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
             raise typer.BadParameter(first["msg"].removeprefix("Value error, "), context) from error
         name = str(first["loc"][0])
         value = "" if first["type"] == "value_error" else f"{first['input']!r}: "
-        message = _PARSING_MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        field = model.model_fields[name]
+        number_type = next(
+            (kind for kind in (int, float) if kind in {field.annotation, *get_args(field.annotation)}), None
+        )
+        expected = format_number_error(first["type"], number_type, *_find_bounds(field))
+        message = expected or first["msg"].removeprefix("Value error, ")
         text = f"{value}{message}"
         if first["type"] == "literal_error":
-            text += format_did_you_mean(str(first["input"]), _list_option_choices(model.model_fields[name]))
-        hint = f"'{get_option_name(name, model.model_fields[name])}'"
+            text += format_did_you_mean(str(first["input"]), _list_option_choices(field))
+        hint = f"'{get_option_name(name, field)}'"
         raise typer.BadParameter(text, context, param_hint=hint) from error
+
+
+def _find_bounds(field: FieldInfo) -> tuple[float | None, float | None]:
+    """Return the least and the greatest value that a field allows, None where it is not bounded."""
+    lowest = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    highest = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    return cast(float | None, lowest), cast(float | None, highest)
 
 
 def _find_option_marker(field: FieldInfo) -> CliOption:

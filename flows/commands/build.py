@@ -2,7 +2,7 @@
 `build` and `evaluate`: a forecast of requests, cost and time."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -28,8 +28,14 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import format_revalidation
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
+from factmill.tasks.engine.spending.forecast_basis import (
+    choose_basis_build,
+    count_forecast_source_rows,
+    count_source_rows_of_build,
+    format_basis_differences,
+)
 from factmill.tasks.engine.spending.forecasting import ForecastBasis, forecast_build, make_forecast_report
-from factmill.tasks.errors import BudgetExhausted, NoRowsPublished, UnknownBuild, UsageError
+from factmill.tasks.errors import BudgetExhausted, NoRowsPublished, UsageError
 from factmill.tasks.options import (
     INTERNAL_OPTIONS,
     MODEL_ONLY_OPTIONS,
@@ -60,10 +66,11 @@ ForecastOption = Annotated[
 ]
 
 
-def make_forecast_fields(what: str, counted: str) -> list[tuple[str, Any, Any]]:
+def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str) -> list[tuple[str, Any, Any]]:
     """Return the options of a forecast, as add_dataclass_command takes them.
 
-    `what`: what is forecast, `build` or `evaluation`; `counted`: what its rows are, in the help of --rows.
+    `what`: what is forecast, `build` or `evaluation`; `counted`: what its rows are, in the help of --rows; `basis` and
+    `default_rows`: the defaults of --from and --rows.
     """
     options = {
         "pilot": typer.Option(
@@ -75,13 +82,13 @@ def make_forecast_fields(what: str, counted: str) -> list[tuple[str, Any, Any]]:
         "earlier": typer.Option(
             "--from",
             metavar="BUILD",
-            help=f"With --forecast: extrapolate from this {what}. Default: the newest {what} of the benchmark.",
+            help=f"With --forecast: extrapolate from this {what}. Default: {basis}.",
         ),
         "rows": typer.Option(
             "--rows",
             min=1,
             metavar="N",
-            help=f"With --forecast: {counted}. Default: as many as the earlier {what} read.",
+            help=f"With --forecast: {counted}. Default: {default_rows}.",
         ),
     }
     kinds = {"pilot": int, "earlier": str, "rows": int}
@@ -138,22 +145,27 @@ def _make_and_store_forecast(
 ) -> dict[str, Any]:
     """Make and store the forecast of a build, from a pilot if the options ask for one, else from an earlier build.
 
-    `earlier`: the build to extrapolate; None: the newest. `rows`: source rows; None: as many as that build read.
+    `earlier`: the build to extrapolate; None: the newest with the same inputs. `rows`: source rows; None: those of the source.
     """
     warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
     world.require_service_access(*benchmark.required_services(params))
-    lock = make_build_manifest(benchmark, benchmark.resolve_inputs(params, run), run)
+    inputs = benchmark.resolve_inputs(params, run)
+    lock = make_build_manifest(benchmark, inputs, run)
+    warnings: list[str] = []
     if run.pilot:
         basis, description = _run_pilot_for_forecast_basis(benchmark, params, run)
     else:
-        record = _get_earlier_build(benchmark, run, earlier)
+        builds = list_builds(warehouse)
+        record = _get_earlier_build(benchmark, run, earlier, lock)
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
-        source_rows = rows or record.report["stages"][0]["rows_in"]
+        counted, warnings = count_forecast_source_rows(benchmark, record, builds, inputs, lock)
+        source_rows = rows or counted
+        warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
         asked = load_build_call_usage(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
         description = (
             f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
-            f"{record.report['stages'][0]['rows_in']:,} source rows in the world {record.report['world']}"
+            f"{count_source_rows_of_build(record):,} source rows in the world {record.report['world']}"
         )
     with using_own_prompts(parse_own_prompts(resolve_own_prompts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
@@ -162,7 +174,7 @@ def _make_and_store_forecast(
         notes.append(
             "the build replays recorded calls, so it sends fewer requests than this for rows that are already recorded"
         )
-    found = make_forecast_report(forecast, recorded, notes, description, datetime.now(UTC), world.name)
+    found = make_forecast_report(forecast, recorded, [*warnings, *notes], description, datetime.now(UTC), world.name)
     write_forecast(warehouse, benchmark.name, digest_json(lock), found)
     return {"benchmark": benchmark.name, "lock": digest_json(lock)[:12], **found}
 
@@ -184,13 +196,12 @@ def _run_pilot_for_forecast_basis(
     return ForecastBasis(asked, requests, {}, sizes=sizes, pilot_unit=benchmark.pilot_unit), description
 
 
-def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) -> BuildRecord:
+def _get_earlier_build(
+    benchmark: Benchmark, run: RunOptions, name: str | None, manifest: Mapping[str, Any]
+) -> BuildRecord:
     warehouse = resolve_warehouse_path(run)
-    try:
-        record = resolve_build(warehouse, name or f"latest:{benchmark.name}")
-    except UnknownBuild as error:
-        if name is not None or any(each.benchmark == benchmark.name for each in list_builds(warehouse)):
-            raise
+    record = resolve_build(warehouse, name) if name else choose_basis_build(benchmark, list_builds(warehouse), manifest)
+    if record is None:
         small = (
             " (the same command with --limit N and without --forecast)"
             if "limit" in benchmark.params.model_fields
@@ -199,7 +210,7 @@ def _get_earlier_build(benchmark: Benchmark, run: RunOptions, name: str | None) 
         raise UsageError(
             f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small}, or add --pilot N, "
             "which sends and pays for the requests of N rows"
-        ) from error
+        )
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")
     return record
@@ -236,7 +247,8 @@ def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
         lines.append(
             f"  already recorded: {forecast_record['recorded']['calls']:,.0f} calls, US$ {forecast_record['recorded']['usd']:.4f}; remaining: US$ {left:.4f}"
         )
-    return [*lines, *(f"  note: {note}" for note in forecast_record["notes"])]
+    notes = (note if note.startswith("warning: ") else f"note: {note}" for note in forecast_record["notes"])
+    return [*lines, *(f"  {note}" for note in notes)]
 
 
 BuildForceOption = Annotated[
@@ -299,7 +311,12 @@ def _add_build_command(
         *own,
         *make_option_dataclass_fields(RunOptions, (*INTERNAL_OPTIONS, *left_out)),
         ("force", BuildForceOption, False),
-        *make_forecast_fields("build", "number of source rows that the build will read"),
+        *make_forecast_fields(
+            "build",
+            "number of source rows that the build will read",
+            "the newest build of the benchmark with the same world, prompts and parameters, else the newest",
+            "those of your own table, else as many as an earlier build of this source read",
+        ),
     ]
     add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)
 

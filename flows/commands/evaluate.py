@@ -152,7 +152,12 @@ def _add_evaluate_command(
         ("models", EvaluatedModelsOption, None),
         ("reports", EvaluationReportsOption, None),
         ("questions", QuestionsFileOption, None),
-        *make_forecast_fields("evaluation", "number of questions that the evaluation will ask"),
+        *make_forecast_fields(
+            "evaluation",
+            "number of questions that the evaluation will ask",
+            "the newest evaluation of the benchmark",
+            "as many as the earlier evaluation read",
+        ),
     ]
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
     blocks = {

@@ -215,7 +215,28 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
         if found
         else f"no row {row_id!r}"
     )
-    raise UnknownRow(f"{several} in {build_id}; `factmill show {benchmark.name}` lists row ids in its first column")
+    nearest = [] if found else _list_rows_named_otherwise(db, benchmark, table, build_id, row_id)
+    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    raise UnknownRow(
+        f"{several} in {build_id}{hint}; `factmill show {benchmark.name}` lists row ids in its first column"
+    )
+
+
+def _list_rows_named_otherwise(
+    db: Connection, benchmark: Benchmark, table: str, build_id: str, named: str
+) -> list[str]:
+    """Return at most three ids of rows that end in a text, or whose question, path or measured item has it as its id."""
+    columns = {*_ITEM_ID_COLUMNS, *benchmark.trace_id_columns} & benchmark.main_row_model.model_fields.keys() - {"id"}
+    is_main = table == benchmark.main_table
+    tests = ["ends_with(id, $2)", *(f"CAST({column} AS VARCHAR) = $2" for column in sorted(columns) if is_main)]
+    found = db.execute(
+        f"SELECT id FROM {table} WHERE build_id = $1 AND ({' OR '.join(tests)}) ORDER BY id LIMIT 3", [build_id, named]
+    ).fetchall()
+    return [str(row_id) for (row_id,) in found]
+
+
+_ITEM_ID_COLUMNS = frozenset({"item", "question_id"})
+"""Columns of an evaluation's rows with the ids of what was measured."""
 
 
 def diff(

@@ -90,12 +90,14 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     from_wikidata = builds_from_wikidata(params.source, run, world)
     files: dict[str, SourceFile] = {}
     notes: list[str] = []
+    source_rows: int | None = None
     own = make_own_source(params, bool(params.source) and not from_wikidata)
     if not from_wikidata:
         paths = [Path(path) for path in params.source] or [_EMBEDDED_PAIR_FILES]
         if params.map or params.source_split or uses_own_tables(paths):
             tables = pin_own_pairs(params)
             files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
+            source_rows = tables.row_count
         else:
             found = find_pair_files(paths)
             files = {
@@ -129,6 +131,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
         {name: [file] for name, file in files.items()} | ({RELATION_FILE: own_relations} if own_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
+        source_rows=source_rows,
     )
 
 

@@ -26,12 +26,14 @@ from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth, for
 _MAX_LISTED_CHARACTERS = 400
 _MAX_PYTHON_LIST_CHARACTERS = 20_000
 _MIN_GUESS_SIMILARITY = 0.6
+_MIN_COMPARED_CHARACTERS = 4
 _USUAL_COLUMNS = {
     "question": ("query", "prompt", "problem", "input", "q"),
     "answers": ("gold", "target", "output", "golds", "solution", "reference", "a"),
     "answer": ("gold", "target", "output", "best_answer", "solution", "reference", "a"),
     "topic": ("title", "page", "article"),
     "category": ("class", "group", "subject"),
+    "domain": ("topic", "category", "kind", "class", "group", "subject"),
     "relation": ("property", "pid", "predicate", "rel"),
     "licence": ("license",),
     "paragraph": ("text", "passage", "sentence"),
@@ -206,7 +208,9 @@ def _score_guess(field: TableField, column: str) -> float:
     usual = [name for each in field.names for name in (each, *_USUAL_COLUMNS.get(each, ()))]
     if plain in usual:
         return 1 - usual.index(plain) / 100
-    whole = max(SequenceMatcher(None, plain, each).ratio() for each in field.names)
+    # `kind` is similar to `id`, but short names are similar by chance
+    compared = [each for each in field.names if len(each) >= _MIN_COMPARED_CHARACTERS]
+    whole = max((SequenceMatcher(None, plain, each).ratio() for each in compared), default=0.0)
     return max(whole, 0.8 if set(plain.split("_")) & set(usual) else 0.0)
 
 

@@ -91,6 +91,8 @@ class ResolvedBuildInputs(Generic[I_co]):
     """The model that writes, if not the world's author: the model that an evaluation measures."""
     notes: Sequence[str] = ()
     """Notes for the user on the source before the build, such as unused files."""
+    source_rows: int | None = None
+    """Rows of the user's own tables, if they are the whole source; None for other sources. For forecasts only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ _LOAD_CHUNK_SIZE = 2_000
 def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOptions) -> BuildRecord | None:
     """Return the build that `since` names; None if it is unset, or is `last` and there is no build yet.
 
-    `lock`: the new build's manifest. UnknownBuild or UsageError for a build that is not published, or is of another
+    `manifest`: the new build's. UnknownBuild or UsageError for a build that is not published, or is of another
     benchmark or world.
     """
     if run.since is None:

@@ -115,11 +115,13 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
     }
     given = [each for each in params.source if each != WIKIDATA_SOURCE]
     own = make_own_source(params, bool(given))
+    source_rows: int | None = None
     notes = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
     if given and (params.map or params.source_split or holds_only_tables([Path(each) for each in given])):
         tables = check_and_digest_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
         check_has_decomposition_or_evidence(tables.own.columns, ", ".join(given))
         questions, own, notes = tables.files, tables.own, [*tables.notes, *notes]
+        source_rows = None if from_wikidata else tables.row_count
     else:
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
         questions = [apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()]
@@ -144,6 +146,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
         {QUESTION_FILES: questions, TITLE_FILE: pin_titles_file(params.titles), **lists},
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
+        source_rows=source_rows,
     )
 
 

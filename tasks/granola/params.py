@@ -100,10 +100,12 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedBu
     paths = [Path(path) for path in params.source]
     files: dict[str, list[SourceFile]] = {}
     notes: Sequence[str] = []
+    source_rows: int | None = None
     own = make_own_source(params, bool(paths) and not from_wikidata)
     if paths and not from_wikidata and (params.map or params.source_split or uses_own_tables(paths, params.relations)):
         relations, tables = resolve_table_relations(params, known)
         files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+        source_rows = tables.row_count
     else:
         relations = resolve_granola_relations(params.relations, known, own_relations, from_wikidata)
         if not from_wikidata:
@@ -129,6 +131,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedBu
         files | ({RELATION_FILE: own_relations} if own_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
+        source_rows=source_rows,
     )
 
 

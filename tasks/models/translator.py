@@ -12,7 +12,7 @@ early (Table 2), so such a text is searched once more without either; if still u
 have none of these limits.
 
 With a large model, one batch for each text, as floats need, is far slower; bench/speed/models/translate.py measures how
-much. Where rows get the same bits in products of certain sizes (`devices.find_multiplier`), float32 searches texts of
+much. Where rows get the same bits in products of certain sizes (`devices.find_matmul_instructions`), float32 searches texts of
 one length together, anchored: the last texts of the batch are forced to continue to the last step. So no product of a
 step has too few rows, even if all other texts but one have ended (AVX-512), and the rows summed in another order, the
 last, always belong to the anchors (AVX2). A search that has not ended when its anchors end starts again with more
@@ -272,7 +272,7 @@ class BeamSearch:
 def choose_batch_invariant_search_sizes(
     multiplier: MatmulInstructions | None, decoding: BeamSearchOptions
 ) -> BatchInvariantSearchSizes | None:
-    """Return the sizes of an anchored search for an instruction set (`devices.find_multiplier`); None: each text alone.
+    """Return the sizes of an anchored search for an instruction set (`devices.find_matmul_instructions`); None: each text alone.
 
     The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
     AVX2, in a search of 4, 6 or 12 texts the leftover rows all belong to the last text, whatever the length, and

@@ -82,11 +82,13 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
     own = make_own_source(params, bool(params.source))
     paths = [Path(path) for path in params.source] or [_EMBEDDED_FOUNDATIONS / name for name in FOUNDATIONS]
     files: dict[str, list[SourceFile]]
+    source_rows: int | None = None
     if params.map or params.source_split or not (params.foundations or holds_foundations(paths)):
         if params.foundations:
             raise UsageError("--map and --source-split are for tables of your own; leave out --foundation")
         tables = pin_own_questions(params)
         files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+        source_rows = tables.row_count
     else:
         found = find_foundation_files(paths, params.foundations or None)
         notes = found.left_out
@@ -112,4 +114,5 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         ),
         files,
         notes=notes,
+        source_rows=source_rows,
     )

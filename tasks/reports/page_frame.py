@@ -105,7 +105,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….",
+        f"{build.content_digest[:16]}….{format_prompts_folder_note([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -118,7 +118,8 @@ def make_evaluations_reference(
     year = max(record.published_at.year for record in records)
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
-        "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page.",
+        "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
+        f"{format_prompts_folder_note(records)}",
         tuple(commands),
     )
 
@@ -156,9 +157,30 @@ def format_build_command(
         world = "my-world.toml"
     for option, word in (("--world", world), ("--graph", build.origin.get("graph"))):
         said += [option, str(word)] if word and word != "embedded" else []
-    # the folder may have moved since: its prompts are named by id and digest
-    said += ["--prompts", "my-prompts/"] if build.own_prompts else []
+    if build.own_prompts:
+        # a release names its reader's own folder, which has to be made
+        said += ["--prompts", "my-prompts/" if for_others else find_prompts_folder(build) or _UNKNOWN_PROMPTS_FOLDER]
     return shlex.join(said)
+
+
+_UNKNOWN_PROMPTS_FOLDER = "FOLDER"
+
+
+def find_prompts_folder(build: BuildRecord) -> str:
+    """Return the folder of a build's own prompts, as it was given; empty if it is not recorded."""
+    files: Mapping[str, str] = build.origin.get("prompt_files") or {}
+    name, path = next(((name, Path(files[name])) for name in build.own_prompts if name in files), ("", Path()))
+    return str(path.parents[name.count("/")]) if name else ""
+
+
+def format_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
+    """Return a sentence on what the folder that commands name as FOLDER must hold; empty if no command does."""
+    for build in builds:
+        if build.own_prompts and not find_prompts_folder(build):
+            example = next(iter(build.own_prompts))
+            folder = _UNKNOWN_PROMPTS_FOLDER
+            return f" {folder} holds the own prompts above, such as {folder}/{example}.md."
+    return ""
 
 
 def make_metric_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigure:

@@ -85,10 +85,12 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedBuildInp
             "with --source (columns topic, category and views)"
         )
     own, files, notes = make_own_source(params, bool(params.source)), {}, []
+    source_rows: int | None = None
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
         categories, tables = resolve_categories_and_topic_tables(params)
         own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
+        source_rows = tables.row_count
     has_views = "views" in own.columns
     if params.source and not has_views:
         _require_page_views(params, world, run)
@@ -107,6 +109,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedBuildInp
         ),
         files,
         notes=notes,
+        source_rows=source_rows,
     )
 
 

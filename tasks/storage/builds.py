@@ -163,7 +163,7 @@ def publish_build_tables(
 ) -> BuildRecord:
     """Publish a run's tables (name → rows with an `id` column) as a build, in the open transaction.
 
-    `models`: table → row model that documents its columns. `statements`: a SELECT of the Wikidata statements behind the
+    `models`: table → row model that documents its columns. `statements_sql`: a SELECT of the Wikidata statements behind the
     rows (`create_wikidata_statement_views`).
 
     The build's id is the benchmark and the manifest's digest. If the same manifest gave other content before (calls were

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,7 +39,6 @@ from factmill.tasks.storage.source_files import (
     peek_columns,
     pin_source_file,
 )
-from factmill.tasks.text.sanitize import format_did_you_mean
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 OWN_TABLE_UNIT = "own tables"
@@ -59,6 +59,8 @@ class OwnTables:
     counts: Mapping[str | None, int]
     """Value of the counted field → rows with it; None: rows without."""
     notes: list[str]
+    row_count: int
+    """Rows of all files, those that cannot be read too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +84,71 @@ def make_own_source(params: TableSourceParams, from_files: bool) -> UserSourceSe
         )
     separator = params.list_separator if isinstance(params, OwnSourceParams) else None
     return UserSourceSettings(
-        separator=separator or "", name=params.source_name or "", licence=params.source_licence or ""
+        separator=separator or "", name=params.source_name or "", licence=normalise_licence(params.source_licence or "")
     )
 
 
+def normalise_licence(licence: str) -> str:
+    """Return a licence that a user states as SPDX writes it (`cc-by-4.0`: CC-BY-4.0); any other text unchanged."""
+    if licence.startswith(LICENCE_ADDRESS_STARTS) or licence == NO_LICENCE_STATED:
+        return licence
+    try:
+        return str(canonicalize_license_expression(licence))
+    except InvalidLicenseExpression:
+        return licence
+
+
 def find_licence_problem(licence: str) -> str:
-    """Return why a licence that a user states is no SPDX expression, address or LicenseRef, with the nearest id; empty if it
+    """Return why a licence that a user states is no SPDX expression, address or LicenseRef, with the nearest ids; empty if it
     is one."""
     if licence.startswith(LICENCE_ADDRESS_STARTS) or licence == NO_LICENCE_STATED:
         return ""
     try:
-        known = canonicalize_license_expression(licence)
+        canonicalize_license_expression(licence)
     except InvalidLicenseExpression:
-        current = [str(each["id"]) for each in LICENSES.values() if not each["deprecated"]]
-        return (
-            f"--source-licence {licence}: no SPDX id, address or LicenseRef-NAME, so rows and cards state it as it is"
-            f"{format_did_you_mean(f'{licence}.0-only' if f'{licence}.0-only' in current else licence, current)}"
-        )
-    return (
-        ""
-        if known == licence
-        else f"--source-licence {licence}: SPDX writes {known}, and releases know that spelling alone"
-    )
+        nearest = _list_nearest_licences(licence)
+        hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+        return f"--source-licence {licence}: no SPDX id, address or LicenseRef-NAME, so rows and cards state it as it is{hint}"
+    return ""
+
+
+def _list_nearest_licences(licence: str) -> list[str]:
+    """Return at most two SPDX ids that begin with the text, of the newest version, or else resemble it; each shares a word with it.
+
+    Spaces, hyphens, dots and case do not count.
+    """
+    licence = re.sub(r"(?<=[A-Za-z])v(?=[0-9])", "-", licence)  # GPLv3
+    given, words = _join_licence_words(licence), _list_licence_words(licence)
+    current = sorted(str(each["id"]) for each in LICENSES.values() if not each["deprecated"])
+    alike = [name for name in current if words & _list_licence_words(name) or _join_licence_words(name) == given]
+    if begun := [name for name in alike if _join_licence_words(name).startswith(given)]:
+        families = {name: _LICENCE_VERSION.sub("", name) for name in begun}
+        shortest = min(families.values(), key=lambda family: (len(family), family))
+        if not given.startswith(_join_licence_words(shortest)):
+            return []  # BSD: one of many would be arbitrary
+        members = [name for name in begun if families[name] == shortest]
+        newest = max(map(_parse_licence_version, members))
+        return [name for name in members if _parse_licence_version(name) == newest][:2]
+    joined = {_join_licence_words(name): name for name in alike}
+    close = get_close_matches(given, joined, 1, _MIN_LICENCE_SIMILARITY)
+    return [joined[each] for each in close]
+
+
+_LICENCE_VERSION = re.compile(r"-([0-9]+(?:\.[0-9]+)*)(?:-only|-or-later)?$")
+_MIN_LICENCE_SIMILARITY = 0.7
+
+
+def _list_licence_words(licence: str) -> set[str]:
+    return {word for word in re.split(r"[^a-z0-9]+", licence.casefold()) if word and not word.isdecimal()}
+
+
+def _join_licence_words(licence: str) -> str:
+    return re.sub(r"[\s.-]+", "", licence.casefold())
+
+
+def _parse_licence_version(licence: str) -> tuple[int, ...]:
+    found = _LICENCE_VERSION.search(licence)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 def apply_stated_name_and_licence(source: SourceFile, own: UserSourceSettings) -> SourceFile:
@@ -188,6 +233,7 @@ def check_and_digest_own_tables(
     counts: Counter[str | None] = Counter()
     places: dict[str, str] = {}
     notes: list[str] = []
+    row_count = 0
     for file in files:
         name = file.name if alike[file.name] == 1 else f"{file.parent.name}/{file.name}"
         source = apply_stated_name_and_licence(pin_source_file(file, name), own)
@@ -208,6 +254,7 @@ def check_and_digest_own_tables(
         )
         first, valid = "", 0
         for row in iterate_own_table(source, own, form):
+            row_count += 1
             if isinstance(row.fields, str):
                 first = first or f"row {row.number}: {row.fields}"
                 continue
@@ -226,7 +273,7 @@ def check_and_digest_own_tables(
         notes.append(
             "no licence of this source is stated (--source-licence); a release needs --allow-licence 'none stated'"
         )
-    return OwnTables(pinned, own, counts, notes)
+    return OwnTables(pinned, own, counts, notes, row_count)
 
 
 def _format_columns_read(columns: Mapping[str, str]) -> str:

@@ -484,7 +484,7 @@ def _read_parquet(path: Path, data: bytes, columns: Sequence[str], rows: int | N
 def _compute_and_check_content_digest(folder: Path, index: ReleaseContents, table_names: Set[str]) -> str:
     """Return the content digest of a release, computed from the index; SourceError if it differs from the recorded one.
 
-    `read`: names of the tables whose rows the release has.
+    `table_names`: names of the tables whose rows the release has.
     """
     main = {split.table for split in index.configs[0].splits}
     if index.rows != (count := sum(split.rows for split in index.splits if split.table in main)):

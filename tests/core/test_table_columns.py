@@ -1,5 +1,6 @@
 """Which column of a user's table is which field, and what its cells hold."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
@@ -81,6 +82,17 @@ def test_columns_come_from_map_or_else_from_field_names(
     column_map: Mapping[str, str], columns: Sequence[str], found: Mapping[str, str]
 ) -> None:
     assert resolve_table_columns("t.csv", FORM, column_map, columns) == found
+
+
+def test_short_field_name_is_not_proposed_for_similar_column() -> None:
+    form = (*FORM, TableField("id", "unique id"))
+    for columns, proposed in (
+        (["q", "gold", "kind"], "--map question=q,answers=gold,domain=kind."),
+        (["q", "gold", "topic", "kind"], "--map question=q,answers=gold,domain=topic."),
+        (["q", "gold", "row_id"], "--map question=q,answers=gold,id=row_id."),
+    ):
+        with pytest.raises(SourceError, match=re.escape(proposed)):
+            resolve_table_columns("t.csv", form, {}, columns)
 
 
 @pytest.mark.parametrize(

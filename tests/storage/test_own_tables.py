@@ -202,6 +202,25 @@ def test_licence_is_stated_one_or_none(tmp_path: Path) -> None:
     assert "no licence of this source is stated (--source-licence)" in none.notes[1]
 
 
+@pytest.mark.parametrize(
+    ("given", "stated"),
+    [
+        ("cc-by-4.0", "CC-BY-4.0"),
+        ("mit or apache-2.0", "MIT OR Apache-2.0"),
+        ("my own terms", "my own terms"),
+        ("https://town.example/Terms", "https://town.example/Terms"),
+        (NO_LICENCE_STATED, NO_LICENCE_STATED),
+    ],
+)
+def test_stated_licence_is_written_as_spdx_writes_it(tmp_path: Path, given: str, stated: str) -> None:
+    assert [file.licence for file in pin(write(tmp_path / "a.csv"), source_licence=given).files] == [stated]
+
+
+def test_rows_of_all_files_are_counted(tmp_path: Path) -> None:
+    files = [write(tmp_path / "a.csv"), write(tmp_path / "b.csv", "question,answers\nWho?,Ada\nWho?,\n")]
+    assert pin(*files).row_count == 3
+
+
 def test_known_licence_of_published_file_cannot_be_restated() -> None:
     with pytest.raises(UsageError, match=r"is a published file under Apache-2\.0; leave the option out"):
         check_and_digest_own_tables(
@@ -224,8 +243,13 @@ def test_file_options_require_files(option: str, value: Any) -> None:
         *((each, "") for each in ("CC-BY-4.0", "MIT OR Apache-2.0", "LicenseRef-town", "https://town.example/terms", NO_LICENCE_STATED)),
         ("CC BY 4.0", "no SPDX id, .* did you mean CC-BY-4.0"),
         ("GPL-3", "did you mean GPL-3.0-"),
-        ("my own terms", "no SPDX id, address or LicenseRef-NAME"),
-        ("cc-by-4.0", "SPDX writes CC-BY-4.0"),
+        ("CC BY 4", r"did you mean CC-BY-4\.0\?$"),
+        ("GPL", r"did you mean GPL-3\.0-only or GPL-3\.0-or-later\?$"),
+        ("GPLv3", r"did you mean GPL-3\.0-only or GPL-3\.0-or-later\?$"),
+        ("CC BY-SA", r"did you mean CC-BY-SA-4\.0\?$"),
+        ("BSD", r"as it is$"),
+        ("my own terms", "no SPDX id, address or LicenseRef-NAME, so rows and cards state it as it is$"),
+        ("cc-by-4.0", ""),
     ],
 )  # fmt: skip
 def test_stated_licence_is_checked_against_spdx_ids(licence: str, said: str) -> None:

@@ -16,7 +16,7 @@ models are kept in --keep, or removed. Peers in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text a batch: exact, the default where a row does not keep its bits; the first --alone texts only
-- factmill float32, in company: exact, the default where it does (devices.find_multiplier; left out elsewhere), then the first
+- factmill float32, in company: exact, the default where it does (devices.find_matmul_instructions; left out elsewhere), then the first
   --alone texts each in a search of its own
 - factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models

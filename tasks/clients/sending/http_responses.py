@@ -107,6 +107,6 @@ def format_library_error(error: BaseException) -> str:
 
 
 def shorten_to_line(text: str, max_characters: int = 200) -> str:
-    """Return text on one line, at most `most` characters."""
+    """Return text on one line, at most `max_characters` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= max_characters else f"{flat[: max_characters - 1]}…"

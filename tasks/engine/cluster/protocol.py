@@ -130,8 +130,8 @@ _GROUPS_PER_WORKER = 4
 def group_indices_by_weight(weights: Sequence[int], workers: int, min_weight: int, max_weight: int) -> list[list[int]]:
     """Return all places in groups, the heaviest first; `weights`: one per place, such as a text's characters.
 
-    A group's weight is chosen to give each worker several groups, but at least `least` and at most `most`; a single place
-    may exceed it.
+    A group's weight is chosen to give each worker several groups, but at least `min_weight` and at most `max_weight`; a
+    single place may exceed it.
     """
     budget = min(max(sum(weights) // (max(workers, 1) * _GROUPS_PER_WORKER), min_weight), max_weight)
     groups: list[list[int]] = []

@@ -1,8 +1,10 @@
 """Reader of questions in tables of the user's own, next to the seven foundations (MultiHal, §2)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
@@ -29,6 +31,8 @@ OWN_QUESTION_FORM: TableForm = (
 )
 _NO_DOMAIN = "N/A"
 _UNSAFE_CHARACTERS = re.compile(r"[^\w.-]+")
+_AMBIGUOUS_NUMBER = re.compile(r"[+\-−]?(?P<thousands>[1-9][0-9]{0,2})\.(?P<rest>[0-9]{3})(?P<unit>(?: [^\d.,]+)?)")
+"""One dot with three digits after it: a decimal number in English, thousands in German, Spanish and other languages."""
 
 
 def pin_own_questions(params: OwnSourceParams) -> OwnTables:
@@ -57,6 +61,8 @@ def read_own_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[
         place = given or f"{stem}_{row.number - 1}"
         row_id = f"{label}_{place}" if label else f"{stem}_{given}" if given else place
         outcome: FoundationQuestion | Reject
+        if not isinstance(fields, str) and (problem := _find_ambiguous_number(fields["answer"][0], row.raw)):
+            fields = problem
         if isinstance(fields, str):
             outcome = Reject(row_id, MALFORMED_ROW, fields)
         else:
@@ -75,3 +81,30 @@ def read_own_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[
                 source_row=row.number,
             )
         yield ParsedSourceRow(row_id, dump_row(row.raw).encode("utf-8", "backslashreplace").decode(), outcome)
+
+
+def _find_ambiguous_number(answer: str, raw: Any) -> str:
+    """Return why an answer such as `8.611 Meter` is not read, with both readings; empty for another answer.
+
+    A number that a JSON or Parquet file holds as a number is a decimal number.
+    """
+    found = _AMBIGUOUS_NUMBER.fullmatch(answer)
+    if not found or any(isinstance(cell, float | Decimal) and str(cell) == answer for cell in _iterate_cells(raw)):
+        return ""
+    whole, rest, unit = found["thousands"], found["rest"], found["unit"]
+    return (
+        f"the answer {answer!r} has two readings: {whole}{rest}{unit}, with a dot between thousands, or the decimal number "
+        f"{whole}.{rest}{unit}; write {whole}{rest}{unit}, or the decimal number with another count of decimal places, such as "
+        f"{whole}.{rest}0{unit}"
+    )
+
+
+def _iterate_cells(raw: Any) -> Iterator[Any]:
+    """Yield the values of a row, those in lists and objects too."""
+    if isinstance(raw, Mapping):
+        raw = raw.values()
+    elif not isinstance(raw, list | tuple):
+        yield raw
+        return
+    for each in raw:
+        yield from _iterate_cells(each)

@@ -203,7 +203,7 @@ def format_problems(problems: Sequence[QuestionAnswerPairProblem]) -> str:
 def check_short_question(
     question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
-    """Yield the problems of one short question by itself, with `which` 0."""
+    """Yield the problems of one short question by itself, with `pair_number` 0."""
     folded = fold_case_and_accents(question)
     if not question.rstrip().endswith("?"):
         yield QuestionAnswerPairProblem(
@@ -227,7 +227,7 @@ def check_short_question(
 def check_short_answer(
     answer: str, article: NormalisedArticle, lists: CheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
-    """Yield the problems of one short answer by itself, with `which` 0."""
+    """Yield the problems of one short answer by itself, with `pair_number` 0."""
     words = len(answer.split())
     if words >= ANSWER_WORD_LIMIT:
         message = f"the answer has {words} words; expected fewer than {ANSWER_WORD_LIMIT}"

@@ -398,6 +398,32 @@ def test_conflicting_options_are_rejected(factmill: Factmill, given: str, named:
     assert (ran.code, ran.err.endswith(" [usage]\n"), named in ran.err) == (2, True, True), ran.err
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("show granola --limit x", "'--limit': 'x': expected a whole number"),
+        ("build granola --limit x", "'--limit': 'x': expected a whole number"),
+        ("show granola --limit 0", "'--limit': '0': expected a whole number, 1 or more"),
+        ("build granola --limit 0", "'--limit': '0': expected a whole number, 1 or more"),
+        ("worker --threads 2000", "'--threads': '2000': expected a whole number from 1 to 1024"),
+        ("build granola --max-cost -1", "'--max-cost': '-1': expected a number, 0 or more"),
+    ],
+)
+def test_wrong_number_states_what_was_expected(factmill: Factmill, given: str, expected: str) -> None:
+    ran = factmill(*given.split())
+    assert (ran.code, f"{expected} [usage]\n" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("show", "[default: 20; 1 or more]"), ("worker", "[from 1 to 1024]"), ("serve", "[default: --catch-up]")],
+)
+def test_help_states_bounds_and_defaults_in_words(factmill: Factmill, command: str, shown: str) -> None:
+    text = " ".join(factmill(command, "--help").out.split())
+    assert shown in text
+    assert "<=x" not in text and "x>=" not in text and "default: True" not in text
+
+
 def test_show_without_benchmark_lists_builds(factmill: Factmill, embedded_build: Any) -> None:
     assert factmill("show").out == factmill("builds").out
     assert factmill("show", "--json").json == factmill("builds", "--json").json

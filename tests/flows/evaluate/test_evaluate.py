@@ -122,6 +122,9 @@ def test_built_in_models_score_metric_extremes_and_evaluation_is_build(toy: ToyC
         "answer      Q183"
         in toy("explain", "countries_evaluation", "ask/c-Ger", "--build", result["evaluation_id"]).out
     )
+    for named in ("c-Germany", "Germany"):
+        ran = toy("explain", "countries_evaluation", named, "--build", result["evaluation_id"], code=1)
+        assert "; did you mean ask/c-Germany?" in ran.err
     toy("show", "countries_evaluation")
     toy("export", result["evaluation_id"], "--to", tmp_path / "out")
     lines = (tmp_path / "out" / "evaluation_metrics.jsonl").read_text("utf-8").splitlines()

@@ -69,7 +69,8 @@ def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     )
     for name in ("page.md", "page.html"):
         factmill("report", edited["build_id"], "--to", tmp_path / name, "--warehouse", warehouse)
-        assert f"{LEVELS} (SHA-256 {digest[:12]})" in (tmp_path / name).read_text("utf-8")
+        page = (tmp_path / name).read_text("utf-8")
+        assert f"{LEVELS} (SHA-256 {digest[:12]})" in page and f"--prompts {mine}" in page
     card = tmp_path / "released" / "README.md"
     ran = factmill("release", edited["build_id"], "--to", card.parent, "--warehouse", warehouse)
     assert ran.code == 0, ran.err

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.small_builds import SMALL as SMALL_BUILDS
+from support.builds.small_builds import SmallBuilds
 from support.commands.command import Factmill
 from support.habits.server import HabitsServer, write_habit_world
 from support.steps.warehouses import empty_warehouse
 
 from factmill.flows.deployment_flows import BUDGET_REACHED_STATE, run_to_final_state
 from factmill.flows.rebuild import _attempt_rebuild_part
+from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.errors import BudgetExhausted, BuildError
 
 HABIT = "well-formed"
@@ -152,6 +155,45 @@ def test_forecast_without_basis_is_rejected(factmill: Factmill, tmp_path: Path) 
     )
     assert both.code == 2
     assert "--pilot cannot be combined with --from and --rows" in both.err
+
+
+def test_forecast_counts_rows_of_named_source_and_warns_of_other_inputs(
+    factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "w.duckdb"
+    small = small_builds.copy("granola", warehouse)
+    table = tmp_path / "town.csv"
+    table.write_text("q,gold,relation\n" + "Where was Carl Sagan born?,Brooklyn,P19\n" * 180, "utf-8")
+    own = ("--source", table, "--map", "question=q,answers=gold")
+
+    def forecast(*options: str | Path) -> Any:
+        return factmill("build", "granola", "--forecast", "--warehouse", warehouse, "--json", *options).json
+
+    same = forecast(*SMALL_BUILDS["granola"])
+    named = forecast(*own)
+    assert f"to 180 source rows from the requests of {small} for 12 source rows" in named["basis"]
+    assert named["total"]["tokens_in"] == pytest.approx(15 * same["total"]["tokens_in"], rel=0.01)
+    assert not [note for result in (same, named) for note in result["notes"] if note.startswith("warning")]
+    assert "to 20 source rows" in forecast(*own, "--limit", "20")["basis"]
+    assert "to 7 source rows" in forecast(*own, "--rows", "7")["basis"]
+
+    [unread] = [note for note in forecast()["notes"] if note.startswith("warning")]
+    assert "no build has read this one: its 12 source rows are assumed" in unread
+    prompt = tmp_path / "mine" / "granola" / "granular_answers.md"
+    prompt.parent.mkdir(parents=True)
+    packaged = (ASSETS_ROOT / "prompts" / "granola" / "granular_answers.md").read_text("utf-8")
+    prompt.write_text(packaged.replace("# user\n", "# user\nMind every word.\n"), "utf-8")
+    other = (*own, "--prompts", tmp_path / "mine", "--samples", "2")
+    [differs] = [note for note in forecast(*other)["notes"] if note.startswith("warning")]
+    assert "prompts granola/granular_answers; samples 8, now 2. Make a small build" in differs
+
+    # an older build with the same inputs is a better basis than the newest
+    newest = factmill(
+        "build", "granola", *SMALL_BUILDS["granola"], "--samples", "2", "--warehouse", warehouse, "--json"
+    )
+    assert newest.json["build_id"] in forecast(*own, "--samples", "2")["basis"]
+    assert small in forecast(*own)["basis"]
+    assert newest.json["build_id"] in forecast(*own, "--from", newest.json["build_id"])["basis"]
 
 
 def stop() -> str:

@@ -45,7 +45,7 @@ from factmill.tasks.reports.builds.page_loading import (
     make_funnel_figure,
 )
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
-from factmill.tasks.reports.page_frame import format_build_command
+from factmill.tasks.reports.page_frame import format_build_command, format_prompts_folder_note, make_build_reference
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -250,6 +250,18 @@ def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
     said = format_build_command(["build", "multihal"], MULTIHAL.params, replace(build, origin=origin))
     assert said.startswith("factmill build multihal ") and said.endswith(" --world 'my world.toml' --graph g")
     assert "--limit 5" in said and "--all-hops" in said and "da" in said and "min-score" not in said
+
+
+def test_rebuild_command_names_prompts_folder_or_placeholder(tmp_path: Path) -> None:
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
+    own = {**build.origin, "prompts": {"multihal/score_path": "text"}}
+    known = replace(build, origin={**own, "prompt_files": {"multihal/score_path": "town/p/multihal/score_path.md"}})
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, known).endswith(" --prompts town/p")
+    unknown = replace(build, origin=own)
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts FOLDER")
+    sentence = " FOLDER holds the own prompts above, such as FOLDER/multihal/score_path.md."
+    assert [format_prompts_folder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
+    assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 
 def test_calls_and_tokens_are_integers_and_cost_has_four_decimals() -> None:

@@ -105,7 +105,7 @@ def compute_signed_alignment(short: VerdictMatrix, long: VerdictMatrix) -> Verdi
 
 
 def count_preceding_equal_verdicts(verdicts: VerdictMatrix, verdict: float) -> VerdictMatrix:
-    """Count the consecutive answers just before each one that have the verdict `of` (momentum, Figures 3b and 3c).
+    """Count the consecutive answers just before each one that have the verdict `verdict` (momentum, Figures 3b and 3c).
 
     Runs are exact: 2 means two and no third before them. The paper counts so: with "at least" both of its curves would
     begin at one figure, but they begin at 30 and 45 %. The first answer has none before it: NaN.
