@@ -123,7 +123,7 @@ def test_built_in_models_score_metric_extremes_and_evaluation_is_build(toy: ToyC
         in toy("explain", "countries_evaluation", "ask/c-Ger", "--build", result["evaluation_id"]).out
     )
     for named in ("c-Germany", "Germany"):
-        ran = toy("explain", "countries_evaluation", named, "--build", result["evaluation_id"], code=1)
+        ran = toy("explain", "countries_evaluation", named, "--build", result["evaluation_id"], code=2)
         assert "; did you mean ask/c-Germany?" in ran.err
     toy("show", "countries_evaluation")
     toy("export", result["evaluation_id"], "--to", tmp_path / "out")
