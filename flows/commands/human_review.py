@@ -22,7 +22,7 @@ from factmill.flows.cli.options import (
 )
 from factmill.flows.commands.provenance import trace_row_by_id_prefix
 from factmill.flows.labelling.label_draws import (
-    LabelDraw,
+    DrawnAnswersToLabel,
     draw_label_items,
     list_label_schemes,
     load_label_file_with_digest,
@@ -168,7 +168,7 @@ def _check_export_or_import_options(
 
 
 def _export_and_print_label_sheet(
-    warehouse: Path, drawn: LabelDraw, sheet: Sheet, to: Path, form: str, as_json: bool
+    warehouse: Path, drawn: DrawnAnswersToLabel, sheet: Sheet, to: Path, form: str, as_json: bool
 ) -> None:
     if to.exists():
         raise OutputError(f"{to}: the file exists and may hold labels; name another file, or remove this one")

@@ -95,9 +95,9 @@ def site(
     progress.set_progress_style()
     check_site_folder(resolve_absolute_path(to))  # before the work, and again at its end
     warehouses, releases = _resolve_warehouses_and_releases(names or [], warehouse)
-    builds = [_FoundBuild(each, path) for path in warehouses for each in list_builds(path)]
+    builds = [_FoundBuildOrEvaluation(each, path) for path in warehouses for each in list_builds(path)]
     for name in releases:
-        released = _FoundBuild(load_verified_release(Path(name)).record, release=name)
+        released = _FoundBuildOrEvaluation(load_verified_release(Path(name)).record, release=name)
         # a build of a warehouse that has all rows of the release is that build, and its calls explain more
         same = [each for each in builds if _is_same_build(each, released)]
         builds = [replace(each, is_released=each.is_released or each in same) for each in builds]
@@ -143,7 +143,7 @@ def site(
 
 
 @dataclass(frozen=True, slots=True)
-class _FoundBuild:
+class _FoundBuildOrEvaluation:
     """A build or an evaluation, and where it is."""
 
     record: BuildRecord
@@ -173,13 +173,13 @@ def _resolve_warehouses_and_releases(names: Sequence[str], warehouse: Path | Non
     return [*warehouses], [*releases]
 
 
-def _is_same_build(one: _FoundBuild, other: _FoundBuild) -> bool:
+def _is_same_build(one: _FoundBuildOrEvaluation, other: _FoundBuildOrEvaluation) -> bool:
     first, second = one.record, other.record
     return (first.build_id, first.content_digest) == (second.build_id, second.content_digest)
 
 
 def _make_benchmark_page(
-    name: str, found: Sequence[_FoundBuild], limit: int, files: dict[str, str]
+    name: str, found: Sequence[_FoundBuildOrEvaluation], limit: int, files: dict[str, str]
 ) -> BenchmarkPage | None:
     """Return the page of a benchmark, and add the pages that it links to `files`; None without builds and evaluations."""
     evaluation = EVALUATIONS.get(name)
@@ -208,9 +208,9 @@ def _make_benchmark_page(
     )
 
 
-def _drop_repeated_builds(found: Iterator[_FoundBuild]) -> list[_FoundBuild]:
+def _drop_repeated_builds(found: Iterator[_FoundBuildOrEvaluation]) -> list[_FoundBuildOrEvaluation]:
     """Return builds without those that another warehouse has too."""
-    kept: list[_FoundBuild] = []
+    kept: list[_FoundBuildOrEvaluation] = []
     for each in found:
         if not any(_is_same_build(each, other) for other in kept):
             kept.append(each)
@@ -218,7 +218,11 @@ def _drop_repeated_builds(found: Iterator[_FoundBuild]) -> list[_FoundBuild]:
 
 
 def _make_site_build(
-    benchmark: Benchmark, before: _FoundBuild | None, build: _FoundBuild, is_compared: bool, files: dict[str, str]
+    benchmark: Benchmark,
+    before: _FoundBuildOrEvaluation | None,
+    build: _FoundBuildOrEvaluation,
+    is_compared: bool,
+    files: dict[str, str],
 ) -> SiteBuild:
     record = build.record
     world = record.lock["world"]
@@ -251,7 +255,9 @@ def _make_site_build(
     )
 
 
-def _compare_found_builds(benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
+def _compare_found_builds(
+    benchmark: Benchmark, before: _FoundBuildOrEvaluation, after: _FoundBuildOrEvaluation
+) -> BuildDiff:
     """Return the diff of two builds; recorded calls explain it where one warehouse has both."""
     if before.warehouse is not None and before.warehouse == after.warehouse:
         return compare_builds(before.warehouse, benchmark, before.record, after.record)
@@ -262,7 +268,9 @@ def _compare_found_builds(benchmark: Benchmark, before: _FoundBuild, after: _Fou
     return compare_loaded_releases(sides)
 
 
-def _withhold_row_contents(diff: BuildDiff, benchmark: Benchmark, before: _FoundBuild, after: _FoundBuild) -> BuildDiff:
+def _withhold_row_contents(
+    diff: BuildDiff, benchmark: Benchmark, before: _FoundBuildOrEvaluation, after: _FoundBuildOrEvaluation
+) -> BuildDiff:
     """Return a diff whose rows show no content that a release withholds; ids, kinds and causes stay."""
     was_open, is_open = (_list_public_row_ids(benchmark, each) for each in (before, after))
 
@@ -292,7 +300,7 @@ def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, buil
     return frozenset(is_open.intersection(answered))
 
 
-def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuild) -> Collection[str]:
+def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuildOrEvaluation) -> Collection[str]:
     """Return the ids of rows of which others may see everything: what a release has, or would have without options."""
     if build.warehouse is not None:
         return _list_public_row_ids_of_warehouse(build.warehouse, benchmark.name, build.record.build_id)
@@ -301,7 +309,10 @@ def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuild) -> Collection
 
 
 def _make_leaderboards(
-    evaluation: Evaluation, builds: Sequence[_FoundBuild], evaluated: Sequence[_FoundBuild], files: dict[str, str]
+    evaluation: Evaluation,
+    builds: Sequence[_FoundBuildOrEvaluation],
+    evaluated: Sequence[_FoundBuildOrEvaluation],
+    files: dict[str, str],
 ) -> tuple[list[Leaderboard], list[str]]:
     """Return a leaderboard for each content of rows that models were measured on, and what cannot be read."""
     groups: dict[str, list[PublishedEvaluation]] = defaultdict(list)
@@ -325,7 +336,10 @@ def _make_leaderboards(
 
 
 def _make_leaderboard(
-    evaluation: Evaluation, measured: _FoundBuild | None, members: Sequence[PublishedEvaluation], files: dict[str, str]
+    evaluation: Evaluation,
+    measured: _FoundBuildOrEvaluation | None,
+    members: Sequence[PublishedEvaluation],
+    files: dict[str, str],
 ) -> Leaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
     open_ids = _list_public_row_ids(evaluation.benchmark, measured) if measured else frozenset()

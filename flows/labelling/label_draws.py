@@ -24,7 +24,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @dataclass(frozen=True)
-class LabelDraw:
+class DrawnAnswersToLabel:
     """Drawn answers of an evaluation."""
 
     record: BuildRecord
@@ -56,7 +56,7 @@ def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRe
     return rows
 
 
-def draw_label_items(warehouse: Path, name: str, n: int, seed: int, by: Sequence[str]) -> LabelDraw:
+def draw_label_items(warehouse: Path, name: str, n: int, seed: int, by: Sequence[str]) -> DrawnAnswersToLabel:
     """Draw answers of an evaluation to label."""
     evaluation, scheme, record = resolve_judged_evaluation(warehouse, name)
     rows = load_judged_answers(warehouse, evaluation, record)
@@ -67,7 +67,7 @@ def draw_label_items(warehouse: Path, name: str, n: int, seed: int, by: Sequence
     if not items:
         raise UsageError(f"{record.build_id} has no answer with a verdict: there is nothing to label")
     judged = sum(bool(part.verdict) for row in rows for part in scheme.list_judged_parts(row))
-    return LabelDraw(record, scheme, items, judged)
+    return DrawnAnswersToLabel(record, scheme, items, judged)
 
 
 def load_label_file_with_digest(

@@ -357,7 +357,7 @@ def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     asked = _make_question_prompts(rows, GENERAL_QUESTION_PROMPT)
     general = list(work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_valid_general_question))
     asked = _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT)
-    specific = work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_question_and_asked_share)
+    specific = work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_question_and_asked_knowledge_share)
     scorer = work.run.services.perplexity().identity
     return work.finish(
         (
@@ -390,7 +390,9 @@ def _read_valid_general_question(row: EvolvingPair, texts: Sequence[str]) -> str
     return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 
 
-def _read_question_and_asked_share(row: EvolvingPair, texts: Sequence[str]) -> tuple[str, float] | UnreadableCompletion:
+def _read_question_and_asked_knowledge_share(
+    row: EvolvingPair, texts: Sequence[str]
+) -> tuple[str, float] | UnreadableCompletion:
     question = _read_valid_general_question(row, texts)
     if isinstance(question, UnreadableCompletion):
         return question

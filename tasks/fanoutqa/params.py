@@ -46,7 +46,7 @@ _EMBEDDED_QUESTIONS = ASSETS_ROOT / "data" / "world" / "sources" / "fanoutqa"
 _NO_TITLES_NOTE = "no --titles: the retrieval check searches only the articles of these questions"
 
 
-def _parse_epoch_option(given: str) -> str:
+def _parse_epoch_option_as_utc(given: str) -> str:
     try:
         return normalise_epoch_to_utc(given)
     except UsageError as error:
@@ -66,7 +66,9 @@ class FanOutParams(OwnSourceParams):
     """Phrases for further properties, in the form of data/lists/fanout_properties.csv."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of sets per kind."""
-    epoch: Annotated[str, AfterValidator(_parse_epoch_option), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[:10]
+    epoch: Annotated[str, AfterValidator(_parse_epoch_option_as_utc), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[
+        :10
+    ]
     """Day (00:00 UTC) or moment (UTC) as of which articles are read."""
     titles: Annotated[str | None, CliOption(metavar="FILE")] = None
     """File with all titles of the wiki, one per line (also .gz), for the retrieval check. Default: the titles of the questions' articles."""

@@ -148,7 +148,9 @@ class _TitleRedirectSearch:
     def advance_trails(self) -> None:
         """Look up the last title of every trail; finish the trail, or extend it by the redirect target at the epoch."""
         today = self._look_up_revisions(self.trails, follow=True)
-        own = self._look_up_revisions([title for title in today if _is_redirected(today[title])], follow=False)
+        own = self._look_up_revisions(
+            [title for title in today if _was_reached_by_redirect(today[title])], follow=False
+        )
         then = {title: each for title, each in own.items() if isinstance(each, PageRevision) and each.revid is not None}
         failed = {title: each for title, each in own.items() if isinstance(each, MissingArticleReason)}
         chosen = {**today, **failed, **then}
@@ -228,7 +230,7 @@ def _find_target_problem(requested_title: str, target_title: str) -> str | None:
     )
 
 
-def _is_redirected(revision: PageRevision | MissingArticleReason) -> bool:
+def _was_reached_by_redirect(revision: PageRevision | MissingArticleReason) -> bool:
     if isinstance(revision, MissingArticleReason):
         return revision.reason == "redirect_loop"
     return revision.redirected_from is not None

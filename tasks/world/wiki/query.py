@@ -248,7 +248,7 @@ def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
         names = ", ".join(f'"{name}"' for name in sources)
         raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
     if sources:
-        page_set, generator_more = _resolve_page_set(wiki, params, shape)
+        page_set, generator_more = _resolve_page_set_and_continuation(wiki, params, shape)
         entries = {key: _make_page_entry(key, page, shape) for key, page in page_set.pages.items()}
         for name in props:
             prop_more |= PAGE_PROPERTY_ADDERS[name](PagePropertiesRequest(wiki, params, shape, page_set.pages, entries))
@@ -272,7 +272,7 @@ def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
     return reply | {name: part for name, part in parts.items() if part}
 
 
-def _resolve_page_set(
+def _resolve_page_set_and_continuation(
     wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat
 ) -> tuple[RequestedPageSet, dict[str, Any]]:
     page_set = RequestedPageSet()

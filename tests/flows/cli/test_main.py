@@ -65,7 +65,7 @@ def test_forced_build_with_other_batching_has_same_bytes(forced: Any, embedded_b
 
 
 @pytest.mark.usefixtures("forced")
-def test_run_stores_funnel_sample_and_cost_in_prefect(embedded_build: Any, prefect_api: str) -> None:
+def test_run_stores_funnel_sample_and_cost_in_prefect(forced: Any, embedded_build: Any, prefect_api: str) -> None:
     found = requests.post(f"{prefect_api}/artifacts/filter", json={"sort": "CREATED_DESC"}, timeout=60).json()
     ours = {
         artifact["key"]: artifact["data"]
