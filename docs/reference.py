@@ -117,7 +117,7 @@ def list_records() -> Iterator[str]:
 def list_tables() -> Iterator[str]:
     """Yield every published table with its columns, as their row models tell them."""
     yield "# Tables\n"
-    yield "Published tables, with a line for each column; in the warehouse each has a column `build_id` besides. `factmill show BENCHMARK --columns` says the same.\n"
+    yield "Published tables, with a line for each column; in the warehouse each also has a column `build_id`. `factmill show BENCHMARK --columns` says the same.\n"
     for name, benchmark in {**BENCHMARKS, **list_evaluations_and_analyses()}.items():
         yield f"## {name}\n\n{benchmark.title}\n"
         for table, model in benchmark.tables.items():
