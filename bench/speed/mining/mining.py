@@ -7,7 +7,7 @@ speed     batches of pairs, a third of which have paths, on random graphs shaped
           SPARQL on Oxigraph get the same pairs; each peer first tries several query forms and keeps its fastest. Every
           path is compared. factmill's memory is measured in a process that does nothing else.
 literals  batches of pairs of an item and a date, its year, or a number. In a third the item has the value, in a third
-          an item it points at. Literals are spread over items, or clustered. --before also runs another checkout's code.
+          an item it points at. Literals are spread over items, or clustered. --before also runs another checkout.
 loading   the same N-Triples loaded by factmill and by `oxigraph load`: edges with labels, and the mixture of a truthy
           dump. Also measures unpacking gzip alone.
 growth    graphs of 1 million edges and up, batches of 1 pair and up; gives an estimate for the whole truthy Wikidata.
