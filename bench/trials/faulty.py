@@ -3,8 +3,8 @@
     python bench trials.faulty [--rate 0.25] [--seed 1] [--whole]
 
 Injects 429, 500, HTML with 200, cut connections, truncated responses, wrong lengths, hangs and redirects into every
-service of the embedded world and into a chat model. Redirects to another host, which stop a build, get their own runs. A
-build must publish the same bytes or state why it cannot, and the next run without faults must complete it. Without
+service of the embedded world and into a chat model. Redirects to another host, which stop a build, get their own runs.
+A build must publish the same bytes or state why it cannot, and the next run without faults must complete it. Without
 --whole, builds are small. Prints a line per build; exits 1 on any problem.
 """
 

@@ -16,14 +16,14 @@ translation, so each is cut off after --tokens tokens and all contenders do the 
 to the instructions of CPUs without VNNI (cpus.py). Models are kept in --keep, or removed. Contenders run in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
-- factmill float32, one text per batch: exact, the default where a row does not keep its bits; only the first --alone texts
+- factmill float32, one text per batch: exact, the default where a row does not keep its bits; only --alone texts
 - factmill float32, in company: exact, the default where a row keeps its bits (devices.find_matmul_instructions; omitted
   elsewhere); then each of the first --alone texts in its own search
 - factmill float32, batches of equal length: exact as far as "turned" shows for this CPU
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
 - factmill int8 in 7 bits, one text per batch; only the first --alone texts
-- CTranslate2 float32, and int8 in 8 bits, with its own batching: mixed lengths, padded, up to the same number of tokens;
-  not exact, so the difference to these rows is the cost of exactness
+- CTranslate2 float32, and int8 in 8 bits, with its own batching: mixed lengths, padded, up to the same number of
+  tokens; not exact, so the difference to these rows is the cost of exactness
 
 With --held-out, the script first measures the loss of quality with int8. The embedded translator, which has trained
 weights, translates that number of held-out sentences in float32, in 7 bits, and in CTranslate2's own 8 bits, which
