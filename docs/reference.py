@@ -1,7 +1,8 @@
-"""Generate the reference pages from the code during the site build: commands, tables, settings, operations, metrics,
-reasons and errors.
+"""Generate the reference pages from the code during the site build.
 
-This is a hook of mkdocs. `metrics.toml` and `reasons.toml` contain the descriptions that the code does not have."""
+The pages list commands, tables, settings, operations, metrics, reasons and errors. This is a hook of mkdocs.
+`metrics.toml` and `reasons.toml` contain the descriptions that the code does not have.
+"""
 
 import ast
 import inspect

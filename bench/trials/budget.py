@@ -1,5 +1,4 @@
-"""Check that a budget is never exceeded at a priced server with 64 parallel requests, and how much of it buys
-responses.
+"""Check that 64 parallel requests to a priced server never exceed a budget, and measure how much of it buys responses.
 
     python bench trials.budget [--habit faulty] [--runs 20] [--bound 1.0] [--parallel 64] [--heedless]
     python bench trials.budget --habit all --bound 0.30
@@ -213,7 +212,7 @@ HABITS = {
 
 
 class PricedServer:
-    """A chat server with prices; `owed` is the amount it bills, and `bought` the part for responses received in time."""
+    """A chat server with prices; `owed` is the amount billed, `bought` the part for responses received in time."""
 
     def __init__(self, seed: int, habit: Habit, heedless: bool) -> None:
         self.owed = self.bought = 0.0

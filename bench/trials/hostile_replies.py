@@ -57,7 +57,7 @@ def _measure() -> tuple[int, int, int]:
 
 
 def be_client(service: str, url: str, seconds: float) -> None:
-    """Send requests for `seconds` seconds; print the memory, threads and sockets at the start, at most and at the end."""
+    """Send requests for a time; print the initial, maximum and final memory, threads and sockets."""
     from factmill.tasks.errors import ServiceError
 
     opens, calls = _make_calls(service, url, timeout_s=TIMEOUT_S, attempts=2)

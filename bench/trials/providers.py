@@ -111,7 +111,7 @@ def write_provider_world(
     command: OtherCommand,
     roles: Sequence[str] = ("author", "judge", "answerer"),
 ) -> Path:
-    """Write the embedded world with a server's model in some roles, without settings that the checkout does not know."""
+    """Write the embedded world with a server's model in some roles, without settings unknown to the checkout."""
     said = {"kind": "openai", "name": "provider", "url": url, **settings}
     lines = [f"{key} = {_format_toml(value)}" for key, value in said.items() if key in command.model_settings]
     limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"

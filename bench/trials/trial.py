@@ -35,9 +35,9 @@ class Trial:
     """Runs a command in this process, which saves seconds; commands to be stopped still get a process."""
     seed: int = 0
     rate: float = 0.0
-    """Of faults."""
+    """Share of requests that meet a fault."""
     kinds: Sequence[str] = tuple(WEIGHTS)
-    """Of faults."""
+    """Kinds of faults."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Environment variable in every process of the trial."""
 

@@ -1,5 +1,6 @@
-"""Generate N-Triples of a synthetic Wikidata for GRANOLA-EQ: people with birthplaces, books with authors, companies
-with headquarters.
+"""Generate N-Triples of a synthetic Wikidata for GRANOLA-EQ.
+
+It has people with birthplaces, books with authors, and companies with headquarters.
 
 Each question has its own subject. Cities and authors are shared as in Wikidata: forty questions per city, three books
 per author. No item has an article, so a build requests no page views.

@@ -1,5 +1,4 @@
-"""Run the prompts of GRANOLA-EQ rows through another pipeline; bench/speed/builds/rows.py starts this with the
-peer's Python.
+"""Run the prompts of GRANOLA-EQ rows through another pipeline; rows.py starts this with the peer's Python.
 
     OTHER/bin/python bench/speed/builds/peer_rows.py distilabel|datatrove ROWS.jsonl COUNT FOLDER
 

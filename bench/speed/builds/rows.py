@@ -138,8 +138,7 @@ def measure(name: str, checkout: Path, home: Path, rows: int) -> tuple[dict[str,
 
 
 def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) -> None:
-    """Print two lines per peer, which receives the prompts of this checkout's build; `ours` is (rows, cost) of
-    factmill."""
+    """Print two lines per peer, given the prompts of this checkout's build; `ours` is factmill's (rows, cost)."""
     prompts = folder / "prompts.jsonl"
     sys.path.insert(0, str(ROOT))
     from factmill.tasks.assets import load_prompt

@@ -1,7 +1,7 @@
 """Find the paths between many pairs with plain numpy, DuckDB, and SPARQL on Oxigraph, each as fast as we know how.
 
-All find the result of `PathSearchOptions(all_hops=True, most_paths=None)` on a local graph: every path of one or two
-hops in both directions. A peer returns its paths as `ROWS`: a sorted int64 array of six columns, with -1 for null.
+All find the result of `PathSearchOptions(always_two_hops=True, max_paths=None)` on a local graph: every path of one or
+two hops in both directions. A peer returns its paths as `ROWS`: a sorted int64 array of six columns, with -1 for null.
 Its time includes converting its answers to rows (parsing, sorting), as factmill's does.
 """
 

@@ -1,5 +1,6 @@
-"""Describe the CPU that speed is measured on, and limit libraries to AVX2 without VNNI, as on most AMD and older
-Intel CPUs.
+"""Describe the CPU that speed is measured on, and limit libraries to AVX2 without VNNI.
+
+Most AMD and older Intel CPUs have AVX2 but not VNNI.
 
 A program that imports this module and was started with `--avx2` restarts with all libraries limited to AVX2.
 """

@@ -193,7 +193,7 @@ class ServedMonth:
         return changed | {word for result in history for name in changed for word in result[name]}
 
     def _measure_drift(self, day: int, factmill: Factmill) -> int:
-        """Return how many sub-answers are no longer found on a day; they must be the gauges that have changed by then."""
+        """Return how many sub-answers are no longer found on a day, and check them against the changed gauges."""
         ran = factmill.run_process(
             "fanoutqa", "validate", "--drift", "--epoch", str(day_of(day)), "--json", TEST_KEY="x"
         )
