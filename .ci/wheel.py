@@ -1,7 +1,10 @@
-"""Build the wheel, and use it on each Python that we promise, where there is no checkout: `python .ci/wheel.py`.
+"""Build the wheel, and use it without a checkout on each supported Python.
 
-A folder of a user's own has a `tasks.py` and a `flows/`, which factmill must not import. There the wheel builds a
-benchmark in the embedded world, measures on it and is read from Python. A Python that this machine lacks is named.
+    python .ci/wheel.py
+
+The working folder has its own `tasks.py` and `flows/`, which factmill must not import. There the wheel builds a
+benchmark in the embedded world, evaluates on it and is imported from Python. A Python that this machine lacks is
+reported.
 """
 
 import json
@@ -26,7 +29,7 @@ print(json.dumps([factmill.__file__, len(asked), scored.metrics["value"][0].as_p
 
 
 def find_python(version: str) -> str | None:
-    """Return a Python of this version: on the path, or among pyenv's."""
+    """Return a Python of this version, from the path or from pyenv."""
     found = [shutil.which(f"python{version}"), *Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python")]
     for each in filter(None, found):
         asked = subprocess.run(
@@ -38,7 +41,7 @@ def find_python(version: str) -> str | None:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the wheel and check that it brings one name alone."""
+    """Build the wheel and check that it installs only one package."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT], check=True)
     (wheel,) = folder.glob("*.whl")
@@ -50,14 +53,14 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install(python: str, wheel: Path, folder: Path) -> Path:
-    """Install the wheel with what its locks name into an environment of its own, and return where its commands are."""
+    """Install the wheel and its locked requirements into a new environment; return the folder of its commands."""
     subprocess.run([python, "-m", "venv", folder], check=True)
     binaries = folder / "bin"
     uv = [Path(sys.executable).with_name("uv"), "pip", "install", "--no-config", "--quiet", "--no-deps"]
     into = ["--python", binaries / "python"]
     locks = [argument for lock in LOCKS for argument in ("-r", ROOT / lock)]
     done = subprocess.run([*uv, *into, "--require-hashes", *locks], check=False)
-    if done.returncode:  # uv reads none of pip's settings (index, certificates)
+    if done.returncode:  # uv ignores pip's settings (index, certificates)
         pip = [binaries / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*pip, "--require-hashes", *locks], check=True)
     subprocess.run([*uv, *into, wheel], check=True)
@@ -65,7 +68,7 @@ def install(python: str, wheel: Path, folder: Path) -> Path:
 
 
 def use(binaries: Path, folder: Path) -> None:
-    """Build, measure and read in a folder whose own modules are called as factmill's folders are."""
+    """Build, evaluate and import in a folder whose own modules share the names of factmill's folders."""
     (folder / "flows").mkdir(parents=True)
     for name in ("tasks.py", "flows/__init__.py"):
         (folder / name).write_text("raise RuntimeError('factmill imported a module of its user')\n")
@@ -82,7 +85,7 @@ def use(binaries: Path, folder: Path) -> None:
 
     built = run("factmill", "build", "slaq", "--json")
     measured = run("factmill", "evaluate", "slaq", "--model", "oracle", "--json")
-    gallery = run("factmill", "site", "--to", "gallery", "--json")  # from templates that the wheel brings
+    gallery = run("factmill", "site", "--to", "gallery", "--json")  # from templates in the wheel
     shown = {f"evaluations/{measured['evaluation_id']}.html", "slaq.html", "index.html"}
     assert shown <= {*gallery["files"]} and all((folder / "gallery" / name).is_file() for name in shown), gallery
     place, asked, right = run("python", "script.py")

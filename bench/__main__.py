@@ -1,9 +1,9 @@
-"""Scripts that state speed (`speed`) and trials that try to break factmill (`trials`): `python bench` lists them.
+"""Run a benchmark (`speed`) or a fault trial (`trials`); `python bench` alone lists them.
 
-    python bench                                     each script, by what it shows
-    python bench speed.builds.rows --rows 10000      runs the function `main` of one
+    python bench                                     list the scripts with what each one shows
+    python bench speed.builds.rows --rows 10000      run the function `main` of one script
 
-A script finds the other ones, `tests/support` and this checkout's factmill, and so do the processes that it starts.
+A script and the processes it starts can import the other scripts, `tests/support` and this checkout's factmill.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What all scripts share: where the checkout is, how a command line is read, and a Prefect server."""
+"""Helpers that all scripts share: the checkout's path, command-line options, and a Prefect server."""
 
 import argparse
 import os
@@ -12,10 +12,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def read_options(doc: str | None, **options: Any) -> argparse.Namespace:
-    """Read the command line of a script: name → default, (default, meaning), (default, meaning, choices), or argparse's own.
+    """Parse a script's command line; each keyword is an option.
 
-    A type stands for a value that need not be given, False for a flag, a list for several values of its first one's type;
-    `arguments` and `sections` are what is given without a name.
+    An option is a default, (default, meaning), (default, meaning, choices), or argparse's own keywords. A type means an
+    optional value, False a flag, and a list several values of its first element's type. `arguments` and `sections` are
+    positional.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, option in options.items():
@@ -38,7 +39,9 @@ def _describe_option(default: Any, meaning: str | None = None, choices: Any = No
 
 @contextmanager
 def folder_on_prefect() -> Iterator[tuple[Path, Path, str]]:
-    """Run a Prefect server unless one stands; yield a folder, FACTMILL_HOME (by default one in it), the server's address."""
+    """Yield a scratch folder, FACTMILL_HOME (by default inside it) and the address of a Prefect server.
+
+    Uses a running Prefect server if there is one, and starts one otherwise."""
     from factmill.flows.prefect_server import make_prefect_environment, standing_or_own_prefect_server
 
     with tempfile.TemporaryDirectory() as scratch:

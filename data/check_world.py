@@ -1,4 +1,6 @@
-"""`python data/check_world.py`: every violation in data/world/, and counts of what it holds."""
+"""Print every violation in the files of data/world/, and counts of their contents.
+
+python data/check_world.py"""
 
 import sys
 from collections import Counter, defaultdict
@@ -13,21 +15,21 @@ from factmill.tasks.world.wiki.pages import strip_html_tags_to_line
 
 @dataclass(frozen=True, slots=True)
 class WorldReport:
-    """What a world's files hold, and what is wrong with them."""
+    """Contents of a world's files, and the violations in them."""
 
     violations: tuple[WorldFileViolation, ...]
     counts: Mapping[str, int]
-    """What → how many, over the whole world."""
+    """Kind → number in the whole world."""
     shared_names: Mapping[str, tuple[str, ...]]
-    """English name → the items that bear it as label or alias, for names of two items or more."""
+    """English name → the items with that label or alias, for names of two or more items."""
     articles_by_category: Mapping[str, int]
-    """Category → articles in it or in a category below it, disambiguation pages left out."""
+    """Category → articles in it or in a category below it, without disambiguation pages."""
     short_articles: tuple[str, ...]
-    """Articles under 1,000 characters in their newest revision, disambiguation pages left out."""
+    """Articles under 1,000 characters in their newest revision, without disambiguation pages."""
 
 
 def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
-    """Read a world's folder and report every violation and the counts; nothing is raised for a violation."""
+    """Read a world's folder and report all violations and counts; violations raise no exception."""
     data, violations = load_world_and_violations(folder)
     articles = [article for article in data.articles.values() if not article.is_disambiguation]
     return WorldReport(
@@ -42,7 +44,7 @@ def check_world(folder: Path = WORLD_FOLDER) -> WorldReport:
 
 
 def group_by_name(data: WorldData) -> dict[str, tuple[str, ...]]:
-    """Return English names that two or more items bear, exactly, as label or alias, with those items."""
+    """Return each English name that is a label or alias of two or more items, with those items."""
     groups: dict[str, list[str]] = defaultdict(list)
     for item in data.items.values():
         for name in dict.fromkeys(item.names):

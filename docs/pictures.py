@@ -1,7 +1,9 @@
-"""Makes the pictures of README and documentation: `python docs/pictures.py` the diagram, with `--screens` the screenshots too.
+"""Draw the pictures of the README and the documentation: the diagram, and with `--screens` the screenshots too.
 
-The screenshots show the real thing: a build of GRANOLA-EQ in the embedded world, made in a temporary home on a Prefect
-server of its own, its report page and its run in Prefect's UI, as Chromium draws them.
+    python docs/pictures.py [--screens]
+
+The screenshots show a real build of GRANOLA-EQ in the embedded world, made in a temporary home with its own Prefect
+server: its report page and its run in Prefect's UI, as rendered by Chromium.
 """
 
 import argparse
@@ -55,7 +57,7 @@ COLOURS = {
 
 
 def draw_narrow_diagram(theme: str) -> str:
-    """Return the diagram for narrow screens: a box below the other."""
+    """Return the diagram for narrow screens, with the boxes stacked."""
     colours = COLOURS[theme]
     width, box, gap = 360, 62, 18
     height = len(STEPS) * (box + gap) + 92
@@ -129,7 +131,7 @@ def draw_diagram(theme: str) -> str:
 
 
 def take_screenshots() -> None:
-    """Build GRANOLA-EQ in the embedded world and take the pictures of its page, of its run and of the run's artifacts."""
+    """Build GRANOLA-EQ in the embedded world, and take the screenshots of its page, its run and the run's artifacts."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
         with serve_prefect(home / "prefect") as api:
@@ -184,7 +186,7 @@ def serve_prefect(home: Path) -> Iterator[str]:
 
 
 def answers(url: str) -> bool:
-    """Say whether a server answers at an address."""
+    """Return whether a server answers at an address."""
     try:
         return httpx.get(url).is_success
     except httpx.TransportError:
@@ -192,7 +194,7 @@ def answers(url: str) -> bool:
 
 
 def run_factmill(settings: Mapping[str, str], *arguments: str) -> None:
-    """Run the command of this Python's environment."""
+    """Run the `factmill` command of this Python's environment."""
     subprocess.run([find_program("factmill"), *arguments], env={**os.environ, **settings}, check=True)
 
 
@@ -212,10 +214,10 @@ def save_screenshot(
     height: int,
     theme: str = "light",
 ) -> None:
-    """Save what Chromium draws of a page as a PNG of at most `MAX_BYTES`, with fewer colours where it must be.
+    """Save Chromium's rendering of a page as a PNG of at most `MAX_BYTES`, with fewer colours if necessary.
 
-    `awaited`: text of the page that shows that it is complete; `settles_in_s`: seconds until its drawings are in
-    place; `theme`: light or dark, as the reader's system prefers.
+    `awaited`: text on the page that shows that it is complete. `settles_in_s`: seconds until its drawings are complete.
+    `theme`: light or dark, as in the reader's system settings.
     """
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
@@ -236,7 +238,7 @@ def save_screenshot(
 
 
 def wait_until(is_so: Callable[[], Any], problem: str) -> None:
-    """Wait until something is so; RuntimeError with the problem when it is not within two minutes."""
+    """Wait until `is_so` returns true; raise RuntimeError with the problem after two minutes."""
     for _ in range(240):
         if is_so():
             return

@@ -1,5 +1,8 @@
-"""Pages of reference, made of the code when the site is built: commands, tables, settings, operations, metrics, reasons,
-errors. A hook of mkdocs; `metrics.toml` and `reasons.toml` hold what the code does not say in words."""
+"""Generate the reference pages from the code during the site build.
+
+The pages list commands, tables, settings, operations, metrics, reasons and errors. This is a hook of mkdocs.
+`metrics.toml` and `reasons.toml` contain the descriptions that the code does not have.
+"""
 
 import ast
 import inspect
@@ -38,7 +41,7 @@ from factmill.tasks.storage.schema import WAREHOUSE_TABLES
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made of code."""
+    """Add the generated pages."""
     pages = {
         "commands": list_commands(),
         "new_package": list_packages(),
@@ -99,7 +102,7 @@ RECORDS = (
 
 
 def list_records() -> Iterator[str]:
-    """Yield the fields of the records that a benchmark's package writes, with their docstrings."""
+    """Yield the fields of the records that a benchmark's package defines, with their docstrings."""
     yield "# Records of a benchmark\n"
     yield "Classes of [a benchmark's package](../develop/benchmark.md), with their fields.\n"
     for record in RECORDS:
@@ -115,7 +118,7 @@ def list_records() -> Iterator[str]:
 
 
 def list_tables() -> Iterator[str]:
-    """Yield every published table with its columns, as their row models tell them."""
+    """Yield every published table with its columns, from the row models."""
     yield "# Tables\n"
     yield "Published tables, with a line for each column; in the warehouse each also has a column `build_id`. `factmill show BENCHMARK --columns` says the same.\n"
     for name, benchmark in {**BENCHMARKS, **list_evaluations_and_analyses()}.items():
@@ -136,7 +139,7 @@ def list_warehouse_tables() -> Iterator[str]:
 
 
 def list_operations_of_services() -> Iterator[str]:
-    """Yield every operation of a service: a kind of call, with its parts."""
+    """Yield every operation of a service, which is a kind of call, with its parts."""
     yield "# Operations of services\n"
     yield (
         "What factmill asks of services and models. The name stands in the column `operation` of [calls](warehouse.md#calls) and in "
@@ -189,7 +192,7 @@ def list_metrics() -> Iterator[str]:
 
 
 def list_reasons() -> Iterator[str]:
-    """Yield the reasons for which rows are dropped, with what to do about those that are failures of the run."""
+    """Yield the reject reasons, with advice for those that are failures of the run."""
     yield "# Reasons\n"
     yield (
         "Why a stage drops a row: the column `reason` of [rejects](warehouse.md#rejects), and what `factmill show BENCHMARK --rejects` lists. "
@@ -221,7 +224,7 @@ def list_errors() -> Iterator[str]:
 
 
 def list_settings() -> Iterator[str]:
-    """Yield what a world's file may hold, table by table."""
+    """Yield the keys of a world file, table by table."""
     yield "# World files\n"
     yield "Keys of a world's TOML file. [How to write one](../rebuild/worlds.md).\n"
     sections = {
@@ -253,7 +256,7 @@ def _describe_fields(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _name_kind(kind: Any) -> str:
-    """Return a type as a reader knows it, without what checks its values."""
+    """Return a type's name for readers, without value checks."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _name_kind(inner[0])

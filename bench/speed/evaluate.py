@@ -1,13 +1,14 @@
-"""What an evaluation costs beside waiting for the model: CPU time an item, with Inspect AI on the same items as the peer.
+"""Measure CPU time per item of an evaluation apart from waiting for the model, against Inspect AI on the same items.
 
     python bench speed.evaluate --inspect OTHER/bin/python      OTHER: an environment with inspect_ai, matching our lock
-    python bench speed.evaluate                                 ours alone, and a file of 100,000 answers
+    python bench speed.evaluate                                 factmill alone, and a file of 100,000 answers
 
-Both ask a model that answers at once, in the process itself: ours is a stand-in for the chat client, behind the recorder
-and its journal; Inspect's is its own mock model. Both score GRANOLA's rows by the same functions. What an item costs is
-the difference of two runs, many items less few, by the items between them: the start of either is so left out, and told
-apart. CPU is user and system time of the command and all it starts, Prefect's server with ours. The file of answers is
-scored whole, with the greatest resident set of the command. Nothing else should run on the machine.
+Both use a model that runs in the process and answers immediately: factmill's is a stand-in for the chat client,
+behind the recorder and its journal; Inspect's is its own mock model. Both score GRANOLA's rows with the same
+functions. The cost per item is the difference of a run with many items and one with few, divided by the difference
+in items. This leaves out the start, which is printed separately. CPU is the user and system time of the command and
+of the processes it starts, with Prefect's server for factmill. The file of answers is scored whole, and the peak
+memory of the command is printed. Run nothing else on the machine.
 """
 
 import json
@@ -72,7 +73,7 @@ if log.status != "success":
 
 
 def run(command: list[str], home: Path) -> tuple[float, float, float, str]:
-    """Run a command and return its CPU seconds, wall seconds, greatest resident set in MiB, and what it printed."""
+    """Run a command; return its CPU seconds, wall seconds, peak resident set in MiB, and output."""
     environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": str(ROOT), "TEST_KEY": "k"}
     started = os.times().elapsed
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -84,7 +85,7 @@ def run(command: list[str], home: Path) -> tuple[float, float, float, str]:
 
 
 def show(name: str, few: tuple[float, float, float, str], many: tuple[float, float, float, str]) -> float:
-    """Print the line of an engine and return its CPU milliseconds an item."""
+    """Print the line of an engine and return its CPU milliseconds per item."""
     each = (many[0] - few[0]) / (MANY - FEW) * 1000
     start = few[0] - each * FEW / 1000
     print(
@@ -95,7 +96,7 @@ def show(name: str, few: tuple[float, float, float, str], many: tuple[float, flo
 
 
 def main() -> None:
-    """Print a line an engine, their ratio, and the line of the file."""
+    """Print a line per engine, their ratio, and the line of the file of answers."""
     from support.builds.copies import publish_copies
     from support.models.scripted_chat import write_chat_world
 

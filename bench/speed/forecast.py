@@ -1,15 +1,16 @@
-"""Forecast against actual, with a chat server that plays all models.
+"""Compare forecasts with actual requests, cost and time, with a chat server that plays all models.
 
     python bench speed.forecast [--benchmarks granola …] [--share 0.25] [--seeds 1 2] [--habit "slow tokens"]
     python bench speed.forecast --evaluations [slaq …] [--share 0.25] [--seeds 1 2]
 
-For each benchmark a pilot of that share of its rows is asked and the whole forecast of it. Then the whole is made in another
-warehouse, where nothing is recorded: what that asks and takes is the actual. Last it is made in the pilot's warehouse, where
-it must not ask again what the pilot has asked. A seed draws seven tenths of the source's rows, and what else the benchmark
-draws by a seed; 0 is the whole of the embedded world. With `--evaluations` models are measured on the embedded builds, by a
-judge that is a model too. Printed is a line each for requests to models, requests to Wikimedia's services, money and hours:
-forecast, its 90 % interval where there is one, actual, how far it is off. Exit code 1 when requests or money are off by more
-than 15 %, or when anything was asked twice; hours are those of this machine, with whatever else it does, and are told alone.
+For each benchmark, runs a pilot on that share of its rows and forecasts the whole. Then builds the whole in another
+warehouse, where nothing is cached: its requests and time are the actual figures. Last, builds it in the pilot's
+warehouse, where no request of the pilot may be sent again. A seed draws 70 % of the source's rows, and anything else
+that the benchmark draws by a seed; seed 0 is the whole embedded world. With `--evaluations`, evaluates models on the
+embedded builds, with a model as judge. Prints one line each for requests to models, requests to Wikimedia's services,
+money and hours: forecast, its 90 % interval where there is one, actual, and relative error. Exits 1 when requests or
+money are off by more than 15 %, or when a request was sent twice. Hours depend on the load of this machine and do not
+affect the exit code.
 """
 
 import csv
@@ -34,20 +35,20 @@ from factmill.tasks.assets import ASSETS_ROOT
 
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
 PILOTED = {"granola": 296, "multihal": 120, "biokalma": 42, "slaq": 58, "fanoutqa": 95}
-"""Rows that the embedded builds have where a pilot draws."""
+"""Rows of each embedded build that a pilot draws from."""
 SOURCES = {"granola": ("entityquestions",), "biokalma": ("biokalma",), "fanoutqa": ("fanoutqa",)}
 FOUNDATIONS = ("simpleqa", "defan", "shroom2024", "halueval", "halubench", "felm", "truthfulqa")
 WHOLE = "defan"
-"""Of whose rows groups belong together."""
+"""The source whose rows form groups and are not sampled."""
 DRAWN = 0.7
-"""Of the source's rows, by a seed."""
+"""Share of the source's rows that a seed draws."""
 MOST_OFF = 0.15
 JUDGED = ("model_requests", "wikimedia_requests", "usd")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is forecast, and with what."""
+    """The server, habit and share that a forecast is compared with."""
 
     factmill: Factmill
     server: HabitsServer
@@ -56,7 +57,7 @@ class Trial:
     share: float
 
     def write_world(self) -> Path:
-        """Write the world, whose models under test and judges are those of the server too."""
+        """Write the world; models under test and judges are served by the same server."""
         roles = ("author", "judge", "mine")
         world = write_habit_world(self.folder, self.server, self.habit, roles)
         result = world.read_text("utf-8").replace('name = "habits"', f'name = "habits"\n{PRICES}')
@@ -75,7 +76,7 @@ class Trial:
 
 
 def compare_build(trial: Trial, name: str, seed: int) -> bool:
-    """Print what was forecast of a benchmark and what it came to; True when it agrees."""
+    """Print the forecast and the actual figures of a build; return True when they agree."""
     given = (name, "--world", trial.write_world(), *_draw_sources(trial.folder, name, seed), "--json")
     wanted = trial.share * PILOTED[name] * (DRAWN if seed else 1)
     one, other = (trial.folder / f"{name}-{seed}-{which}.duckdb" for which in ("pilot", "fresh"))
@@ -91,7 +92,7 @@ def compare_build(trial: Trial, name: str, seed: int) -> bool:
 
 
 def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
-    """Print what was forecast of an evaluation and what it came to; True when it agrees."""
+    """Print the forecast and the actual figures of an evaluation; return True when they agree."""
     trial.run("build", name)
     one, other = (trial.folder / f"{name}-{seed}-{which}.duckdb" for which in ("pilot", "fresh"))
     for warehouse in (one, other):
@@ -118,8 +119,9 @@ def compare_evaluation(trial: Trial, name: str, seed: int) -> bool:
 def _compare(
     trial: Trial, title: str, messages: Mapping[str, Any], report: Mapping[str, Any], asked: tuple[int, int, int]
 ) -> bool:
-    """Print a forecast beside what a build came to; `asked`: requests to models by the pilot, by a build of its own, and by
-    the build behind the pilot."""
+    """Print a forecast and the actual figures; return True when they agree.
+
+    `asked`: requests to models by the pilot, by a build without cache, and by the build after the pilot."""
     piloted, fresh, left = asked
     services = Counter[str]()
     for stage in messages["stages"]:
@@ -150,7 +152,7 @@ def _compare(
 
 
 def _draw_sources(folder: Path, name: str, seed: int) -> list[str]:
-    """Return the options by which a seed's rows are read."""
+    """Return the options that select a seed's rows."""
     if not seed:
         return []
     if name == "slaq":
@@ -167,7 +169,7 @@ def _draw_sources(folder: Path, name: str, seed: int) -> list[str]:
 
 
 def _draw_rows(path: Path, random: Random) -> str:
-    """Return a file with some of its rows, in their order; at least one."""
+    """Return the text of a file with a sample of its rows, in their order; at least one row."""
     text = path.read_text("utf-8")
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8") as file:
@@ -187,7 +189,7 @@ def _draw(rows: Sequence[Any], random: Random) -> list[Any]:
 
 
 def main() -> int:
-    """Compare the benchmarks that the arguments name."""
+    """Compare the benchmarks that the options name."""
     options = read_options(
         __doc__,
         benchmarks=(list(BENCHMARKS), None, list(BENCHMARKS)),

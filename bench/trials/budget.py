@@ -1,17 +1,18 @@
-"""A bound on a priced server, 64 requests in parallel, run after run: is it ever crossed, and what does it buy?
+"""Check that 64 parallel requests to a priced server never exceed a budget, and measure how much of it buys responses.
 
     python bench trials.budget [--habit faulty] [--runs 20] [--bound 1.0] [--parallel 64] [--heedless]
     python bench trials.budget --habit all --bound 0.30
 
-The server answers after random times, says little to most and all that it may to some, and tells its usage by a habit of
-HABITS. It keeps a meter of its own, as a provider bills: every reply that it made, whether the client has seen it or not,
-and nothing for a request that it refused. Each run asks until its bound is reached. Printed is a line a run: what the
-server was owed, what share of the bound paid for replies that arrived, what the client thought; and a line a habit. Exit
-code 1 when a bound was crossed, or when too little of one bought replies: nine tenths where all usage is reported and no reply
-is lost, half where some are lost. Where usage is unknown the client counts the most that each reply can cost.
+The server answers after random delays, mostly with short completions and sometimes with the longest allowed, and
+reports usage by a habit of HABITS. It has its own meter, which bills as a provider does: every response it generated,
+whether or not the client received it, and nothing for a refused request. Each run sends requests until its budget is
+exhausted. Prints a line per run (the amount billed, the share of the budget that paid for received responses, and the
+client's own account) and a line per habit. Exits 1 when a budget is exceeded, or when too little of one buys responses:
+at least 90 % where all usage is reported and no response is lost, 50 % where some are lost. For unknown usage the
+client counts the maximum cost of each response.
 
-`--heedless`: the server goes beyond the limit that it is told, by up to 60 %, as some do that reason. How much cannot be
-known before it has been seen, so a crossing there is told and is no failure.
+`--heedless`: the server exceeds the token limit of a request by up to 60 %, as some reasoning models do. The excess
+cannot be known in advance, so exceeding the budget is reported but is not a failure.
 """
 
 import threading
@@ -33,9 +34,9 @@ from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted
 
 USD_IN, USD_OUT, USD_CACHED, USD_CACHE_WRITE = 0.5, 2.5, 0.05, 0.625
-"""A million tokens."""
+"""US$ per million tokens."""
 FEE = 0.0005
-"""US$ for each reply, where a habit has a fee."""
+"""US$ per response, for habits with a fee."""
 MOST_TOKENS = 800
 PROMPT = f"""+++
 role = "author"
@@ -53,7 +54,7 @@ ERROR = {"error": {"message": "The provider returned an error", "code": 502}}
 
 @dataclass(frozen=True)
 class Used:
-    """What a reply used, as the server's meter has it."""
+    """Tokens of a response, according to the server's meter."""
 
     fresh: int
     """Tokens of the prompt that were neither cached nor written to the cache."""
@@ -68,7 +69,7 @@ class Used:
 
     @property
     def usd(self) -> float:
-        """What the server bills."""
+        """Amount that the server bills."""
         of_prompt = self.fresh * USD_IN + self.cached * USD_CACHED + self.written * USD_CACHE_WRITE
         return (of_prompt + (self.said + self.reasoned) * USD_OUT) / 1e6
 
@@ -155,20 +156,20 @@ UNTOLD: tuple[Tell, ...] = (report_nothing, report_null, report_negative, report
 
 @dataclass(frozen=True)
 class Habit:
-    """How a server counts, tells and fails."""
+    """How a server counts and reports usage, and how it fails."""
 
     tells: tuple[Tell, ...] = (report_openai,)
-    """One of them tells the usage of each reply."""
+    """Formats of usage reports; one is chosen for each response."""
     reasons: bool = False
-    """It reasons as long again as it may say, beyond the limit of a reply."""
+    """Adds reasoning of up to the length of a full completion, beyond the limit."""
     caches: bool = False
     writes_cache: bool = False
     fee: float = 0.0
     refused: float = 0.05
-    """Share of the requests that it refuses."""
+    """Share of requests that the server refuses."""
     refusals: tuple[Mapping[str, Any], ...] = ({"status": 429, "json": ERROR, "headers": {"Retry-After": "0.02"}},)
     loses: bool = False
-    """It cuts some connections, and is too late for some."""
+    """Cuts some connections and answers some requests too late."""
 
     @property
     def timeout_s(self) -> float:
@@ -176,7 +177,7 @@ class Habit:
 
     @property
     def least_bought(self) -> float:
-        """Share of a bound that has to buy replies."""
+        """Minimum share of a budget that must buy responses."""
         result = not set(self.tells) & set(UNTOLD)
         return 0.0 if not result else 0.5 if self.loses else 0.9
 
@@ -211,7 +212,7 @@ HABITS = {
 
 
 class PricedServer:
-    """A chat server with prices; `owed` is what it bills, `bought` what of it is for replies that arrived in time."""
+    """A chat server with prices; `owed` is the amount billed, `bought` the part for responses received in time."""
 
     def __init__(self, seed: int, habit: Habit, heedless: bool) -> None:
         self.owed = self.bought = 0.0
@@ -258,7 +259,7 @@ class PricedServer:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run came to."""
+    """The result of a run."""
 
     owed: float
     bought: float
@@ -267,7 +268,7 @@ class Run:
 
 
 def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: bool) -> Run:
-    """Ask until the bound is reached."""
+    """Send requests until the budget is exhausted."""
     server = PricedServer(seed, habit, heedless)
     model = ModelSettings(
         kind="openai",
@@ -319,7 +320,7 @@ def run_once(seed: int, habit: Habit, bound: float, parallel: int, heedless: boo
 
 
 def main() -> int:
-    """Make the runs."""
+    """Run the trials and print the table."""
     result = read_options(
         __doc__, habit=("faulty", None, ["all", *HABITS]), runs=20, bound=(1.0, "US$"), parallel=64, heedless=False
     )

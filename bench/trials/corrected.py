@@ -1,11 +1,12 @@
-"""How often the interval of a rate that is corrected for a judge's errors holds the true rate.
+"""Measure how often the interval of a rate corrected for a judge's errors contains the true rate.
 
     python bench trials.corrected [--samples 1000] [--seed 1] [--labels 120]
 
-For each sensitivity and specificity an evaluation of 100 topics with five facts is drawn, with answers that are likelier right
-in some topics than in others; the judge errs by its rates; people label a draw by verdict, as `factmill label --to` draws
-it, from this evaluation or from another model's. Prints the share of samples whose interval holds the true rate, corrected
-and raw, with Wilson's interval; exits 1 where that of a corrected one lies below 93 %.
+For each sensitivity and specificity, draws an evaluation of 100 topics with five facts each; some topics are
+likelier to be answered correctly than others. The judge errs by its rates. People label a sample stratified by
+verdict, as drawn by `factmill label --to`, from this evaluation or from another model's. Prints the share of samples
+whose interval contains the true rate, corrected and raw, with Wilson's interval. Exits 1 when the coverage of a
+corrected interval is below 93 %.
 """
 
 import itertools
@@ -27,7 +28,7 @@ DRAWS = 1_000
 def judge_answers(
     rate: float, sensitivity: float, specificity: float, draw: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what is right and what the judge calls right (topics × facts)."""
+    """Return which answers are right and which the judge calls right (topics × facts)."""
     of_topic = draw.beta(4 * rate, 4 * (1 - rate), TOPICS)[:, None]
     right = draw.random((TOPICS, FACTS)) < of_topic
     called = np.where(right, draw.random(right.shape) < sensitivity, draw.random(right.shape) >= specificity)
@@ -37,7 +38,7 @@ def judge_answers(
 def label(
     right: np.ndarray, called: np.ndarray, labels: int, draw: np.random.Generator
 ) -> tuple[list[int], list[float]]:
-    """Return places of labelled answers, drawn by verdict, and what each stands for."""
+    """Return the positions of labelled answers, stratified by verdict, and their sampling weights."""
     places = {str(verdict): np.flatnonzero(called.ravel() == verdict) for verdict in (False, True)}
     sizes = {name: len(each) for name, each in places.items() if len(each)}
     chosen: list[int] = []
@@ -49,7 +50,7 @@ def label(
 
 
 def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, seed: int) -> tuple[bool, bool, float]:
-    """Return whether the corrected and the raw interval of one sample hold the true rate, and how wide the first is."""
+    """Return whether one sample's corrected and raw intervals contain the true rate, and the corrected one's width."""
     draw = np.random.default_rng(seed)
     right, called = judge_answers(rate, *rates, draw)
     labelled = judge_answers(0.6, *rates, draw) if transfers else (right, called)
@@ -67,7 +68,7 @@ def hold(rate: float, rates: tuple[float, float], labels: int, transfers: bool, 
 
 
 def main() -> int:
-    """Measure coverage."""
+    """Measure and print the coverage."""
     options = read_options(__doc__, samples=1000, seed=1, labels=120)
     worst, is_below = 1.0, False
     print("labels of   true  sens  spec  corrected [95 %]         width  raw")

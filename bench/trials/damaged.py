@@ -1,11 +1,12 @@
-"""Damage a file that a stopped build has left, run the same command again: the bytes of a build that nothing happened to, or an
-error that names the file. Or damage a release in each way of support.builds.damaged_releases, run each command that reads it.
+"""Damage files of a stopped build, or a release, and check that the next command recovers or names the file.
 
     python bench trials.damaged [--places 20] [--seed 1] [--only journal release] [-- build granola --limit 5]
 
-Files: journals, Parquet shards, receipts, the run's description, claims. Damage: a flipped bit, a lost end, a page of
-zeros, bytes put in behind, a line or chunk that stands twice, nothing left. Prints a line a place; exits 1 when rows differ, or a build
-hangs, or ends with a traceback.
+After damage to a file of a stopped build, the same command must publish the bytes of an undisturbed build, or fail
+with an error that names the file. A release is damaged in each way of support.builds.damaged_releases, and each
+command that reads it runs. Files: journals, Parquet shards, receipts, the run's description, claims. Damage: a
+flipped bit, a truncated end, a page of zeros, appended bytes, a duplicated line or chunk, an empty file. Prints a
+line per place; exits 1 when rows differ, a build hangs, or a traceback is printed.
 """
 
 import random
@@ -34,7 +35,7 @@ KINDS = {
 def damage_and_rebuild(
     trial: Trial, arguments: Sequence[str], places: int, seed: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> list[str]:
-    """Stop a build, damage what it has left in so many places of each kind, each time alone; return what is wrong."""
+    """Stop a build and damage `places` places of each kind of file, one at a time; return the problems."""
     warehouse = trial.folder / "stopped" / "w.duckdb"
     warehouse.parent.mkdir()
     command = [*arguments, "--json", "--warehouse"]
@@ -45,7 +46,7 @@ def damage_and_rebuild(
     state = trial.folder / "state"
     warehouse.parent.rename(state)
     runs, wrong = warehouse.with_name(f"{warehouse.name}.runs"), []
-    # a process that died while it asked leaves a claim
+    # a process that died during a request leaves a claim
     (state / runs.name / "claims" / "4194305-00000000.claim").write_bytes(bytes(64))
     for kind in kinds:
         draw = random.Random(f"{seed} {kind}")
@@ -66,7 +67,7 @@ def damage_and_rebuild(
 
 
 def damage_releases(trial: Trial, factmill: Factmill) -> list[str]:
-    """Damage a release in each way, run all commands on it; return what is wrong."""
+    """Damage a release in each way and run all commands on it; return the problems."""
     released, wrong = make_released(factmill, trial.folder), []
     for number, name in enumerate(DAMAGES):
         try:
@@ -78,7 +79,7 @@ def damage_releases(trial: Trial, factmill: Factmill) -> list[str]:
 
 
 def main() -> int:
-    """Damage."""
+    """Run the selected trials and print the problems."""
     given = read_options(
         __doc__,
         places=20,

@@ -1,8 +1,8 @@
-"""Runs the command and lets a start of a thread or process fail, as it does where the system has no more.
+"""Run a command and make the start of a thread or process fail, as when the system has no resources left.
 
     python -m trials.failing_starts LOG NUMBER once|lasting COMMAND...
 
-The start of that number fails, with `lasting` all after it too; 0: none. LOG lists all of them, with who starts what.
+Start NUMBER fails, and with `lasting` all later ones too; 0 fails none. LOG lists all starts with their location.
 """
 
 import errno
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_starved(log: str, at: int, lasts: bool) -> None:
-    """Run the command with a start that fails: the one of that number, and with `lasts` all after it; 0: none."""
+    """Run the command with start number `at` failing, and with `lasts` all later ones; 0 fails none."""
     import _posixsubprocess
 
     count, lock = 0, threading.Lock()
@@ -51,7 +51,7 @@ def run_starved(log: str, at: int, lasts: bool) -> None:
 
 
 def _find_place() -> str:
-    """Return who starts something: the innermost line of ours, and the library's that does it."""
+    """Return the location of a start: the innermost line of factmill, and the line of the library that starts it."""
     frames = [
         each
         for each in traceback.extract_stack()[:-2]

@@ -1,10 +1,11 @@
-"""Services that misbehave: a build ends with the same bytes or says why not, and the next run without faults mends it.
+"""Build against misbehaving services and check that the build recovers or fails clearly, and that a rerun completes it.
 
     python bench trials.faulty [--rate 0.25] [--seed 1] [--whole]
 
-429, 500, HTML with 200, a cut connection, half an answer, a wrong length, silence and redirects are put on every service of
-the embedded world and on a chat model; those to another host, which end a build, in runs of their own. Without --whole:
-small builds. Prints a line a build; exits 1 when anything is wrong.
+Injects 429, 500, HTML with 200, cut connections, truncated responses, wrong lengths, hangs and redirects into every
+service of the embedded world and into a chat model. Redirects to another host, which stop a build, get their own runs.
+A build must publish the same bytes or state why it cannot, and the next run without faults must complete it. Without
+--whole, builds are small. Prints a line per build; exits 1 on any problem.
 """
 
 import json
@@ -41,7 +42,7 @@ Handle = Callable[[Seen], dict[str, Any]]
 def build_with_faults(
     trial: Trial, builds: Sequence[Sequence[str]], rate: float, kinds: Sequence[str] = tuple(WEIGHTS)
 ) -> list[str]:
-    """Make each build alone, with faults, and again without; return what is wrong."""
+    """Run each build without faults, with faults, and again without; return the problems."""
     wrong = []
     trial.kinds = kinds
     for at, build in enumerate(builds):
@@ -58,7 +59,7 @@ def build_with_faults(
 
 
 def _mend(trial: Trial, name: str, command: list[str], expected: dict[str, Any]) -> list[str]:
-    """Run a command with faults and without; return what is wrong with their ends."""
+    """Run a command with faults and then without; return the problems."""
     warehouse = Path(command[-1])
     code, tables, err = trial.run(name, command)
     said = err.strip().splitlines()[-1] if err.strip() else ""
@@ -78,13 +79,13 @@ def _mend(trial: Trial, name: str, command: list[str], expected: dict[str, Any])
 
 
 def spoil(handle: Handle, rate: float, seed: int) -> Handle:
-    """Return what answers like `handle`, but for faults drawn at a rate."""
+    """Return a handler that answers like `handle`, except for faults drawn at a rate."""
     draw = random.Random(seed)
     return lambda seen: draw.choice(SPOILT) if draw.random() < rate else handle(seen)
 
 
 def build_with_a_faulty_model(trial: Trial, rate: float, seed: int) -> list[str]:
-    """Make GRANOLA-EQ with a chat model that misbehaves, and services that do too; return what is wrong."""
+    """Build GRANOLA-EQ with a misbehaving chat model and misbehaving services; return the problems."""
     chat = ScriptedChat(_say)
     try:
         world = write_chat_world(trial.folder, chat.url, ["author", "judge"])
@@ -118,7 +119,7 @@ def _say(messages: Sequence[Message]) -> tuple[int, str]:
 
 
 def main() -> int:
-    """Try everything."""
+    """Run all trials."""
     given = read_options(__doc__, rate=0.25, seed=1, whole=False)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))

@@ -1,10 +1,10 @@
-"""Several builds at once on one warehouse, each a process: the bytes of builds alone, and no call asked twice.
+"""Run several builds at once on one warehouse and check that bytes match separate builds and no call repeats.
 
     python bench trials.four [--whole] [--kills 2] [--seed 1]
 
-Without --whole: four builds of GRANOLA-EQ whose questions overlap. With it also one process a benchmark. Then the same
-again, some of them killed at random moments and begun anew beside the others. Prints a line a group; exits 1 when anything
-differs.
+Each build is its own process. Without --whole: four builds of GRANOLA-EQ with overlapping questions. With --whole also
+one process per benchmark. Then repeats each group, with some builds killed at random moments and restarted while the
+others run. Prints a line per group; exits 1 when anything differs.
 """
 
 import random
@@ -22,15 +22,15 @@ from trials.trial import Trial, count_calls, count_repeated, read_tables
 
 OVERLAPPING = [["granola", "--limit", str(limit)] for limit in (400, 401, 402, 403)]
 _LINES, _MOST_JOURNALLED = 5, 60
-"""Lines of a build, and replies after them, that the moment to kill it waits for at most."""
+"""Maximum lines of a build, and journalled responses after them, before it is killed."""
 ALL = [["granola"], ["multihal"], ["biokalma"], ["slaq"], ["fanoutqa"]]
 
 
 def build_at_once(trial: Trial, builds: Sequence[Sequence[str]], kills: int = 0, seed: int = 1) -> list[str]:
-    """Build at once in one warehouse, then each alone in another; return what is wrong.
+    """Run builds at once in one warehouse, then each alone in another; return the problems.
 
-    `kills`: so many of the first builds are killed at moments drawn by `seed`, and begun anew at once. Where the trial
-    runs commands in this process, the last build is made here.
+    The first `kills` builds are killed at moments drawn from `seed` and restarted immediately. If the trial runs
+    commands in this process, the last build runs here.
     """
     wrong: list[str] = []
     shared, alone = trial.folder / "shared.duckdb", trial.folder / "alone.duckdb"
@@ -77,7 +77,7 @@ def _kill(processes: Sequence["subprocess.Popen[str]"], draw: random.Random, war
 
 
 def main() -> int:
-    """Try both groups."""
+    """Run both groups, without and with kills."""
     given = read_options(__doc__, whole=False, kills=2, seed=1)
     wrong: list[str] = []
     for kills in (0, given.kills):

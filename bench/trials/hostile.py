@@ -1,9 +1,10 @@
-"""Hostile commands, worlds, sources and warehouses by the thousand: whether each ends in words.
+"""Run thousands of hostile commands, worlds, sources and warehouses, and check that each ends with a clear message.
 
     python bench trials.hostile [--cases 2000] [--seed 1] [--only 17 …]
 
-Prints each case that ends in a traceback, not at all, with a code or at a length that none may have; then how many cases
-ended with which code, by command. Exits 1 where one was wrong. `--only` runs single cases again, and prints what they say.
+Prints each case that ends with a traceback, hangs, or exceeds the limits on exit code or message length; then the
+number of cases by command and exit code. Exits 1 when a case fails. `--only` runs single cases and prints their
+messages.
 """
 
 import tempfile
@@ -23,7 +24,7 @@ def main() -> int:
     """Run the trial."""
     given = read_options(__doc__, cases=2000, seed=1, only=[int])
     web, wrong = Loopback(), 0
-    web.script({"json": True})  # as a Prefect server that is ready
+    web.script({"json": True})  # acts as a Prefect server that is ready
     codes: Counter[tuple[str, int]] = Counter()
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         cases = Cases(Path(folder))

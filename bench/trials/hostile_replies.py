@@ -1,13 +1,13 @@
-"""Replies that never end, drip, swell or lie about their length: what each client holds on to while they come and afterwards.
+"""Measure what each client retains during and after responses that never end, drip, swell or misstate their length.
 
     python bench trials.hostile_replies [--seconds 60] [--factmill DIR] [--services …] [--replies …] [--speed]
 
-A server of this process gives one kind of hostile reply to every request. A client in a process of its own sends requests
-for as long, four at once, with a time-out of 2 s; a table shows how far its memory grew, the most threads and sockets that
-it had for them, and those that are left 2 s after the last time-out. A client that grows by over 1 GB is ended. `--speed`
-measures how long 500 answered requests of 20 ms take instead. `--factmill`: another checkout, whose clients are measured.
-Exits 1 when a client grew by over 400 MB (four replies of 32 MB, with their copies), or when threads are left, or more sockets
-than requests run at once.
+A server in this process answers every request with one kind of hostile response. A client in its own process sends
+requests for --seconds seconds, four at once, with a time-out of 2 s. A table shows the growth of its memory, its
+maximum numbers of request threads and sockets, and those left 2 s after the last time-out. A client that grows by
+over 1 GB is stopped. `--speed` instead times 500 answered requests of 20 ms. `--factmill` measures the clients of
+another checkout. Exits 1 when a client grows by over 400 MB (four responses of 32 MB, with their copies), when
+threads are left, or when more sockets are left than requests run at once.
 """
 
 import argparse
@@ -34,7 +34,7 @@ SERVICES = ("wikidata", "wikipedia", "pageviews", "falcon", "chat")
 
 
 def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any], Iterator[Any]]:
-    """Return what opens a client, and calls for it without end."""
+    """Return a function that opens a client, and an endless iterator of calls for it."""
     from support.webs.every_client import CLIENTS
 
     from factmill.tasks.core.service_settings import ServiceLimits
@@ -45,7 +45,7 @@ def _make_calls(service: str, url: str, **limits: Any) -> tuple[Callable[[], Any
 
 
 def _measure() -> tuple[int, int, int]:
-    """Return this process's memory in bytes, its threads for requests, and its sockets."""
+    """Return this process's memory in bytes, its request threads, and its sockets."""
     status = Path("/proc/self/status").read_text("ascii")
     memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) * 1024
     threads = sum(thread.name == "factmill-request" for thread in threading.enumerate())
@@ -57,12 +57,12 @@ def _measure() -> tuple[int, int, int]:
 
 
 def be_client(service: str, url: str, seconds: float) -> None:
-    """Send requests for as long, and print what was held meanwhile and is left."""
+    """Send requests for a time; print the initial, maximum and final memory, threads and sockets."""
     from factmill.tasks.errors import ServiceError
 
     opens, calls = _make_calls(service, url, timeout_s=TIMEOUT_S, attempts=2)
     open_before = opens()
-    with suppress(ServiceError):  # imports, the loop and what the first request loads are no growth
+    with suppress(ServiceError):  # imports, the loop and the first request's loads do not count as growth
         _make_calls(service, "http://127.0.0.1:9", timeout_s=TIMEOUT_S, attempts=1)[0]().send([next(calls)], print)
     time.sleep(0.5)
     first = _measure()
@@ -98,7 +98,7 @@ def be_client(service: str, url: str, seconds: float) -> None:
 
 
 def be_fast(service: str, url: str) -> None:
-    """Print how many seconds answered requests take."""
+    """Print the seconds that answered requests take."""
     opens, calls = _make_calls(service, url, timeout_s=60, attempts=2)
     client, replies = opens(), Counter[str]()
 
@@ -124,7 +124,7 @@ def _start(options: argparse.Namespace, checkout: Path, *args: str) -> "subproce
 
 
 def show_held(options: argparse.Namespace) -> bool:
-    """Print the table; return whether all is within its bounds."""
+    """Print the table; return whether all clients stay within the limits."""
     print(
         "| service | reply | memory grew by | threads at most | left | sockets at most | left | ends |\n|---|---|---|---|---|---|---|---|"
     )
@@ -151,7 +151,7 @@ def show_held(options: argparse.Namespace) -> bool:
 
 
 def show_speed(options: argparse.Namespace) -> None:
-    """Print seconds of this checkout and, in turns, of the other one."""
+    """Print the seconds of this checkout and the other one, alternating."""
     cells = {"name": "Berlin", "via": "label", "item": "http://www.wikidata.org/entity/Q1"}
     solution = {name: {"type": "literal", "value": value} for name, value in cells.items()}
     bodies = {

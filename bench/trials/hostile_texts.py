@@ -1,10 +1,10 @@
-"""How long readers of text take for hostile texts of 4,000 and 40,000 characters, through their public functions.
-
-Texts are made from the regexes of each module: what stands before a repeated part, then that part again and again, then
-something that does not fit; and of single characters, brackets, quotes and marks. A function whose time grows by more than
-thirty for ten times the text, or that takes longer than the limit, is listed with the text that it takes longest for.
+"""Time text parsers on hostile texts of 4,000 and 40,000 characters, through their public functions.
 
     python bench trials.hostile_texts [WORD in module names …]
+
+Texts derive from each module's regexes: the text before a repeated part, then that part many times, then a mismatch.
+Others repeat single characters, brackets, quotes and marks. Lists each function whose time grows by more than 30 times
+for ten times the text, or exceeds the limit, with its slowest text.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from factmill import tasks
 _SIZES = 4_000, 40_000
 _LIMIT_S = 4.0
 _LEAST_S = 0.003
-"""At 4,000 characters; what is quicker takes less than 0.3 s at 40,000 even where it grows quadratically."""
+"""At 4,000 characters; a faster call takes less than 0.3 s at 40,000, even with quadratic growth."""
 _GROWS = 30.0
 _CHARACTERS = " aA1\n.,-\"'([{|=*<&_%/:;é\u0301{}]>)#!?\t–“"
 _PAIRS = ("a a ", "((", "[[", "{{", "{|\n", "' ", '" ', "a.", "1,", "e\u0301", "\n\n", "<a>", "**", "- a\n")
@@ -37,7 +37,7 @@ class _LateError(Exception):
 
 
 def list_patterns(module: Any) -> list[re.Pattern[str]]:
-    """Return the regexes of a module and of those that it imports from."""
+    """Return the regexes of a module and of the modules it imports from."""
     found = {}
     modules = {module.__name__, *(getattr(value, "__module__", None) for value in vars(module).values())}
     for name in filter(None, modules):
@@ -50,7 +50,7 @@ def list_patterns(module: Any) -> list[re.Pattern[str]]:
 
 
 def iterate_attacks(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (start, what is repeated, end) of texts that a regex may take long for."""
+    """Yield (start, repeated part, end) of texts that may be slow for a regex."""
     chance = random.Random(pattern.pattern)
     tree = parser.parse(pattern.pattern, pattern.flags & (re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE))
     for before, body in _iterate_repeats(tree):
@@ -63,7 +63,7 @@ def iterate_attacks(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _iterate_repeats(tree: Any) -> Iterator[tuple[list[Any], Any]]:
-    """Yield each part of a regex that may repeat without end, and what stands before it."""
+    """Yield the nodes before each unbounded repeat of a regex, and the repeated part."""
     nodes = list(tree)
     for at, (code, value) in enumerate(nodes):
         inner: list[Any] = []
@@ -84,7 +84,7 @@ def _iterate_repeats(tree: Any) -> Iterator[tuple[list[Any], Any]]:
 
 
 def _write(tree: Any, chance: random.Random) -> str:
-    """Return a short text that a regex more or less matches."""
+    """Return a short text that a regex roughly matches."""
     parts = []
     for code, value in tree:
         if code is codes.LITERAL:
@@ -128,7 +128,7 @@ def _write_class(members: Any) -> str:
 
 
 def iterate_functions(module: Any) -> Iterator[tuple[str, Callable[[str], Any]]]:
-    """Yield the public functions of a module that take a text first, and texts or nothing else besides."""
+    """Yield the public functions of a module that require a text and otherwise only simple arguments."""
     for name, function in vars(module).items():
         if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
             continue
@@ -150,7 +150,7 @@ def iterate_functions(module: Any) -> Iterator[tuple[str, Callable[[str], Any]]]
 
 
 def time_call(call: Callable[[str], Any], text: str) -> float:
-    """Return the processor seconds of a call, at most the limit."""
+    """Return the CPU seconds of a call, at most the limit."""
     signal.setitimer(signal.ITIMER_PROF, _LIMIT_S)
     started = time.process_time()
     try:
@@ -169,7 +169,7 @@ def _ring(*_: Any) -> None:
 
 
 def main() -> None:
-    """Print a line for each function that grows more than linearly, and what was looked at."""
+    """Print a line for each function that grows more than linearly, and the totals."""
     signal.signal(signal.SIGPROF, _ring)
     looked, tried, bad = 0, 0, 0
     names = [

@@ -1,15 +1,15 @@
-"""Batch jobs at a server that restarts, loses lines, fails some and answers out of order, beside the same by single calls.
+"""Compare batch jobs at a server that restarts, loses lines and reorders responses with the same single requests.
 
     python bench trials.jobs [--requests 5000] [--most-lines 1000]
     python bench trials.jobs --builds [granola …] [--habit "reasoning model"] [--kill] [--most-lines 200]
     python bench trials.jobs --builds [granola …] --files
 
-Asked are that many requests, or, with `--builds`, whole benchmarks of the embedded world (all five where none is named). Each
-is then asked again by single calls in another warehouse, and all published tables are compared, cell by cell. `--kill`: a
-build's process is killed while its first job is under way, and the same command goes on. `--files`: the builds write files of
-requests, which a stand-in for `vllm run-batch` answers (support/batches/run_batch.py). Printed is what the server saw:
-jobs, their lines, restarts, lines that were lost or failed, and whether any request was answered twice, which would be paid
-twice. Exit code 1 when anything is lost, doubled or another.
+Sends --requests requests, or with `--builds` runs whole benchmarks of the embedded world (by default all five). The
+server also fails some lines. Repeats each with single requests in another warehouse, and compares all published
+tables cell by cell. `--kill` kills a build's process during its first job and reruns the same command. With
+`--files`, builds write files of requests, which a stand-in for `vllm run-batch` answers
+(support/batches/run_batch.py). Prints the server's counts: jobs, lines, restarts, lost and failed lines, and
+requests answered twice, which would be paid twice. Exits 1 when a response is lost or duplicated or a table differs.
 """
 
 import json
@@ -33,17 +33,17 @@ from factmill.flows.benchmarks import BENCHMARKS
 from factmill.tasks.errors import AwaitingReplyFile
 
 LOSES, FAILS, RESTARTS = 50, 41, 37
-"""One line in so many is lost, or fails; one request in so many finds the server restarting."""
+"""One line in LOSES is lost, one in FAILS fails; one request in RESTARTS meets a restarting server."""
 PRICES = "usd_per_million_in = 1.1\nusd_per_million_out = 4.4"
 
 
 class Counted:
-    """A model at a server of batch jobs; `answered` counts what it answered, by the digest of the request."""
+    """A model at a server of batch jobs; `answered` counts its answers by the text of the request."""
 
     def __init__(self, folder: Path, say: Any) -> None:
         self.answered: Counter[str] = Counter()
         self.singly = 0
-        """Answered requests that were no line of a job."""
+        """Answered requests outside jobs."""
         self._say = say
         self.server = BatchServer(
             folder,
@@ -59,7 +59,7 @@ class Counted:
         return said
 
     def describe(self) -> str:
-        """Return what the server saw."""
+        """Return a summary of the server's counts."""
         sizes = [len(self.server.read_input(job)) for job in self.server.jobs]
         listed = ", ".join(map(str, sizes[:30])) + (", …" if len(sizes) > 30 else "")
         return (
@@ -75,7 +75,7 @@ class Counted:
 
 
 def try_requests(folder: Path, requests: int, most_lines: int) -> bool:
-    """Ask requests by jobs and singly; True when both say the same, and nothing was answered twice."""
+    """Send requests by jobs and singly; return True when the responses agree and none was answered twice."""
     model = Counted(folder / "server", answer)
     calls = ask_all(requests)
     begun = time.process_time()
@@ -95,14 +95,14 @@ def try_requests(folder: Path, requests: int, most_lines: int) -> bool:
 
 
 class Builds:
-    """Builds by jobs and by single calls, of one model's habit."""
+    """Builds by jobs and by single requests, with one habit of the model."""
 
     def __init__(self, folder: Path, factmill: Factmill, habits: HabitsServer, habit: str, most_lines: int) -> None:
         self._folder, self._factmill, self._habits = folder, factmill, habits
         self._habit, self._most_lines = habit, most_lines
 
     def compare(self, name: str, kills: bool) -> bool:
-        """Build a benchmark both ways; True when all tables agree and nothing was answered twice."""
+        """Build a benchmark both ways; return True when all tables agree and no request was answered twice."""
         folder = self._folder / name
         folder.mkdir()
         model = Counted(folder / "server", lambda body: self._habits.answer(self._habit, body))
@@ -124,7 +124,7 @@ class Builds:
         return self._agree(folder, by_jobs, singly) and not is_doubled and not left
 
     def _agree(self, folder: Path, by_jobs: Ran, singly: Ran) -> bool:
-        """Compare the tables of two builds, cell by cell, and print what differs."""
+        """Compare the tables of two builds cell by cell, and print the differences."""
         tables = {
             table: _read(folder / "jobs.duckdb", by_jobs, table) == _read(folder / "singly.duckdb", singly, table)
             for table in by_jobs.json["tables"]
@@ -139,7 +139,7 @@ class Builds:
         return same
 
     def compare_files(self, name: str) -> bool:
-        """Build a benchmark by files and directly; True when all tables agree."""
+        """Build a benchmark by files and directly; return True when all tables agree."""
         folder = self._folder / name
         folder.mkdir()
         url = self._habits.url(self._habit)
@@ -160,7 +160,7 @@ class Builds:
         return ran
 
     def _kill_once(self, name: str, world: Path, model: Counted) -> None:
-        """Kill a build while its first job is under way, which goes on at the server meanwhile."""
+        """Kill a build during its first job, which continues at the server."""
         model.server.ends[1] = "never"
         process = self._factmill.start(
             "build", name, "--world", world, "--warehouse", self._folder / name / "jobs.duckdb"
@@ -174,7 +174,7 @@ class Builds:
 
 
 def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a published table, without the build's id."""
+    """Return the rows of a published table, without the build id."""
     with duckdb.connect(str(warehouse), read_only=True) as db:
         return db.execute(
             f'SELECT * EXCLUDE (build_id) FROM "{table}" WHERE build_id = ? ORDER BY ALL', [ran.json["build_id"]]
@@ -182,7 +182,7 @@ def _read(warehouse: Path, ran: Ran, table: str) -> list[tuple[Any, ...]]:
 
 
 def try_builds(names: Sequence[str], habit: str, most_lines: int, kills: bool, files: bool) -> bool:
-    """Build benchmarks both ways; True when all agree."""
+    """Build benchmarks both ways; return True when all agree."""
     with folder_on_prefect() as (folder, home, api):
         habits = HabitsServer()
         builds = Builds(folder, Factmill(home, api), habits, habit, most_lines)
@@ -192,7 +192,7 @@ def try_builds(names: Sequence[str], habit: str, most_lines: int, kills: bool, f
 
 
 def main() -> int:
-    """Ask requests, or make builds."""
+    """Send requests, or run builds."""
     result = read_options(
         __doc__,
         requests=5_000,

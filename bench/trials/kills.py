@@ -1,9 +1,9 @@
-"""Stop a build at random moments, run the same command again: the bytes of a build that was left alone.
+"""Stop a build at random moments, rerun the command, and check that the bytes equal an undisturbed build's.
 
     python bench trials.kills [--kills 20] [--terms 5] [--seed 1] [-- build all]
 
-Moments are told by what happened: a line of a stage, and how many replies stand in the journals after it. Prints a line a
-moment; exits 1 when bytes differ, a call was asked twice, a process lives on or a file is left.
+A moment is defined by progress: a stage's line, and a number of journalled responses after it. Prints a line per
+moment; exits 1 when bytes differ, a call repeats, a process survives or a file is left behind.
 """
 
 import random
@@ -19,15 +19,15 @@ from trials.trial import Trial, count_calls, count_journalled, read_tables
 
 STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
 _MOST_JOURNALLED = 120
-"""Replies after a stage's line that a moment waits for at most."""
+"""Maximum responses after a stage's line that a moment waits for."""
 _PATIENCE_S = 10.0
-"""How long a moment waits for replies that may never come."""
+"""How long a moment waits for responses that may never arrive."""
 _ENDS_S = 5.0
-"""Within which SIGTERM ends a build."""
+"""Time limit for a build to end after SIGTERM."""
 
 
 def stop_at_random(trial: Trial, arguments: Sequence[str], signals: Sequence[signal.Signals], seed: int) -> list[str]:
-    """Stop a build once for each signal, each time in a warehouse of its own; return what is wrong."""
+    """Stop a build once per signal, each time in a new warehouse; return the problems."""
     draw, wrong = random.Random(seed), []
     command = [*arguments, "--json", "--warehouse"]
     alone = trial.folder / "alone.duckdb"
@@ -60,7 +60,7 @@ def stop_at_random(trial: Trial, arguments: Sequence[str], signals: Sequence[sig
 def stop(
     process: "subprocess.Popen[str]", how: signal.Signals, line: int, journalled: int, warehouse: Path
 ) -> list[str]:
-    """Stop a build after a line of what it says and some replies; return what is wrong about its end."""
+    """Stop a build after a line of output and a number of responses; return the problems of its end."""
     assert process.stderr
     for _ in range(line + 1):
         process.stderr.readline()
@@ -81,7 +81,7 @@ def stop(
 
 
 def main() -> int:
-    """Kill and stop."""
+    """Kill and terminate builds."""
     given = read_options(__doc__, kills=20, terms=5, seed=1, arguments=["build", "all"])
     signals = [signal.SIGKILL] * given.kills + [signal.SIGTERM] * given.terms
     with tempfile.TemporaryDirectory() as folder:

@@ -1,13 +1,14 @@
-"""Which edits rename builds: those that may change rows, and no others.
+"""Check which edits of the code rename builds: only those that may change rows.
 
     python bench trials.locks [--commits 200] [--constants 50] [--seed 1]
 
-Four tables. The last commits of the repository: how many rename each benchmark's builds, by definition as the lock has it, and by
-the text of all modules that the recipe imports, as it was. Harmless edits in every module: a comment, another docstring, another
-line length, a new function. Twenty edits that change rows, three in each benchmark's package and five in what several share: which
-builds each renames. One changed constant in functions that rows pass through, drawn from those that run in an embedded build once
-it is open and are counted by definition (rooms that are counted by version are left out): how many rename the builds. Exits 1 where
-a harmless edit renames a build, or a planted one other builds than it should.
+Prints four tables. Last commits of the repository: how many rename each benchmark's builds, by definition as in the run
+lock, and by the text of all modules that the recipe imports, as in the past. Harmless edits in every module: a comment,
+another docstring, another line length, a new function. Twenty edits that change rows, three in each benchmark's package
+and five in shared code: the builds that each one renames. One changed constant in functions that rows pass through: how
+many rename the builds. These functions run in an embedded build after it is opened and count by definition; packages
+that count by version are excluded. Exits 1 when a harmless edit renames a build, or a planted edit renames other builds
+than expected.
 """
 
 import ast
@@ -53,18 +54,18 @@ PLANTED = (
     ("factmill.tasks.lookups.classes", "work.run.services.wikidata, sorted(set(pids))", "work.run.services.wikidata, sorted(set(pids))[:1]", "granola biokalma fanoutqa"),
     ("factmill.tasks.text.reply_wrappers", "[*kept, text[at:]])", "[*kept, text[at:]]).lower()", "granola multihal biokalma slaq fanoutqa"),
 )  # fmt: skip
-"""Module, its text, another one that changes rows, and the benchmarks whose rows pass through it."""
+"""Module, old text, new text that changes rows, and the benchmarks whose rows pass through it."""
 
 
 def describe(code: Code, recipe: str) -> str:
-    """Return the digest of the code that a lock names, of this code."""
+    """Return the digest of this code that a run lock contains."""
     code_versions.load_source_code = lambda _packages=(): code  # type: ignore[attr-defined]
     code_versions.collect_recipe_code.cache_clear()
     return digest_json(code_versions.make_code_manifest(recipe))
 
 
 def read_commit(commit: str, texts: dict[str, str]) -> Code:
-    """Return the modules of a commit; `texts`: those that were read, by their object's id."""
+    """Return the modules of a commit; `texts` caches file contents by git object id."""
     listed = subprocess.check_output(
         ["git", "ls-tree", "-r", commit, "flows", "tasks"], cwd=ASSETS_ROOT, text=True
     ).splitlines()
@@ -81,7 +82,7 @@ def read_commit(commit: str, texts: dict[str, str]) -> Code:
 
 
 def replay_commits(number: int) -> None:
-    """Print how many of the last commits rename each benchmark's builds, by either rule."""
+    """Print how many of the last commits rename each benchmark's builds, by both rules."""
     listed = ["git", "log", "--no-merges", f"-{number}", "--format=%H %P"]
     texts: dict[str, str] = {}
     renamed: dict[str, Counter[str]] = {"by definition": Counter(), "by all modules": Counter()}
@@ -101,7 +102,7 @@ def replay_commits(number: int) -> None:
                 renamed["by all modules"][name] += digest_import_closure([module], after) != digest_import_closure(
                     [module], before
                 )
-            except BuildError:  # a recipe that lay elsewhere then
+            except BuildError:  # a recipe that was elsewhere at that commit
                 continue
     print(f"{compared} commits, of which {touched} touch modules of the product; they rename")
     for rule, counts in renamed.items():
@@ -109,7 +110,7 @@ def replay_commits(number: int) -> None:
 
 
 def edit_harmlessly(code: Code) -> dict[str, Code]:
-    """Return kind of edit → the code with such an edit in every module."""
+    """Return kind of edit → the code with that edit in every module."""
 
     def in_docstrings(text: str) -> str:
         lines = text.splitlines(keepends=True)
@@ -144,7 +145,7 @@ def edit_harmlessly(code: Code) -> dict[str, Code]:
 
 
 def format_otherwise(code: Code) -> Code:
-    """Return code as the formatter writes it with lines of 79 characters."""
+    """Return the code formatted with lines of 79 characters."""
     with tempfile.TemporaryDirectory() as folder:
         for module, text in code.items():
             Path(folder, f"{module}.py").write_text(text, "utf-8")
@@ -154,7 +155,7 @@ def format_otherwise(code: Code) -> Code:
 
 
 def print_harmless() -> bool:
-    """Print which harmless edits rename which builds; return whether none does."""
+    """Print which builds each harmless edit renames; return whether none is renamed."""
     code = {**load_source_code()}
     before = {name: describe(code, benchmark.recipe) for name, benchmark in BENCHMARKS.items()}
     none = True
@@ -167,7 +168,7 @@ def print_harmless() -> bool:
 
 
 def print_planted() -> bool:
-    """Print which planted edits rename which builds; return whether each renames those whose rows pass through it alone."""
+    """Print which builds each planted edit renames; return whether they are exactly the expected ones."""
     code = {**load_source_code()}
     before = {name: describe(code, benchmark.recipe) for name, benchmark in BENCHMARKS.items()}
     right = 0
@@ -207,7 +208,7 @@ main()
 
 
 def list_run(benchmark: str) -> set[tuple[str, str]]:
-    """Return the functions and classes of ours, as (module, name), that run in an embedded build of a benchmark."""
+    """Return factmill's functions and classes that run in an embedded build of a benchmark, as (module, name)."""
     with tempfile.TemporaryDirectory() as home:
         traced = Path(home, "traced")
         program = _TRACED.replace("TRACED", repr(str(traced)))
@@ -225,7 +226,7 @@ def list_run(benchmark: str) -> set[tuple[str, str]]:
 
 
 def change_constant(text: str, name: str, draw: random.Random) -> tuple[str, str] | None:
-    """Return a module with one constant of a definition changed, and what was; None where it has none."""
+    """Return a module with one constant of a definition changed, and its old value; None if it has no constant."""
     tree = ast.parse(text)
     found = next((each for each in tree.body if getattr(each, "name", "") == name), None)
     if found is None:

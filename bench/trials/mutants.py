@@ -1,10 +1,10 @@
-"""Small faults planted in what has changed since a revision, one at a time: do the tests that mention the module notice?
+"""Plant small faults one at a time in code changed since a revision, and check that the module's tests fail.
 
     python bench trials.mutants --base REVISION [--number 50] [--seed 1] [--only tasks/slaq …]
 
-A fault is a comparison or a connective turned round, a `not` taken away, or a number or truth value changed, on a line that was
-added since the revision. Tests that import the module run first, then those of its folder; slow tests do not run. What survives
-is printed with its place, and the exit code is 1.
+A fault inverts a comparison or a connective, removes a `not`, or changes a number or truth value, on a line added since
+the revision. Tests that import the module run first, then those of its folder; slow tests do not run. Prints each fault
+that survives with its location, and exits 1 if there is one.
 """
 
 import ast
@@ -33,7 +33,7 @@ TURNED = {
     },
 }
 TIMEOUT_S = 300.0
-"""A test that does not end has noticed."""
+"""A test run that exceeds this time counts as a failure."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Fault:
     line: int
     start: int
     end: int
-    """Of the replaced characters."""
+    """End of the replaced characters."""
     new: str
 
 
 def list_added(base: str) -> dict[str, set[int]]:
-    """Return file → numbers of the lines that were added since a revision, of the product."""
+    """Return product file → numbers of the lines added since a revision."""
     command = ["git", "diff", "-U0", base, "--", "tasks", "flows"]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     added: dict[str, set[int]] = {}
@@ -71,7 +71,7 @@ def find_faults(path: str, lines: set[int]) -> Iterator[Fault]:
         starts.append(starts[-1] + len(line))
 
     def place(line: int, column: int) -> int:
-        """Return the character at an offset that `ast` states in bytes."""
+        """Return the character position of an offset that `ast` gives in bytes."""
         start = starts[line - 1]
         return start + len(text[start : starts[line]].encode()[:column].decode())
 
@@ -102,7 +102,7 @@ def find_faults(path: str, lines: set[int]) -> Iterator[Fault]:
 
 
 def list_tests(copy: Path, path: str) -> list[list[str]]:
-    """Return the tests of a module, in the order in which they are run."""
+    """Return the tests of a module, in the order they run."""
     module = path.removesuffix(".py").replace("/", ".")
     package, _, name = module.rpartition(".")
     imports = re.compile(rf"factmill\.{re.escape(module)}\b|from factmill\.{re.escape(package)} import .*\b{name}\b")
@@ -136,7 +136,7 @@ def is_noticed(copy: Path, fault: Fault) -> bool:
             ran = subprocess.run(
                 [*command, *tests], cwd=copy, env=environment, capture_output=True, timeout=TIMEOUT_S, check=False
             )
-            if ran.returncode not in (0, 5):  # 5: none was chosen
+            if ran.returncode not in (0, 5):  # 5: no test was selected
                 return True
     except subprocess.TimeoutExpired:
         return True

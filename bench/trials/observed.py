@@ -1,8 +1,10 @@
-"""The command, with an embedded world that is watched and may misbehave: `python -m trials.observed LOG SEED RATE KINDS build …`.
+"""Run the command with an embedded world that logs requests and may inject faults.
 
-Every request to a service of the world goes through its app, SPARQL's too, and leaves a line in LOG: what was put on it
-(or -), its path, and a digest of the whole request. At RATE (0 to 1) a request meets a fault of KINDS (names, joined by
-commas), drawn by SEED.
+    python -m trials.observed LOG SEED RATE KINDS build …
+
+Every request to a service of the world, SPARQL included, passes through its app and adds a line to LOG: the injected
+fault (or -), the path, and a digest of the whole request. A request meets a fault with probability RATE (0 to 1), drawn
+by SEED from KINDS (names separated by commas).
 """
 
 import hashlib
@@ -20,10 +22,10 @@ from factmill.flows.cli.main import main
 from factmill.tasks.world import app, faults, serving
 
 HANG_S = 4.0
-"""Longer than the time-outs of the world that trials use (trial.write_world)."""
+"""Longer than the time-outs in the trials' world (trial.write_world)."""
 AWAY = "http://127.0.0.1:9/elsewhere"
 WEIGHTS = {"429": 6, "500": 6, "html": 4, "cut": 4, "truncate": 4, "length": 4, "moved": 2, "hang": 1}
-"""Kinds of faults that a build gets over → how often they are drawn; beside them there is `redirect`, to another host."""
+"""Recoverable kinds of faults → weight; there is also `redirect`, to another host."""
 _FAULTS = {
     "429": faults.InjectedFault(kind="status", status=429, retry_after=0),
     "500": faults.InjectedFault(kind="status", status=500),
@@ -35,7 +37,7 @@ _FAULTS = {
 
 
 class Drawn(faults.FaultQueue):
-    """Faults drawn by chance in place of those on order."""
+    """Faults drawn at random instead of queued ones."""
 
     def __init__(self, log: Path, seed: int, rate: float, kinds: Sequence[str]) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class Drawn(faults.FaultQueue):
         self._drawn = "-"
 
     def draw(self, path: str, request: str) -> str:
-        """Return the name of what is put on a request (its digest), or -."""
+        """Draw the fault for a request (given by its digest), log it, and return its name or -."""
         is_spoilt = self._random.random() < self._rate
         weights = [WEIGHTS.get(kind, 1) for kind in self._kinds]
         self._drawn = self._random.choices(self._kinds, weights)[0] if is_spoilt else "-"
@@ -59,7 +61,7 @@ class Drawn(faults.FaultQueue):
 
 
 class Watching(faults.FaultMiddleware):
-    """Reads a request whole before it is answered."""
+    """Reads a request completely before it is answered."""
 
     queue: Drawn
 
@@ -87,7 +89,7 @@ class Watching(faults.FaultMiddleware):
 
 
 async def _promise_too_much(scope: Scope, receive: Receive) -> None:
-    """Answer with less than the length that the header states, and drop the connection."""
+    """Answer with less than the length in the header, and close the connection."""
     transport = scope["extensions"][faults._TRANSPORT_SCOPE_KEY]
     transport.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{}")
     transport.close()
@@ -97,7 +99,7 @@ async def _promise_too_much(scope: Scope, receive: Receive) -> None:
 def watch(
     log: Path, seed: int, rate: float, kinds: Sequence[str], put: Callable[[Any, str, Any], None] = setattr
 ) -> None:
-    """Have worlds that start in this process be watched; `put`: sets an attribute of a module."""
+    """Log the requests of worlds that start in this process; `put` sets an attribute of a module."""
     make_world = serving.RunningWorld
 
     def through_the_app(digest: str, endpoints: Mapping[str, str], app_url: str) -> serving.RunningWorld:

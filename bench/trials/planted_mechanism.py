@@ -1,11 +1,11 @@
-"""Which facts SLAQ's mechanism scores of a small model that was trained on planted answers, and what it predicts of them.
+"""Train a small model on planted answers and measure which facts SLAQ's mechanism scores and how well it predicts them.
 
     PYTHONPATH=.venv/torch OMP_NUM_THREADS=1 python bench trials.planted_mechanism [--topics 8] [--steps 150]
 
-Of a topic's facts the model learns to say two right in both answers, one wrong in the long answer and one wrong in the short
-one; wrong answers share no content word with the right ones. Long answers are prose, or number their parts. Prints a line an
-analysis: scored facts of each kind, ROC-AUC of all six measures by topic and by fact, seconds. Exits 1 unless numbered
-answers, and prose that a judge pairs, have all facts of both kinds scored.
+For each topic the model learns two facts right in both answers, one wrong in the long answer and one wrong in the short
+one. Wrong answers share no content word with right ones. Long answers are prose, or have numbered parts. Prints a line
+per analysis: scored facts of each kind, ROC-AUC of all six measures by topic and by fact, seconds. Exits 1 unless all
+facts of both kinds are scored for numbered answers, and for prose paired by a judge.
 """
 
 import json
@@ -31,18 +31,18 @@ from factmill.tasks.slaq.evaluation.definition import ANSWER_LONG_PROMPT, ANSWER
 from factmill.tasks.slaq.mechanism.ablation import tokenize_prompt_and_answer
 
 _WRONG_SHORT, _WRONG_LONG = (4, 5), (3, 5)
-"""Facts of a topic that the model learns to get wrong in its short answers, and in its long one; 5 is looked at by nobody."""
+"""Facts that the model learns wrong in short answers and in the long one; fact 5 is wrong in both and unused."""
 Taught = tuple[list[dict[str, Any]], str]
-"""Messages, and the answer to them."""
+"""Messages, and the answer to learn."""
 
 
 def say_wrong(topic: int, number: int) -> str:
-    """Return a wrong answer, of words that no right one has."""
+    """Return a wrong answer that shares no words with any right one."""
     return f"nobody knows {'abcde'[number - 1]}{topic}"
 
 
 def plant(topics: Sequence[Mapping[str, Any]], is_numbered: bool) -> tuple[list[dict[str, str]], list[Taught]]:
-    """Return the lines of a file of answers, and what a model is taught to say them."""
+    """Return the lines of an answers file, and the training examples for a model to produce them."""
     lines, taught = [], []
     for at, topic in enumerate(topics):
         said = {n: f"{topic['Topic']}: {topic[f'ShortA{n}']}." for n in range(1, 6)}
@@ -62,7 +62,7 @@ def plant(topics: Sequence[Mapping[str, Any]], is_numbered: bool) -> tuple[list[
 
 
 def train(folder: Path, taught: Sequence[Taught], steps: int) -> float:
-    """Train a small model to say what it is taught, and return the last loss per token."""
+    """Train a small model on the examples and return the last loss per token."""
     torch.manual_seed(0)
     write_model(folder, texts=[*(answer for _, answer in taught), *(each[0]["content"] for each, _ in taught)] * 2)
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
@@ -87,7 +87,7 @@ def train(folder: Path, taught: Sequence[Taught], steps: int) -> float:
 
 
 def answer_as_judge(topics: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> tuple[int, str]:
-    """Quote the sentence of an answer that stands where its fact was planted, right or wrong."""
+    """Quote the sentence of an answer at the place of the planted fact, right or wrong."""
     asked = messages[-1]["content"]
     for at, topic in enumerate(topics):
         for n in range(1, 6):

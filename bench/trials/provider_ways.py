@@ -1,8 +1,8 @@
-"""Builds of all five benchmarks by other ways to a server: their rows are those by the plain way.
+"""Build all five benchmarks through different ways to reach a server, and compare rows with a plain connection's.
 
-The ways: a server that only streams; headers, a query parameter and a key header; a token that expires; a byte-order mark;
-a proxy before a server that refuses direct connections; the Anthropic SDK against a server of its wire format; LiteLLM's
-proxy, where FACTMILL_LITELLM names its command.
+The ways: a server that only streams; headers, a query parameter and a key header; a token that expires; a byte-order
+mark; a proxy in front of a server that refuses direct connections; the Anthropic SDK with a server of its wire format;
+LiteLLM's proxy, if FACTMILL_LITELLM names its command.
 """
 
 import json
@@ -33,13 +33,13 @@ BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 LITELLM = "FACTMILL_LITELLM"
 """Environment variable that names LiteLLM's command."""
 _HOST = "provider.test"
-"""A host that the proxy alone resolves."""
+"""A host that only the proxy resolves."""
 _LITELLM_START_S = 120.0
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to the server."""
+    """The address, settings and environment of a way to the server."""
 
     url: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def _want_proxy(turn: Turn) -> Reply:
 
 
 def compare_ways(command: OtherCommand, folder: Path, names: Sequence[str]) -> bool:
-    """Build by these ways (none named: all); print a line each; True when all rows are equal."""
+    """Build through the named ways (by default all), print a line each, and return True when all rows are equal."""
     habits = {
         "plain": ProviderHabit(Turn.answer, "no faults"),
         **REACH,
@@ -86,10 +86,10 @@ def compare_ways(command: OtherCommand, folder: Path, names: Sequence[str]) -> b
 def _build(
     command: OtherCommand, folder: Path, benchmark: str, name: str, way: Way
 ) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    """Return the tables of a small build, and the last line of its errors where it failed."""
+    """Return the tables of a small build, or no tables and the last line of its errors."""
     place = folder / benchmark
     place.mkdir(exist_ok=True)
-    # one name for all worlds: it stands in published rows
+    # one name for all worlds: it appears in published rows
     world = write_provider_world(place, "ways", way.url, way.settings, 6, command, ("author", "judge"))
     warehouse = place / f"{name.replace(' ', '-')}.duckdb"
     arguments = [*small_arguments(benchmark, 8, place), "--world", world, "--warehouse", warehouse, "--json"]
@@ -105,7 +105,7 @@ def _count(tables: Mapping[str, list[dict[str, Any]]]) -> int:
 
 @contextmanager
 def _open_way(server: ProviderServer, name: str, folder: Path) -> Iterator[Way | str]:
-    """Yield a way to the address of this name, or why there is none."""
+    """Yield the way with this name, or the reason it is unavailable."""
     url = server.url(name)
     if name == "proxy":
         with closing(LoopbackProxy({_HOST: server.web.port})) as proxy:
@@ -127,7 +127,7 @@ def _open_way(server: ProviderServer, name: str, folder: Path) -> Iterator[Way |
 
 @contextmanager
 def _run_litellm(program: str, url: str, folder: Path, key: str) -> Iterator[str]:
-    """Run LiteLLM's proxy before a server, and yield its address; `key`: what it asks of its clients."""
+    """Run LiteLLM's proxy in front of a server and yield its address; `key` is the key its clients must send."""
     params = {"model": "openai/provider", "api_base": url, "api_key": "none"}
     config = {
         "model_list": [{"model_name": "provider", "litellm_params": params}],

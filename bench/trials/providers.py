@@ -1,19 +1,20 @@
-"""Servers that behave as model providers do behind `factmill evaluate` and `factmill build`: what comes of each behaviour.
+"""Run `factmill evaluate` and `factmill build` against servers that imitate model providers' behaviours.
 
     python bench trials.providers [--habits account "reach: only streams"] [--runs granola …]
     python bench trials.providers --planted [--seeds 20]
     python bench trials.providers --equal
-    … --factmill OTHER/.venv/bin/factmill      measures another checkout by the same servers
+    … --factmill OTHER/.venv/bin/factmill      measures another checkout with the same servers
 
-A line a behaviour and run (an evaluation of 40 questions of GRANOLA-EQ or of SLAQ with a judge, or a small build): exit codes
-of a run and of the same command again, n or rows, items without a score by reason, items whose score is not what the
-model knows, requests of the last run, what the provider charged for the first run, what the report says, and what is charged
-by all questions under a bound of US$. Settings that a checkout does not know are left out of its world's file. Exits 1 where
-a line is not as expected, which stands at its end.
+Prints a line per behaviour and run (an evaluation of 40 questions of GRANOLA-EQ, an evaluation of SLAQ with a judge, or
+a small build). Columns: exit codes of a run and of its repetition; n or rows; items without a score by reason; items
+with a score other than the planted one; requests of the last run; the provider's charge for the first run; the reported
+cost; the charge for all questions under a budget in US$. Settings unknown to a checkout are omitted from its world
+file. A line ends with what is not as expected; then the script exits 1.
 
-`--planted`: a model that is right with p = 0.7, where 25 % of requests fail, 20 % of prompts are blocked and 20 % of
-answers are cut. The share is that of scored items that are neither blocked nor cut (GRANOLA-EQ publishes it as selective
-accuracy; SLAQ's accuracy counts refusals as wrong), with the interval of all shares. It holds p in at least 17 of 20 runs.
+`--planted`: the model is right with p = 0.7; 25 % of requests fail, 20 % of prompts are blocked and 20 % of answers
+are cut off. Measures the share of right answers among scored items, which are neither blocked nor cut off, with the
+interval used for all shares. GRANOLA-EQ publishes this share as selective accuracy; SLAQ's accuracy counts refusals
+as wrong. The interval contains p in at least 17 of 20 runs.
 """
 
 import json
@@ -45,16 +46,16 @@ RUNS: dict[str, tuple[str, ...]] = {
     "build slaq": ("build", "slaq", "--categories", "Astronomy", "--per-half", "2", "--candidates", "16"),
 }
 _UNSCORED = {"blocked": "refused", "cut": "cut_off", "failed": "model_failed"}
-"""What a behaviour did to a model under test → why the item has no score."""
+"""Effect of a behaviour on a model under test → reason why the item has no score."""
 _WELL_SPENT = 0.85
-"""Share of a bound that has to buy replies."""
+"""Minimum share of a budget that must buy responses."""
 SHARE, FAILING, BLOCKED, CUT = 0.7, 0.25, 0.2, 0.2
 _EQUAL_USD = 1e-6
 
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     ran: Ran
     report: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class Outcome:
     """Published rows, or scored items."""
     unscored: Counter[str] = field(default_factory=Counter)
     misread: int = 0
-    """Scored items whose score is not what the model knows."""
+    """Scored items whose score differs from the planted one."""
     tables: Any = None
 
     @property
@@ -73,7 +74,7 @@ class Outcome:
 
 @dataclass
 class Trial:
-    """A checkout's command, a warehouse with the builds that are measured on, and the servers."""
+    """A checkout's command, a warehouse with the builds to evaluate, and the planted answers."""
 
     command: OtherCommand
     folder: Path
@@ -95,7 +96,7 @@ class Trial:
         return outcome
 
     def copy_warehouse(self, name: str) -> Path:
-        """Return a copy of the warehouse."""
+        """Return the path of a copy of the warehouse."""
         path = self.folder / f"{name}.duckdb"
         shutil.copy(self.folder / "measured.duckdb", path)
         return path
@@ -110,7 +111,7 @@ def write_provider_world(
     command: OtherCommand,
     roles: Sequence[str] = ("author", "judge", "answerer"),
 ) -> Path:
-    """Write the embedded world with one server's model in some roles; settings that a checkout does not know are left out."""
+    """Write the embedded world with a server's model in some roles, without settings unknown to the checkout."""
     said = {"kind": "openai", "name": "provider", "url": url, **settings}
     lines = [f"{key} = {_format_toml(value)}" for key, value in said.items() if key in command.model_settings]
     limits = f"limits = {{ parallel = 4, timeout_s = 60, attempts = {attempts}, backoff_s = 0 }}"
@@ -118,14 +119,14 @@ def write_provider_world(
 
 
 def _format_toml(value: Any) -> str:
-    """Return a value as TOML has it."""
+    """Return a value in TOML syntax."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_format_toml(each)}" for key, each in value.items()) + " }"
     return json.dumps(value)
 
 
 def read_outcome(outcome: Outcome, warehouse: Path, run: str, planted: Planted) -> None:
-    """Read what a run published."""
+    """Read a run's published rows or scores into `outcome`."""
     if "evaluation_id" not in outcome.report:
         outcome.rows, outcome.tables = outcome.report["rows"], read_tables(warehouse, outcome.report)
         for reasons in outcome.report["reasons"].values():
@@ -140,7 +141,7 @@ def read_outcome(outcome: Outcome, warehouse: Path, run: str, planted: Planted) 
 
 
 def read_scores(warehouse: Path, benchmark: str, build_id: str) -> list[tuple[str, str, str, float | None]]:
-    """Return (cluster, question, why there is no score, accuracy) of each answer."""
+    """Return (cluster, question, reason for no score, accuracy) of each answer."""
     with duckdb.connect(str(warehouse), read_only=True) as db:
         return db.execute(
             f"SELECT a.cluster, a.question, a.unscored, s.value FROM {benchmark}_answers a LEFT JOIN {benchmark}_scores s "
@@ -151,7 +152,7 @@ def read_scores(warehouse: Path, benchmark: str, build_id: str) -> list[tuple[st
 
 
 def count_expected(book: Book) -> Counter[str]:
-    """Return how many items should lack a score, by reason, as the server knows."""
+    """Return the expected number of unscored items by reason, from the server's notes."""
     found: Counter[str] = Counter()
     for kind, contents in book.noted.items():
         role, _, what = kind.partition(" ")
@@ -161,20 +162,20 @@ def count_expected(book: Book) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Tried:
-    """The same command, run several times against one behaviour."""
+    """Repeated runs of one command against one behaviour."""
 
     habit: ProviderHabit
     run: str
     book: Book
     outcomes: Sequence[Outcome]
     asked_again: Sequence[str]
-    """Contents of the requests of the last run."""
+    """Prompts in the requests of the last run."""
     owed_usd: float
-    """What the provider charged for the first run."""
+    """The provider's charge for the first run."""
 
 
 def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> bool:
-    """Run a command against a behaviour, and again; print a line; True when all is as expected."""
+    """Run a command against a behaviour, repeat it, and print a line; return True when all is as expected."""
     address = f"{name} {run}"
     book, url, warehouse = server.books[address], server.url(address), trial.copy_warehouse("tried")
     outcomes = [trial.run("tried", url, habit, run, warehouse)]
@@ -205,7 +206,7 @@ def try_habit(trial: Trial, server: ProviderServer, name: str, habit: ProviderHa
 
 
 def try_bound(trial: Trial, server: ProviderServer, name: str, habit: ProviderHabit, run: str) -> tuple[str, str]:
-    """Run with a bound; return what the provider charged, and what is wrong with that."""
+    """Run with a budget; return the provider's charge and the problem with it, if any."""
     address = f"{name} {run} bound"
     warehouse = trial.copy_warehouse("bounded")
     more = ("--limit", "1000", "--max-cost", str(habit.bound_usd))
@@ -223,7 +224,7 @@ def try_bound(trial: Trial, server: ProviderServer, name: str, habit: ProviderHa
 
 
 def find_faults(trial: Trial, tried: Tried) -> Iterator[str]:
-    """Yield in what the ends, rows and requests of runs are not as expected."""
+    """Yield the unexpected exit codes, rows and requests of runs."""
     expected, last = [1, 0, 0] if tried.habit.recovers else [0, 0], tried.outcomes[-1]
     if [outcome.ran.code for outcome in tried.outcomes] != expected:
         failed = next((outcome for outcome in tried.outcomes if outcome.ran.code), last)
@@ -243,7 +244,7 @@ def find_faults(trial: Trial, tried: Tried) -> Iterator[str]:
 
 
 def find_unscored_faults(tried: Tried, last: Outcome) -> Iterator[str]:
-    """Yield in what the answers of an evaluation are not as the server knows them."""
+    """Yield the differences between an evaluation's answers and the server's notes."""
     expected = count_expected(tried.book)
     if last.misread:
         yield "MISREAD"
@@ -254,7 +255,7 @@ def find_unscored_faults(tried: Tried, last: Outcome) -> Iterator[str]:
 
 
 def find_money_faults(tried: Tried) -> Iterator[str]:
-    """Yield in what the first run's report is wrong about its cost, or silent."""
+    """Yield the errors and omissions in the first run's reported cost."""
     first, habit = tried.outcomes[0], tried.habit
     if first.ran.code:
         return
@@ -268,7 +269,7 @@ def find_money_faults(tried: Tried) -> Iterator[str]:
 
 
 def try_all(trial: Trial, names: Sequence[str], runs: Sequence[str]) -> bool:
-    """Try behaviours; True when all is as expected."""
+    """Try the named behaviours; return True when all is as expected."""
     habits = make_habits()
     if not REFUSALS.is_file():
         print(f"no refusals of providers are tried: {REFUSALS} is not there")
@@ -294,7 +295,7 @@ def try_all(trial: Trial, names: Sequence[str], runs: Sequence[str]) -> bool:
 
 
 def try_planted(trial: Trial, seeds: int) -> bool:
-    """Measure a model that is right with p = 0.7; True when 17 of 20 intervals hold it."""
+    """Evaluate a model that is right with p = 0.7; return True when at least 85 % of the intervals contain p."""
     respond = partial(fail_block_and_cut, FAILING, BLOCKED, CUT)
     habit = ProviderHabit(respond, "fails, blocks and cuts")
     held: Counter[str] = Counter()
@@ -335,7 +336,7 @@ def try_planted(trial: Trial, seeds: int) -> bool:
 
 
 def main() -> int:
-    """Make the trials that the arguments name."""
+    """Run the trials that the options select."""
     given = read_options(
         __doc__,
         habits=([str], "behaviours, by the beginnings of their names"),
@@ -365,7 +366,7 @@ def main() -> int:
 
 
 def prepare(command: OtherCommand, folder: Path) -> Trial:
-    """Build what is measured on."""
+    """Publish the builds to evaluate."""
     warehouse = folder / "measured.duckdb"
     builds = {}
     for benchmark in ("granola", "slaq"):

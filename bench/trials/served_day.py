@@ -1,10 +1,10 @@
-"""A day of schedule in minutes: `factmill serve` is restarted three times, and each slot is done exactly once.
+"""Simulate a day of scheduled rebuilds in minutes, restarting `factmill serve` three times; each slot must run once.
 
     python bench trials.served_day [--every 60] [--folder FOLDER]
 
-A slot every minute stands for one every hour. Real processes on a real Prefect server: serve is stopped with SIGTERM while
-a rebuild waits for its model, killed with SIGKILL while one does, and two slots pass; stopped with SIGHUP between two
-rebuilds, and two slots pass. Prints slot → runs → states; exits 1 when a slot is done twice or never.
+A slot per minute represents one per hour, with real processes and a real Prefect server. Serve gets SIGTERM while a
+rebuild waits for its model; SIGKILL while a rebuild waits, after which two slots pass; and SIGHUP between two rebuilds,
+after which two slots pass. Prints slot → runs → states; exits 1 when a slot is done twice or never.
 """
 
 import re
@@ -34,12 +34,12 @@ samples = 1
 min_levels = 1
 """
 _MISSED = 2
-"""Slots that pass while nothing is served."""
+"""Slots that pass while serve is stopped."""
 _NAME = "rebuild/rebuild-chatty"
 
 
 class ServedDay:
-    """All that stands while the day goes by."""
+    """The chat server, Prefect server and records of the day."""
 
     def __init__(self, folder: Path, every_s: int, stack: ExitStack) -> None:
         self.every_s = every_s
@@ -62,14 +62,14 @@ class ServedDay:
         return 200, f"1:: {answer}"
 
     def serve(self) -> Process:
-        """Start serving."""
+        """Start `factmill serve`."""
         process = Factmill(self.home, self.standing.api).start("serve", "--config", self._config, TEST_KEY="x")
         self._stack.callback(process.kill)
         self._note("serve starts")
         return process
 
     def stop(self, process: Process, how: signal.Signals) -> None:
-        """Stop serving, and keep what it printed."""
+        """Stop serve, and print and check its output."""
         process.send_signal(how)
         out, err = process.communicate()
         self._note(f"serve gets {how.name}, and ends with {process.returncode}")
@@ -79,38 +79,38 @@ class ServedDay:
                 self.wrong.append(f"until {how.name} serve printed {noise!r}")
 
     def slots(self) -> list[datetime]:
-        """Return the slots until now, from the anchor that the server has."""
+        """Return the slots until now, computed from the server's anchor."""
         schedule = self.standing.deployment(_NAME)["schedules"][0]["schedule"]
         anchor = datetime.fromisoformat(schedule["anchor_date"])
         count = int((datetime.now(UTC) - anchor).total_seconds() // self.every_s)
         return [anchor + timedelta(seconds=self.every_s * number) for number in range(1, count + 1)]
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return all rebuilds, as they were begun."""
+        """Return all rebuilds that have started, in order."""
         found = self.standing.ask(
             "/flow_runs/filter", flows={"name": {"any_": ["rebuild"]}}, flow_runs={}, sort="START_TIME_ASC"
         )
         return [each for each in found if each["state_type"] != "SCHEDULED"]
 
     def wait_completed(self, more: int) -> None:
-        """Wait until so many more rebuilds are completed."""
+        """Wait until `more` more rebuilds are completed."""
         wanted = sum(each["state_type"] == "COMPLETED" for each in self.runs()) + more
         self._wait(lambda: sum(each["state_type"] == "COMPLETED" for each in self.runs()) >= wanted)
 
     def wait_asked(self) -> None:
-        """Let the model hold its answers, and wait until a rebuild waits for one."""
+        """Block the model's answers, and wait until a rebuild waits for one."""
         self.chat.free.clear()
         seen = len(self.chat.web.seen)
         self._wait(lambda: len(self.chat.web.seen) > seen)
 
     def let_slots_pass(self) -> None:
-        """Wait until slots have fallen while nothing is served."""
+        """Wait until slots have passed while serve is stopped."""
         before = self.slots()
         self._wait(lambda: len(self.slots()) >= len(before) + _MISSED)
-        time.sleep(2)  # the last of them is over
+        time.sleep(2)  # let the last slot end
 
     def live(self) -> None:
-        """Live the day."""
+        """Run the day."""
         process = self.serve()
         self.wait_asked()
         self.stop(process, signal.SIGTERM)
@@ -138,7 +138,7 @@ class ServedDay:
             time.sleep(1)
 
     def judge(self) -> None:
-        """Print slot → runs → states, and note what is wrong."""
+        """Print slot → runs → states, and record the problems."""
         slots, runs = self.slots(), self.runs()
         by_slot: dict[datetime, list[dict[str, Any]]] = {slot: [] for slot in slots}
         for run in runs:
@@ -176,7 +176,7 @@ class ServedDay:
 
 
 def main() -> int:
-    """Live the day."""
+    """Run the day and print the problems."""
     given = read_options(__doc__, every=(60, "Seconds between two slots."), folder=(str, "A new folder, which stays."))
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         day = ServedDay(Path(given.folder or temporary), given.every, stack)

@@ -1,10 +1,11 @@
-"""Kill factmill's own Prefect server while a command runs: it ends well, with the bytes of one that was left alone.
+"""Kill factmill's own Prefect server during a command, and check that the bytes equal an undisturbed run's.
 
     python bench trials.server_kills [--kills 10] [--together 1] [--seed 1] [--builds FILE] [-- build all]
 
-Moments are spread over the lines that the command prints of its stages; the first is when its server starts. `--together`:
-kills of each run, at most two of a flow. `--builds`: a warehouse that each run begins with, for `evaluate all`. Prints a line for each run; exits 1 when a run fails, bytes differ, a call was
-asked twice, a process lives on, a message names PREFECT_API_URL, or no server was there to kill.
+Kills are spread over the lines that the command prints for its stages; the first is at the start of its server.
+`--together`: kills per run, at most two per flow. `--builds`: a warehouse that each run starts from, for `evaluate
+all`. Prints a line per run; exits 1 when a run fails, bytes differ, a call repeats, a process survives, a message
+names PREFECT_API_URL, or there was no server to kill.
 """
 
 import os
@@ -24,17 +25,16 @@ from factmill.tasks.storage.builds import list_builds, load_table_digests
 from factmill.tasks.storage.warehouse import open_warehouse
 
 _MOST_LATER_S = 0.5
-"""After a line, at which a server is killed at the latest."""
+"""Maximum delay between a line and the kill."""
 _FOUND_WITHIN_S = 60.0
 
 
 def kill_servers(
     trial: Trial, arguments: Sequence[str], kills: int, together: int, seed: int, builds: Path | None
 ) -> list[str]:
-    """Run a command with its server killed, `together` times in each run, until it was killed `kills` times; return
-    what is wrong.
+    """Run a command until its server was killed `kills` times, `together` times per run; return the problems.
 
-    `builds`: a warehouse that each run begins with a copy of.
+    `builds`: a warehouse that each run starts with a copy of.
     """
     draw = random.Random(seed)
     begun = time.monotonic()
@@ -47,7 +47,7 @@ def kill_servers(
     moments = [(lines * number // kills, draw.random() * _MOST_LATER_S * bool(number)) for number in range(kills)]
     wrong = []
     for number, first in enumerate(range(0, kills, together)):
-        # runs of one kill each go through the moments; those of several spread them over the whole run
+        # with one kill per run, the runs step through the moments; with several, a run spreads them over its length
         at = moments[first : first + together] if together < kills else moments
         name, begun = f"{number}-killed", time.monotonic()
         code, tables, err = _run(trial, name, arguments, at, builds)
@@ -78,9 +78,9 @@ def _warehouse(trial: Trial, name: str) -> Path:
 def _run(
     trial: Trial, name: str, arguments: Sequence[str], moments: Sequence[tuple[int, float]], builds: Path | None
 ) -> tuple[int, dict[str, object], str]:
-    """Run a command in a warehouse of its own and kill its server at moments: after so many lines, and seconds later.
+    """Run a command in its own warehouse, and kill its server at moments (number of lines, delay in seconds).
 
-    Returns its exit code, what it published, benchmark → table → digest, and its messages.
+    Returns the exit code, the published digests (benchmark → table → digest), and the messages.
     """
     warehouse = _warehouse(trial, name)
     if builds:
@@ -102,12 +102,12 @@ def _run(
 
 
 def _stage_lines(err: str) -> list[str]:
-    """Return the lines that a command prints whether or not its server is killed."""
+    """Return the lines that a command prints with or without kills."""
     return [line for line in err.splitlines() if not line.startswith(("/", "note: "))]
 
 
 def kill_server(parent: int) -> None:
-    """Kill the Prefect server of a process, once it has one."""
+    """Kill the Prefect server of a process, once it has started."""
     deadline = time.monotonic() + _FOUND_WITHIN_S
     while time.monotonic() < deadline:
         if found := find_servers(parent):
@@ -130,7 +130,7 @@ def find_servers(parent: int) -> list[int]:
 
 
 def main() -> int:
-    """Kill servers."""
+    """Kill servers and return the exit code."""
     given = read_options(__doc__, kills=10, together=1, seed=1, builds=Path, arguments=["build", "all"])
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))

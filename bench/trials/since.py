@@ -1,11 +1,12 @@
-"""A rebuild since an earlier build beside a full one: a share of articles and items is changed, in all five benchmarks.
+"""Compare rebuilds since an earlier build with full rebuilds, after changing a share of articles and items.
 
     python bench trials.since [--share 0.05] [--seed 1] [--rows 0] [--benchmark NAME …] [--embedded]
 
-Builds each benchmark, changes the share, rebuilds with `--since last` in the same warehouse and in full in a new one, and
-holds the tables to each other, byte for byte. Prints how many calls each of the two sent; exits 1 when anything is wrong.
-The world is a copy of the embedded one behind addresses of its own, with models on a server; with `--embedded` it is the
-embedded one itself, whose services are called otherwise after every change, with its own author.
+For each benchmark, builds it, changes the share, rebuilds with `--since last` in the same warehouse and in full in a
+new one, and compares the tables byte for byte. Prints the number of calls that each rebuild sent; exits 1 when
+tables differ. The world is a copy of the embedded one with its own addresses and with models on a server. With
+`--embedded` it is the embedded world itself with its own author; the identities of its services change with every
+change of its files.
 """
 
 import os
@@ -37,7 +38,7 @@ BENCHMARKS = ("granola", "multihal", "biokalma", "slaq", "fanoutqa")
 
 @dataclass(frozen=True)
 class Beside:
-    """A rebuild since an earlier build, and a full one of the same world."""
+    """A rebuild since an earlier build, and a full rebuild of the same world."""
 
     benchmark: str
     since: dict[str, Any]
@@ -55,7 +56,7 @@ class Beside:
 
 
 def main() -> int:
-    """Compare."""
+    """Compare the benchmarks that the options name."""
     given = read_options(
         __doc__,
         share=0.05,
@@ -64,7 +65,7 @@ def main() -> int:
         benchmark={"action": "append", "choices": BENCHMARKS},
         embedded=(False, "The embedded world itself and its author."),
     )
-    if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings when it is imported, which it is already
+    if "PREFECT_HOME" not in os.environ:  # Prefect reads its settings at import, and it is already imported
         with tempfile.TemporaryDirectory() as folder:
             settings = {**os.environ, **make_prefect_environment(Path(folder) / "home")}
             return subprocess.run(
@@ -85,7 +86,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Size:
-    """How much is built and changed."""
+    """The number of rows to build and the share to change."""
 
     rows: int
     share: float
@@ -93,7 +94,7 @@ class Size:
 
 
 def compare_served(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
-    """Build, change a share, rebuild since then and in full; yield what each benchmark came to."""
+    """Build, change a share, rebuild since then and in full; yield each benchmark's two rebuilds."""
     planted = PlantedWorld(folder, factmill.home)
     world = folder / "planted.toml"
 
@@ -113,11 +114,11 @@ def compare_served(folder: Path, factmill: Factmill, benchmarks: Sequence[str], 
 
 
 def compare_embedded(folder: Path, factmill: Factmill, benchmarks: Sequence[str], size: Size) -> Iterator[Beside]:
-    """The same with the embedded world, whose services are called otherwise when any of its files changes."""
+    """Do the same with the embedded world, whose services' identities change with any of its files."""
     planted = PlantedWorld(folder, factmill.home)
     for each in benchmarks:
         _build(factmill, folder, "w", each, size, [])
-    # before the day that its builds are of, so that they read the articles as changed
+    # before the day of its builds, so that they read the changed articles
     planted.plant(size.share, size.seed, datetime(2025, 12, 20, tzinfo=UTC))
     with pytest.MonkeyPatch.context() as patch, replying():
         stand_in(patch, planted.files)
@@ -142,7 +143,7 @@ def _build(
 
 
 def name_sources(benchmark: str) -> list[str]:
-    """Return the options by which a world that is not the embedded one reads that one's sources."""
+    """Return the options for another world to read the embedded world's sources."""
     sources = ASSETS_ROOT / "data" / "world" / "sources"
     if benchmark == "granola":
         return ["--source", str(sources / "entityquestions")]

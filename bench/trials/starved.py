@@ -1,11 +1,11 @@
-"""Let each start of a thread or process fail, one after the other: a build ends in words, and the same command goes on.
+"""Make each start of a thread or process fail in turn, and check that the build ends with a message and can continue.
 
     python bench trials.starved [--every] [--lasting] [--numbers 3 17] [-- build granola --limit 5]
 
-Counts the starts of a build that has all it needs, then makes the n-th fail as the system does, once and (`--lasting`) with all
-after it: of each place that starts something the first and the last, or each (`--every`). Prints a line a start; exits 1
-when a build does not end within 30 seconds of its fault, ends without words or with a traceback, or the same command
-then gives other bytes.
+Counts the starts of an undisturbed build. Then makes the n-th start fail as the system would, alone or (`--lasting`)
+with all later ones: the first and last of each code location, or each one (`--every`). Prints a line per start;
+exits 1 when a build hangs, ends without a message or with a traceback, or when the same command then publishes other
+bytes.
 """
 
 import signal
@@ -20,11 +20,11 @@ from scripts import read_options
 from trials.trial import Trial, read_tables
 
 _MOST_S = 90.0
-"""Of a build that a start fails in; alone it takes some 15 seconds."""
+"""Time limit of a build with a failing start; an undisturbed one takes about 15 seconds."""
 
 
 def starve(trial: Trial, arguments: Sequence[str], way: str, numbers: Sequence[int], every: bool) -> list[str]:
-    """Make a build once for each start that fails; return what is wrong."""
+    """Run a build for each failing start; return the problems."""
     expected, _, _ = _build(trial, arguments, "whole", 0, way)
     starts = dict(line.split(" ", 1) for line in (trial.folder / "logs" / "whole").read_text().splitlines())
     places: dict[str, list[int]] = {}
@@ -56,7 +56,7 @@ _begun: dict[str, float] = {}
 
 
 def _build(trial: Trial, arguments: Sequence[str], name: str, number: int, way: str) -> tuple[dict[str, Any], int, str]:
-    """Return the tables that a build published, its exit code and what it said."""
+    """Return a build's published tables, exit code and messages."""
     log = trial.folder / "logs" / name
     program = ("-m", "trials.failing_starts", str(log), str(number), way)
     command = [*arguments, "--json", "--warehouse", str(trial.folder / f"{name}.duckdb")]
@@ -71,7 +71,7 @@ def _build(trial: Trial, arguments: Sequence[str], name: str, number: int, way: 
 
 
 def main() -> int:
-    """Starve."""
+    """Run the builds and return the exit code."""
     given = read_options(
         __doc__, every=False, lasting=False, numbers=[int], arguments=["build", "granola", "--limit", "5"]
     )

@@ -1,4 +1,4 @@
-"""What trials share: builds as processes, what they leave behind, and what was asked of whom."""
+"""Helpers that trials share: builds as processes, their leftovers, and the requests they sent."""
 
 import json
 import os
@@ -19,27 +19,27 @@ from support.commands.command import Ran, inherited
 from trials.observed import WEIGHTS, watch
 
 _GONE_S = 10.0
-"""What the children of a killed process never take to end."""
+"""Time limit for the children of a killed process to end."""
 
 
 @dataclass
 class Trial:
-    """A folder with a home, and the processes that were started in it."""
+    """A folder with a home, and the processes started in it."""
 
     folder: Path
     prefect_api: str = ""
-    """Address of a standing Prefect server; empty: each build starts its own."""
+    """Address of a running Prefect server; empty: each build starts its own."""
     home: Path = Path()
-    """Default: the one of the environment, or a new one."""
+    """Default: FACTMILL_HOME, or a new folder."""
     inside: Callable[..., Ran] | None = None
-    """Runs a command in this process, which spares seconds; what is stopped is a process all the same."""
+    """Runs a command in this process, which saves seconds; commands to be stopped still get a process."""
     seed: int = 0
     rate: float = 0.0
-    """Of faults."""
+    """Share of requests that meet a fault."""
     kinds: Sequence[str] = tuple(WEIGHTS)
-    """Of faults."""
+    """Kinds of faults."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Stands in the environment of everything that was started."""
+    """Environment variable in every process of the trial."""
 
     def __post_init__(self) -> None:
         if self.home == Path():
@@ -49,18 +49,18 @@ class Trial:
 
     @property
     def temp(self) -> Path:
-        """The folder that stands for /tmp."""
+        """Folder used instead of /tmp."""
         return self.folder / "tmp"
 
     def start(self, name: str, arguments: Sequence[str]) -> "subprocess.Popen[str]":
-        """Start `factmill` with arguments; what its services are asked stands in the log of that name."""
+        """Start `factmill` with arguments; log the requests to its services under `name`."""
         self.seed += 1
         log = self.folder / "logs" / name
         observed = ("-m", "trials.observed", str(log), str(self.seed), str(self.rate), ",".join(self.kinds))
         return self.start_program(observed, arguments)
 
     def start_program(self, program: Sequence[str], arguments: Sequence[str]) -> "subprocess.Popen[str]":
-        """Start a program of Python's that runs `factmill` with arguments."""
+        """Start a Python program that runs `factmill` with arguments."""
         command = [sys.executable, *program, *arguments]
         environment = {
             **inherited(),
@@ -76,7 +76,7 @@ class Trial:
         )
 
     def tell(self, name: str, arguments: Sequence[str]) -> tuple[int, str, str]:
-        """Run `factmill`; return its code, what it printed and what it said."""
+        """Run `factmill`; return its exit code, output and messages."""
         if self.inside:
             self.seed += 1
             with pytest.MonkeyPatch.context() as patch:
@@ -88,23 +88,23 @@ class Trial:
         return process.returncode, out, err
 
     def run(self, name: str, arguments: Sequence[str]) -> tuple[int, dict[str, Any], str]:
-        """Run `factmill build … --json`; return its code, the tables it published, and what it said."""
+        """Run `factmill build … --json`; return its exit code, published tables and messages."""
         code, out, err = self.tell(name, arguments)
         return code, read_tables(out), err
 
     def requests(self, name: str = "*") -> list[list[str]]:
-        """Return what was asked by the run of a name (default: all): fault or -, service, digest of the request."""
+        """Return the requests of a run (by default of all): fault or -, service, digest of the request."""
         return [line.split() for path in (self.folder / "logs").glob(name) for line in path.read_text().splitlines()]
 
     def find_orphans(self) -> list[str]:
-        """Return the processes of this trial that still run after a while."""
+        """Return the processes of this trial that still run after a wait."""
         deadline = time.monotonic() + _GONE_S
         while (left := self._alive()) and time.monotonic() < deadline:
             time.sleep(0.05)
         return left
 
     def find_litter(self, warehouse: Path) -> list[str]:
-        """Return the files that nobody needs when no process runs: of runs, of DuckDB, and temporary ones."""
+        """Return leftover files when no process runs: of runs, of DuckDB, and temporary ones."""
         runs = warehouse.with_name(warehouse.name + ".runs")
         there = [*runs.rglob("*"), *self.temp.rglob("*"), *warehouse.parent.glob(f"{warehouse.name}.wal")]
         return [str(path) for path in there if path.is_file() and path != runs / "claims" / "lock"]
@@ -121,13 +121,13 @@ class Trial:
 
 
 def read_tables(out: str) -> dict[str, Any]:
-    """Return benchmark → tables and what they digest to, of what builds printed with --json."""
+    """Return benchmark → tables and digests, from the output of builds with --json."""
     reports = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return {report["benchmark"]: report["tables"] for report in reports}
 
 
 def count_calls(warehouse: Path) -> tuple[int, int]:
-    """Return the recorded calls, and how many of them repeat another that did not fail in passing."""
+    """Return the number of recorded calls, and how many repeat another that did not fail transiently."""
     if not warehouse.exists():
         return 0, 0
     with duckdb.connect(str(warehouse), read_only=True) as db:
@@ -139,7 +139,7 @@ def count_calls(warehouse: Path) -> tuple[int, int]:
 
 
 def count_journalled(warehouse: Path) -> int:
-    """Return how many replies stand in journals."""
+    """Return the number of responses in journals."""
     count = 0
     for path in warehouse.with_name(warehouse.name + ".runs").glob("journal/*.journal"):
         try:
@@ -150,13 +150,13 @@ def count_journalled(warehouse: Path) -> int:
 
 
 def count_repeated(requests: Sequence[Sequence[str]]) -> int:
-    """Return how many requests that nothing was put on were made before, in the same words."""
+    """Return the number of fault-free requests that repeat an earlier identical one."""
     asked = Counter((service, digest) for fault, service, digest in requests if fault == "-")
     return sum(count - 1 for count in asked.values())
 
 
 def write_world(folder: Path) -> Path:
-    """Write the embedded world with short patience, so that what hangs is given up soon."""
+    """Write the embedded world with short time-outs, so that it gives up quickly on hanging requests."""
     text = (ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
     path = folder / "hasty.toml"
     path.write_text(text.replace("timeout_s = 30", "timeout_s = 3").replace("backoff_s = 0.2", "backoff_s = 0.02"))

@@ -1,9 +1,10 @@
-"""How the clients of Wikimedia's services behave, measured at loopback servers.
+"""Measure how the clients of Wikimedia's services behave, with loopback servers.
 
-`replies`: for each kind of answer, given once and given for ever, whether it is asked again, how long the whole service
-pauses, and what the row or the run says. `rates`: requests under way and in each second over three services.
+    python bench trials.wikimedia [replies] [rates]
 
-Run: python bench trials.wikimedia [replies] [rates]
+`replies`: for each kind of response, given once and given always: whether the client retries, how long the whole
+service pauses, and the message of the row or the run. `rates`: concurrent requests and requests per second over
+three services.
 """
 
 import json
@@ -43,7 +44,7 @@ AGENT_TEXT = "Please set a user-agent and respect our robot policy."
 
 
 def list_answers() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each kind of answer by name."""
+    """Yield each kind of response by name."""
     yield "429, Retry-After: 2", {"status": 429, "text": "slow down", "headers": {"Retry-After": "2"}}
     yield "429", {"status": 429, "text": "slow down"}
     lag = {"X-Database-Lag": "7"}
@@ -71,7 +72,7 @@ def list_answers() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def run(answers: list[dict[str, Any]]) -> tuple[list[CallResponse], str, list[float]]:
-    """Return the replies to three searches, what stopped the run, and when requests came (seconds after the first)."""
+    """Return the responses to three searches, the error that stopped the run, and request times (s after the first)."""
     server = Loopback()
     server.script(*answers)
     replies: dict[str, CallResponse] = {}
@@ -107,7 +108,7 @@ def describe(answer: dict[str, Any]) -> list[str]:
 
 
 def show_replies() -> None:
-    """Print the table of replies."""
+    """Print the table of responses."""
     print(f"limits: {json.dumps(LIMITS.model_dump(include={'parallel', 'attempts', 'backoff_s'}))}; three searches\n")
     print(
         "| answer | given once | s to next request | requests | given for ever | requests |\n|---|---|---|---|---|---|"
@@ -117,7 +118,7 @@ def show_replies() -> None:
 
 
 def show_rates() -> None:
-    """Print how many requests three services of two worlds have under way and begin, with the defaults and with bounds."""
+    """Print the concurrency and rate of requests of three services of two worlds, with the defaults and with limits."""
     print(
         "\n| [wikimedia] | token | requests | s | most under way | most begun in 1 s | in 10 s |\n|---|---|---|---|---|---|---|"
     )
@@ -165,12 +166,12 @@ def show_rates() -> None:
 
 
 def answer_service(path: str) -> dict[str, Any]:
-    """Return the body of an answer, by the path of its service."""
+    """Return the body of a response, by the path of its service."""
     return {"items": [{"views": 1}]} if "metrics" in path else {"query": {"search": []}}
 
 
 def write_world(folder: Path, name: str, url: str, rules: dict[str, float], token: bool) -> str:
-    """Write a world with a Wikipedia and page views at one address."""
+    """Write a world with Wikipedia and page views at one address."""
     more = 'token_env = "TRIAL_TOKEN"\n' if token else ""
     sections = [f'[{each}]\nurl = "{url}"\n{more}limits = {{ parallel = 8 }}\n' for each in ("wikipedia", "pageviews")]
     bounds = "".join(f"{key} = {value}\n" for key, value in rules.items())
@@ -183,7 +184,7 @@ TABLES: dict[str, Callable[[], None]] = {"replies": show_replies, "rates": show_
 
 
 def main() -> None:
-    """Print the tables that are named, all by default."""
+    """Print the named tables; by default all."""
     started = time.monotonic()
     for name in sys.argv[1:] or TABLES:
         TABLES[name]()

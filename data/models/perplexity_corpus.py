@@ -1,16 +1,17 @@
-"""What the embedded language model is taught and examined on: the embedded world's articles and facts, and how they go on.
+"""Generate training and evaluation texts for the embedded language model from the embedded world's articles and facts.
 
 A document is one of these:
 
-- a paragraph about one person of the world, or about two who have to do with each other: what they are, then facts, each
-  told in prose, or in the plain sentences that BioKaLMA weighs
-- such a paragraph about people who are made up, with names in any letters: so that the model learns that a paragraph keeps
-  to its people, and not only which facts are true
-- a piece of an article, alone or with facts of its subject behind
-- facts of anything else
+- a paragraph about one person of the world, or about two related people: a description, then facts, each in prose or in
+  the plain sentences that BioKaLMA scores
+- the same kind of paragraph about made-up people, with names in any script. It teaches the model that a paragraph stays
+  with its people, and not only which facts are true
+- an excerpt of an article, alone or followed by facts of its subject
+- facts about any other subject
 
-Of ten people or things one is held out by the digest of its id: no paragraph of facts is about it, though others may name
-it. Of ten paragraphs of articles one is held out by the digest of its text. These are never taught, only examined.
+One of ten subjects is held out by the digest of its id: no paragraph of facts is about it, though others may name
+it. One of ten paragraphs of articles is held out by the digest of its text. Held-out texts are only used for
+evaluation.
 """
 
 import random
@@ -37,30 +38,30 @@ from factmill.tasks.world.wiki.pages import EmbeddedWiki
 
 HELD_OUT_OF = 10
 SHARES = {"people": 0.4, "made_up": 0.35, "article": 0.1, "continued": 0.05, "thing": 0.1}
-"""How much of what is taught is of which kind."""
+"""Share of each kind of training document."""
 HUMAN, FEMALE, INSTANCE_OF, GENDER = "Q5", "Q6581072", "P31", "P21"
 PRECISIONS = {"day": 11, "month": 10, "year": 9, "decade": 8, "century": 7}
 UNTOLD = frozenset({INSTANCE_OF, GENDER, "P279", "P1889"})
-"""Properties of which no sentence is made."""
+"""Properties without sentences."""
 SCRIPTS = ((0xC0, 0x17F), (0x3B1, 0x3C9), (0x430, 0x44F), (0x5D0, 0x5EA), (0x627, 0x64A), (0x3041, 0x3096),
            (0x4E00, 0x9FBF), (0xAC00, 0xD7A3))  # fmt: skip
-"""First and last letter of each script that made-up names may be written in."""
+"""First and last letter of each script for made-up names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What facts are told of."""
+    """A subject with its facts."""
 
     qid: str
     name: str
     description: str
     gender: str
-    """male or female; empty for what is no person."""
+    """male or female; empty if the subject is not a person."""
     facts: tuple[PersonKnowledgePiece, ...]
 
     @property
     def is_held_out(self) -> bool:
-        """True when it is kept from teaching."""
+        """True if the subject is excluded from training."""
         return derive_seed("embedded-lm", self.qid) % HELD_OUT_OF == 0
 
 
@@ -76,7 +77,7 @@ class Corpus:
 
     @cached_property
     def facts(self) -> Mapping[str, Sequence[PersonKnowledgePiece]]:
-        """PID → all facts of people, as often as they are stated."""
+        """PID → all facts of people, with repetitions."""
         found = defaultdict(list)
         for person in self.people.values():
             for fact in person.facts:
@@ -92,7 +93,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A paragraph, a sentence that goes on with it, and one of the same relation about somebody else."""
+    """A paragraph, a sentence that continues it, and a sentence of the same relation about another person."""
 
     paragraph: str
     coherent: str
@@ -100,7 +101,7 @@ class Continuation:
 
 
 def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
-    """Read the world's people, things and articles."""
+    """Read the world's people, other subjects and articles."""
     world = load_world_data(folder)
     subjects = [_read_subject(world, item) for item in sorted(world.items.values(), key=lambda item: int(item.qid[1:]))]
     people = {subject.qid: subject for subject in subjects if subject.gender}
@@ -109,14 +110,14 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
 
 
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
-    """Return the digest of everything the corpus is made from."""
+    """Return the digest of all inputs of the corpus."""
     files = [path for path in list_world_files(folder) if path.name != "categories.yaml"]
     lists = [ASSETS_ROOT / "data" / "lists" / "relation_forms.csv", SENTENCES]
     return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, *lists])
 
 
 def draw_taught(corpus: Corpus, seed: int) -> Iterator[str]:
-    """Yield documents to teach, without end; nothing that is held out is their subject."""
+    """Yield training documents endlessly; none has a held-out subject."""
     chance = random.Random(seed)
     people = [person for person in corpus.people.values() if not person.is_held_out and len(person.facts) > 2]
     things = [thing for thing in corpus.things if not thing.is_held_out]
@@ -158,7 +159,7 @@ def write_paragraph(subjects: Sequence[Subject], chance: random.Random, has_star
 
 
 def write_start(subject: Subject, chance: random.Random) -> str:
-    """Return a sentence that says what a subject is."""
+    """Return a sentence that states what a subject is."""
     verb = chance.choice(["was", "is"])
     if not subject.description:
         return f"This is about {subject.name}."
@@ -167,12 +168,12 @@ def write_start(subject: Subject, chance: random.Random) -> str:
 
 
 def verbalise_plainly(subject: Subject, fact: PersonKnowledgePiece) -> str:
-    """Return a fact as the sentence that BioKaLMA weighs."""
+    """Return a fact as the sentence that BioKaLMA scores."""
     return verbalise_piece(fact, subject.name, load_relation_wordings())
 
 
 def verbalise_in_prose(subject: Subject, fact: PersonKnowledgePiece, chance: random.Random) -> str:
-    """Return a fact in prose, of the name or a part of it."""
+    """Return a fact in prose, with the name or a part of it."""
     name = chance.choice([subject.name, subject.name, subject.name.split()[-1]])
     is_repeated = chance.random() < 0.3
     return verbalise_fact(
@@ -181,7 +182,7 @@ def verbalise_in_prose(subject: Subject, fact: PersonKnowledgePiece, chance: ran
 
 
 def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:
-    """Return somebody with a made-up name and facts of many people, who are made up in turn."""
+    """Return a person with a made-up name and facts of many people, whose names are also made up."""
     pids = chance.choices(list(corpus.facts), [len(facts) for facts in corpus.facts.values()], k=chance.randint(3, 12))
     facts = [chance.choice(corpus.facts[pid]) for pid in dict.fromkeys(pids)]
     facts = [
@@ -195,7 +196,7 @@ def make_up_person(corpus: Corpus, chance: random.Random) -> Subject:
 
 
 def make_up_name(corpus: Corpus, chance: random.Random) -> str:
-    """Return a name of words of the world's names, of syllables, or in some other script."""
+    """Return a name from words of the world's names, from syllables, or in another script."""
     first, last = corpus.names
     match chance.random():
         case share if share < 0.6:
@@ -212,33 +213,33 @@ def make_up_name(corpus: Corpus, chance: random.Random) -> str:
 
 
 def is_text_held_out(text: str) -> bool:
-    """True when a paragraph of an article is kept from teaching."""
+    """Return True if a paragraph of an article is excluded from training."""
     return derive_seed("embedded-lm", text) % HELD_OUT_OF == 0
 
 
 def list_held_out_facts(corpus: Corpus, seed: int, most: int) -> list[str]:
-    """Return at most `most` plain sentences about people that are held out."""
+    """Return at most `most` plain sentences about held-out people."""
     people = [person for person in corpus.people.values() if person.is_held_out]
     sentences = dict.fromkeys(verbalise_plainly(person, fact) for person in people for fact in person.facts)
     return random.Random(seed).sample(list(sentences), min(most, len(sentences)))
 
 
 def list_held_out_prose(corpus: Corpus) -> list[str]:
-    """Return the sentences, of four words and more, of the held-out paragraphs of articles."""
+    """Return the sentences of at least four words in held-out paragraphs of articles."""
     texts = [text for _, paragraphs in corpus.articles for text in paragraphs if is_text_held_out(text)]
     sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.!?]) (?=[A-Z])", text)]
     return [sentence for sentence in sentences if len(sentence.split()) > 3]
 
 
 def list_continuations(corpus: Corpus, seed: int, most: int) -> list[Continuation]:
-    """Return paragraphs about people that are held out, each with a sentence about its subject and one about another."""
+    """Return paragraphs about held-out people, each with a sentence about its subject and one about another."""
     chance = random.Random(seed)
     people = [person for person in corpus.people.values() if person.is_held_out and len(person.facts) > 5]
     return list(islice(_draw_continuations(people, chance), most))
 
 
 def scramble(sentence: str, chance: random.Random) -> str:
-    """Return the same words in another order, the full stop at the end."""
+    """Return the same words in another order, with the full stop at the end."""
     words = sentence.removesuffix(".").split()
     if len(set(words)) < 2:
         raise ValueError(f"{sentence!r} has no other order")
@@ -266,7 +267,7 @@ def _draw_continuations(people: Sequence[Subject], chance: random.Random) -> Ite
 
 
 def _draw_pair(corpus: Corpus, person: Subject, chance: random.Random) -> list[Subject]:
-    """Return a person, half of the time with another who is named in a fact, or else with anyone."""
+    """Return a person, half of the time with another one, preferably one named in a fact."""
     if chance.random() < 0.5:
         return [person]
     near = [corpus.people[fact.value_qid] for fact in person.facts if fact.value_qid in corpus.people]
@@ -283,7 +284,7 @@ def _make_up_word(chance: random.Random) -> str:
 
 
 def _cut_piece(text: str, chance: random.Random) -> str:
-    """Return some sentences of a text, beginning where a sentence does."""
+    """Return some consecutive sentences of a text."""
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
     start = chance.randrange(len(sentences))
     return " ".join(sentences[start : start + chance.randint(1, 12)])
@@ -303,7 +304,7 @@ def _read_subject(world: WorldData, item: Item) -> Subject:
 
 
 def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeValue) -> PersonKnowledgePiece:
-    """Return a statement as a pool of knowledge has it."""
+    """Return a statement as a piece of the knowledge pool."""
     given = {"qid": qid, "pid": pid, "property": world.properties[pid].labels["en"], "statement": None}
     if isinstance(value, ItemValue):
         return PersonKnowledgePiece(
@@ -316,7 +317,7 @@ def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeVal
 
 
 def _render_articles(world: WorldData) -> Iterator[tuple[str, list[str]]]:
-    """Yield QID and paragraphs of each article as a reader sees them."""
+    """Yield the QID and paragraphs of each article as a reader sees them."""
     wiki = EmbeddedWiki(world)
     for title in sorted(world.articles):
         page = wiki.by_title[title]

@@ -1,9 +1,9 @@
-"""Facts told in prose, a sentence each, for the embedded language model to be taught by (prose_sentences.csv).
+"""Write facts as prose sentences, to train the embedded language model (prose_sentences.csv).
 
-A line of the list has the labels of properties, patterns of values (none: all), and a wording with $subject and one of $value,
-$the_value and so on; what stands in [] is left out the first time. The first line that fits the value counts; which of several
-equal ones is taken is decided by a digest of the fact. All wordings are in the past tense, which is right for the dead and not
-wrong for what the living did.
+A line of the list has labels of properties, patterns of values (none matches all), and a wording with $subject and
+one of $value, $the_value and so on; text in [] is omitted the first time. The first line that fits the value
+applies. A digest of the fact chooses among several equal ones. All wordings are in the past tense, which is right
+for the dead and not wrong for past actions of the living.
 """
 
 import csv
@@ -27,7 +27,7 @@ _KIN = {
     "female": {"parent": "mother", "child": "daughter", "sibling": "sister"},
 }
 _EARLY = 1000
-"""Years before it are told with their era: in 14 is more than a year."""
+"""Earlier years are written with their era, since "in 14" is ambiguous."""
 _BODY = re.compile(
     r"\b(?:Academy|Association|Bureau|Center|Centre|Church|College|Conservatory|Council|Court|Department|Faculty|Foundation|Guild|"
     r"House|Institute|Institution|League|Ministry|Museum|Office|Order|Party|School|Society|Union|University) (?:of|for)\b|"
@@ -46,7 +46,7 @@ _PLACE = re.compile(
     r"\b(?:Bahamas|Balkans|Bay Area|Borders|Caucasus|Comoros|Emirates|Empire|Federation|Gambia|Highlands|Islands|Maldives|Midlands|"
     r"Netherlands|Peninsula|Philippines|Republic|States|Territories|Territory|Union|Valley)$"
 )
-"""Names of bodies and places that take `the` within a sentence."""
+"""Names of institutions and places that take `the` within a sentence."""
 _VOWEL_BUT_A = re.compile(
     r"(?:uni(?!n|m)|eu|u[sk]\b|u\.[sk]\.|uk[er]|uru|ugand|uzb|ut[ai]|one\b|once\b|use)", re.IGNORECASE
 )
@@ -54,12 +54,12 @@ _SILENT_H = re.compile(r"(?:hour|honest|heir|honou?r)", re.IGNORECASE)
 
 
 def verbalise_fact(name: str, label: str, value: str, gender: str, *, is_person: bool, is_repeated: bool) -> str:
-    """Return a sentence that tells a fact.
+    """Return a sentence that states a fact.
 
-    `gender` is male, female or empty; `is_repeated` says that the text has told something of this property before.
+    `gender` is male, female or empty. `is_repeated`: the text already has a sentence of this property.
     """
     wordings = _load_sentences()
-    # a property whose wordings all want other values is told like one that has none
+    # a property whose wordings do not fit the value falls back to the general wordings
     fitting = next(
         result
         for key in (label, "")
@@ -82,14 +82,14 @@ def verbalise_fact(name: str, label: str, value: str, gender: str, *, is_person:
         the_event=written if written.startswith(("The ", "the ", "World War ")) else f"the {written}",
         a_value=_with_a(written),
     )
-    # a value may bring its own stop: Warner Bros., Jeopardy!
+    # a value may end with its own stop: Warner Bros., Jeopardy!
     sentence = re.sub(r"([.!?…])\.$", r"\1", sentence)
     return sentence[:1].upper() + sentence[1:] if sentence.startswith("the ") else sentence
 
 
 @cache
 def _load_sentences() -> Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]]:
-    """Return label → patterns of values → equal wordings, in order; under empty text those for a property without any."""
+    """Return label → patterns of values → equal wordings, in order; the empty label has the general wordings."""
     found: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
     with SENTENCES.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
@@ -101,7 +101,7 @@ def _load_sentences() -> Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]]
 
 
 def _with_the(name: str) -> str:
-    """Return a name as it stands within a sentence: the University of Oxford, but Oxford."""
+    """Return a name as written within a sentence: the University of Oxford, but Oxford."""
     if name.startswith(("The ", "the ")) or not name[:1].isupper():
         return name
     return f"the {name}" if _BODY.search(name) or _PLACE.search(name) else name
@@ -123,7 +123,7 @@ def _read_date(value: str) -> re.Match[str] | None:
 
 
 def _format_value(value: str) -> str:
-    """Return a date to the day or month in words; anything else, and a mere year, as it is."""
+    """Return a date with a day or month in words; return any other value, and a mere year, unchanged."""
     date = _read_date(value)
     if date is None or not date["month"]:
         return value
@@ -132,7 +132,7 @@ def _format_value(value: str) -> str:
 
 
 def _format_when(value: str) -> str:
-    """Return when something was, with its preposition: on 14 March 1879, in 44 BC, in the 1590s."""
+    """Return a date with its preposition: on 14 March 1879, in 44 BC, in the 1590s."""
     date = _read_date(value)
     if date is None:
         return value if value.startswith("about ") else f"in the {value}"

@@ -1,16 +1,16 @@
-"""Teach the embedded language model and write it to data/models/embedded-perplexity.
+"""Train the embedded language model and write it to data/models/embedded-perplexity.
 
     python data/models/train_perplexity.py [--steps 3000] [--seed 7] [--out data/models] [--keep CHECKPOINT]
 
-Needs the extra `convert` (torch, transformers), and one core for some minutes. From random weights, a model of Llama's
-architecture with some hundred thousand parameters learns the articles and facts of the embedded world
-(perplexity_corpus.py), with a SentencePiece vocabulary of its own that falls back to bytes, so that any text can be
-weighed. It becomes an ordinary checkpoint directory, which is converted and examined on the path that every other goes.
+Needs the extra `convert` (torch, transformers), and one core for a few minutes. Starting from random weights, a model
+of Llama's architecture with some hundred thousand parameters learns the articles and facts of the embedded world
+(perplexity_corpus.py). Its own SentencePiece vocabulary falls back to bytes, so it can score any text. The result is an
+ordinary checkpoint directory, which is converted and evaluated like any other.
 
-Examined are texts that were held out: plain sentences and sentences of articles against the same words in disorder, and
-paragraphs with a sentence about their subject against the same paragraph with one about somebody else. Seed, versions,
-digests and figures go into training.json beside the model. One thread and fixed seeds give the same model again on the
-same machine and versions.
+The evaluation uses held-out texts: plain sentences and article sentences against the same words in random order, and
+paragraphs with a sentence about their subject against the same paragraph with a sentence about another person. Seed,
+versions, digests and figures go into training.json next to the model. One thread and fixed seeds reproduce the model on
+the same machine and versions.
 """
 
 import argparse
@@ -66,7 +66,7 @@ EXAMINED = 1_000
 
 
 def main() -> None:
-    """Teach, convert, examine, store."""
+    """Train, convert, evaluate and store the model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=3_000)
     parser.add_argument("--seed", type=int, default=7)
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[str, float]]:
-    """Write a checkpoint directory; return the loss along the way."""
+    """Train the model and write a checkpoint directory; return the loss over time."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     vocabulary = make_vocabulary(corpus, seed)
@@ -116,7 +116,7 @@ def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[
 
 
 def make_vocabulary(corpus: Corpus, seed: int) -> bytes:
-    """Return a SentencePiece model (BPE, as Llama's) for what is taught, which spells what it has no piece for in bytes."""
+    """Return a SentencePiece model (BPE, as Llama's) of the training texts, with bytes for unknown characters."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=islice(draw_taught(corpus, seed + 1), 10_000),
@@ -134,7 +134,7 @@ def make_vocabulary(corpus: Corpus, seed: int) -> bytes:
 
 
 def make_config(size: int) -> Any:
-    """Return the model's configuration; `size`: tokens of its vocabulary."""
+    """Return the model's configuration; `size` is the number of tokens in its vocabulary."""
     return transformers.LlamaConfig(
         vocab_size=size,
         hidden_size=WIDTH,
@@ -150,7 +150,7 @@ def make_config(size: int) -> Any:
 
 
 def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[list[int]]]:
-    """Yield batches of documents of like length, as numbers of their tokens, without end."""
+    """Yield batches of documents of similar length, as token numbers, endlessly."""
     chance = random.Random(seed)
     documents = draw_taught(corpus, seed)
     while True:
@@ -178,7 +178,7 @@ def store(checkpoint: Path, folder: Path, record: dict[str, Any]) -> LanguageMod
 
 
 def examine(model: LanguageModel, corpus: Corpus, seed: int) -> dict[str, Any]:
-    """Return how often held-out texts are less perplexing than what they are compared with."""
+    """Return how often held-out texts have a lower perplexity than their counterparts."""
     chance = random.Random(seed)
     facts, prose = list_held_out_facts(corpus, seed, EXAMINED), list_held_out_prose(corpus)
     continued = list_continuations(corpus, seed, EXAMINED)
@@ -194,7 +194,7 @@ def examine(model: LanguageModel, corpus: Corpus, seed: int) -> dict[str, Any]:
 
 
 def compare(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]) -> dict[str, Any]:
-    """Return in which share of pairs the first is less perplexing, and the median perplexity of both sides."""
+    """Return the share of pairs whose first text has the lower perplexity, and the median perplexity of both sides."""
     sides = [
         [
             outcome.perplexity
@@ -209,7 +209,7 @@ def compare(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]
 
 
 def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dict[str, Any]:
-    """Return what the model was made from, and how."""
+    """Return the inputs and settings of the training."""
     return {
         "what": "the embedded language model: a tiny model of Llama's architecture for the embedded world; no model of English",
         "seed": seed,
@@ -222,7 +222,7 @@ def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dic
 
 
 def _rate(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate at a step: up in a line, down in a half cosine to 2 %."""
+    """Return the share of the peak learning rate at a step: linear warm-up, then a half cosine down to 2 %."""
     return min((step + 1) / WARM_UP, 1) * (0.02 + 0.98 * (1 + math.cos(math.pi * min(step / steps, 1))) / 2)
 
 

@@ -1,16 +1,16 @@
-"""Teach the embedded translator and write it to data/models/embedded-translator.
+"""Train the embedded translator and write it to data/models/embedded-translator.
 
     python data/models/train_translator.py [--steps 6500] [--seed 7] [--out data/models] [--keep CHECKPOINT]
 
-Needs the extra `convert` (torch, transformers), and one core for some minutes. From random weights, a model of NLLB's
-architecture (M2M-100: pre-norm, sinusoidal positions, one matrix for all embeddings) with under a million parameters
-learns the sentence forms and labels of the embedded world (translator_corpus.py) into five languages, with a
-SentencePiece vocabulary of its own. It becomes an ordinary checkpoint directory, which is converted and examined on the
-path that every NLLB checkpoint goes: SentencePiece, CTranslate2's beam search, and back.
+Needs the extra `convert` (torch, transformers), and one core for a few minutes. Starting from random weights, a model
+of NLLB's architecture (M2M-100: pre-norm, sinusoidal positions, one matrix for all embeddings) with under a million
+parameters learns the sentence forms and labels of the embedded world (translator_corpus.py) in five languages, with its
+own SentencePiece vocabulary. The result is an ordinary checkpoint directory, which is converted and evaluated like any
+NLLB checkpoint, with SentencePiece and CTranslate2's beam search.
 
-Examined are held-out sentences and paths, all labels, and held-out sentences with their words scrambled, which it should
-refuse. Seed, versions, digests and figures go into training.json beside the model. One thread and fixed seeds give the
-same model again on the same machine and versions.
+The evaluation uses held-out sentences and paths, all labels, and held-out sentences with scrambled words, which the
+translator should refuse. Seed, versions, digests and figures go into training.json next to the model. One thread and
+fixed seeds reproduce the model on the same machine and versions.
 """
 
 import argparse
@@ -72,16 +72,16 @@ BATCH_TOKENS = 3_500
 PEAK_RATE = 3e-3
 WARM_UP = 200
 SAMPLED = 0.8
-"""Share of the steps in which the loss compares with the batch's own tokens and some others, not with all."""
+"""Share of steps whose loss compares with the batch's own tokens and some others, not with all."""
 OTHERS = 600
 PAD, END = SPECIAL_TOKENS.index("<pad>"), SPECIAL_TOKENS.index("</s>")
 LEAST_PROBABILITY = 0.4
-"""Below it the translator refuses; of right translations of held-out sentences hardly one has such a token."""
+"""The translator refuses below it; right translations of held-out sentences hardly ever have such a token."""
 EXAMINED_SENTENCES, EXAMINED_PATHS = 400, 1_000
 
 
 def main() -> None:
-    """Teach, convert, examine, store."""
+    """Train, convert, evaluate and store the translator."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=6_500)
     parser.add_argument("--seed", type=int, default=7)
@@ -103,7 +103,7 @@ def main() -> None:
 
 
 def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[str, float]]:
-    """Write a checkpoint directory; return the loss along the way."""
+    """Train the model and write a checkpoint directory; return the loss over time."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     vocabulary = make_vocabulary(corpus, seed)
@@ -134,7 +134,7 @@ def teach(corpus: Corpus, checkpoint: Path, steps: int, seed: int) -> list[dict[
 
 
 def make_vocabulary(corpus: Corpus, seed: int) -> bytes:
-    """Return a SentencePiece model (BPE, as NLLB's) for what is taught; every label counts, however rare."""
+    """Return a SentencePiece model (BPE, as NLLB's) of the training texts, with every label included."""
     lines = [text for example in islice(draw_taught(corpus, seed), 40_000) for text in (example.source, example.target)]
     lines += [text for label in corpus.all_labels for text in label.values()] * 2
     written = io.BytesIO()
@@ -152,7 +152,7 @@ def make_vocabulary(corpus: Corpus, seed: int) -> bytes:
 
 
 def make_config(size: int) -> Any:
-    """Return the model's configuration; `size`: tokens of its vocabulary."""
+    """Return the model's configuration; `size` is the number of tokens in its vocabulary."""
     return transformers.M2M100Config(
         vocab_size=size,
         d_model=WIDTH,
@@ -172,11 +172,11 @@ def make_config(size: int) -> Any:
 
 
 Row = tuple[list[int], list[int]]
-"""Numbers of the tokens that the encoder is shown, and of those that the decoder is shown and is to say."""
+"""Token numbers of the encoder's input, and of the decoder's input and output."""
 
 
 def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[Row]]:
-    """Yield batches of examples of like length, without end."""
+    """Yield batches of examples of similar length, endlessly."""
     first_code = len(SPECIAL_TOKENS) + pieces.get_piece_size() - 3
     codes = {language: first_code + place for place, language in enumerate(NLLB_LANGUAGE_CODES)}
 
@@ -198,7 +198,7 @@ def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[Row]]:
 
 
 def find_loss(model: Any, rows: Sequence[Row], size: int, is_sampled: bool) -> Any:
-    """Return the mean cross-entropy of what the decoder is to say after the language code."""
+    """Return the mean cross-entropy of the decoder's output after the language code."""
     source, target = (_pad([row[side] for row in rows]) for side in (0, 1))
     states = model.model(
         input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target[:, :-1], use_cache=False
@@ -214,7 +214,7 @@ def find_loss(model: Any, rows: Sequence[Row], size: int, is_sampled: bool) -> A
 
 
 def list_words(corpus: Corpus) -> list[str]:
-    """Return the English words that are taught."""
+    """Return the English words in the training texts."""
     texts = [re.sub(r"\[\w+\]", " ", form.texts[SOURCE_LANGUAGE]) for form in corpus.forms]
     texts += [label[SOURCE_LANGUAGE] for label in (*corpus.all_labels, *corpus.units)]
     return sorted({word for text in texts for word in list_letter_runs(text)})
@@ -242,7 +242,7 @@ def store(checkpoint: Path, folder: Path, words: Sequence[str], record: dict[str
 
 
 def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]:
-    """Return how many held-out sentences, paths of the world and labels come out exactly, refused or wrong."""
+    """Return how many held-out sentences, paths of the world and labels are translated exactly, refused or wrong."""
     chance = random.Random(seed)
     held_out = list_held_out(corpus, seed, EXAMINED_SENTENCES)
     sentences = [
@@ -275,7 +275,7 @@ def examine(translator: Translator, corpus: Corpus, seed: int) -> dict[str, Any]
 
 
 def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dict[str, Any]:
-    """Return what the model was made from, and how."""
+    """Return the inputs and settings of the training."""
     return {
         "what": "the embedded translator: a tiny model of NLLB's architecture for the embedded world; no real NLLB",
         "seed": seed,
@@ -294,7 +294,7 @@ def _count(asked: Sequence[tuple[str, str, str]], found: Sequence[Any]) -> dict[
 
 
 def _rate(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate at a step: up in a line, down in a half cosine to 2 %."""
+    """Return the share of the peak learning rate at a step: linear warm-up, then a half cosine down to 2 %."""
     return min((step + 1) / WARM_UP, 1) * (0.02 + 0.98 * (1 + math.cos(math.pi * min(step / steps, 1))) / 2)
 
 

@@ -1,17 +1,17 @@
-"""What the embedded translator is taught and examined on: the sentence forms and labels of the embedded world.
+"""Generate training and evaluation examples for the embedded translator from the embedded world's forms and labels.
 
-An example is an English text and its translation into one language, both as the pipeline shows them to a model: with
-stand-ins for numbers, dates and ids, and without the parts of a path that are not sent:
+An example is an English text and its translation into one language. Both have the form in which the pipeline passes
+them to a model: with placeholders for numbers, dates and ids, and without the parts of a path that are not sent:
 
-- a sentence form of data/world/sources/multihal_forms.yaml, its slots filled with labels of items of the slot's class,
-  where it says so with their articles
-- the parts of a path with semicolons between them: paths of the world, or labels at random
-- the label of an item or property alone; a title in quotation marks
+- a sentence form of data/world/sources/multihal_forms.yaml, with slots filled by labels of items of the slot's class,
+  with articles where the form has them
+- the parts of a path, separated by semicolons: paths of the world, or random labels
+- a single label of an item or property; a title in quotation marks
 - a number with its unit
-- a text that is none of these, whose translation is a mark of refusal
+- any other text, whose translation is a mark of refusal
 
-Every form with its labels, and every path, belongs to one of ten shares by its digest; one share is held out: never
-taught, only examined.
+A digest assigns every form with its labels, and every path, to one of ten shares. One share is held out of training and
+only used for evaluation.
 """
 
 import random
@@ -34,11 +34,11 @@ FORMS_FILE = WORLD_FOLDER / "sources" / "multihal_forms.yaml"
 YEAR, YEARS = "year", range(1850, 2026)
 HELD_OUT_OF = 10
 SHARES = {"form": 0.3, "path": 0.15, "parts": 0.12, "label": 0.2, "title": 0.05, "unit": 0.03, "outside": 0.2}
-"""How much of what is taught is of which kind."""
+"""Share of each kind of training example."""
 OUTSIDE = "⁇"
-"""What the translator says of a text that is none of what it is taught."""
+"""The translator's output for a text of an unknown kind."""
 TITLED = ("book", "film", "painting", "series")
-"""Slots that stand in quotation marks."""
+"""Slots in quotation marks."""
 QUOTES = {"en": '"{}"', "de": "„{}“", "fr": "« {} »", "it": "«{}»", "es": "«{}»", "pt": "“{}”"}
 
 _SEVERAL = """
@@ -50,7 +50,7 @@ metres / Meter / mètres / metri / metros / metros
 minutes / Minuten / minutes / minuti / minutos / minutos
 years / Jahre / années / anni / años / anos
 """
-"""Units in the plural, which answers use and labels do not: English and the target languages in their order."""
+"""Units in the plural, which occur in answers but not in labels: English, then the target languages in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class Corpus:
     fillers: Mapping[str, Sequence[Texts]]
     """Slot → labels that may fill it."""
     labels: Mapping[str, Texts]
-    """English label → its translations; one for each, see `_choose_labels`."""
+    """English label → its translations, chosen by `_choose_labels`."""
     properties: Sequence[str]
     """English labels of properties."""
     units: Sequence[Texts]
     paths: Sequence[Sequence[str]]
-    """English labels of the world's own paths of one and two hops, values left out."""
+    """English labels of the world's own paths of one and two hops, without values."""
 
     def match(self, text: str) -> Texts | None:
         """Return an English label or sentence in six languages; None when it is neither."""
@@ -95,7 +95,7 @@ class Corpus:
 
     @cached_property
     def words(self) -> Sequence[str]:
-        """Words of English labels and forms, with the marks beside them, as often as they occur there."""
+        """Words of English labels and forms, with adjacent punctuation, as often as they occur."""
         texts = [*self.labels, *(re.sub(r"\[\w+\]", " ", form.texts[SOURCE_LANGUAGE]) for form in [*self.forms] * 20)]
         return [word for text in texts for word in text.split()]
 
@@ -123,13 +123,13 @@ def read_corpus(folder: Path = WORLD_FOLDER) -> Corpus:
 
 
 def digest_inputs(folder: Path = WORLD_FOLDER) -> str:
-    """Return the digest of everything the corpus is made from."""
+    """Return the digest of all inputs of the corpus."""
     files = [path for path in list_world_files(folder) if path.suffix == ".yaml" and path.name != "categories.yaml"]
     return combine_digests(digest_bytes(path.read_bytes()) for path in [*files, FORMS_FILE])
 
 
 def draw_taught(corpus: Corpus, seed: int) -> Iterator[Example]:
-    """Yield examples to teach, without end; held-out forms with labels, and held-out paths, never come."""
+    """Yield training examples endlessly, without held-out forms and paths."""
     chance = random.Random(seed)
     while True:
         kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
@@ -160,7 +160,7 @@ def draw_taught(corpus: Corpus, seed: int) -> Iterator[Example]:
 
 
 def draw_parts(corpus: Corpus, chance: random.Random) -> list[Texts]:
-    """Return two to five labels at random, every second one a property's."""
+    """Return two to five random labels; every second one is a property's."""
     return [
         corpus.labels[chance.choice(corpus.properties)] if place % 2 else chance.choice(corpus.all_labels)
         for place in range(chance.randint(2, 5))
@@ -168,10 +168,10 @@ def draw_parts(corpus: Corpus, chance: random.Random) -> list[Texts]:
 
 
 def draw_outside(corpus: Corpus, chance: random.Random) -> str:
-    """Return an English text of words that are taught, but none of what is taught: to be refused.
+    """Return an English text of known words that is no known text and must be refused.
 
-    A sentence or label with its words in disorder, or with some left out, doubled or exchanged; the beginning of one with
-    the end of another; words at random; parts of a path, one of which is such a text.
+    It is a sentence or label with its words shuffled, or with some omitted, doubled or replaced; the beginning of
+    one with the end of another; random words; or parts of a path, one of which is such a text.
     """
     texts = [_draw_text(corpus, chance), _draw_text(corpus, chance)]
     words, others = (text.split() for text in texts)
@@ -200,7 +200,7 @@ def draw_outside(corpus: Corpus, chance: random.Random) -> str:
 
 
 def _draw_text(corpus: Corpus, chance: random.Random) -> str:
-    """Return an English sentence or, more seldom, a label."""
+    """Return an English sentence or, less often, a label."""
     if chance.random() < 0.3:
         return chance.choice(corpus.all_labels)[SOURCE_LANGUAGE]
     form = chance.choice(corpus.forms)
@@ -208,7 +208,7 @@ def _draw_text(corpus: Corpus, chance: random.Random) -> str:
 
 
 def draw_fillers(corpus: Corpus, form: Form, chance: random.Random) -> dict[str, Texts]:
-    """Return labels for a form's slots: of the slot's class, or one time in six any label at all."""
+    """Return labels for a form's slots: of the slot's class, or one time in six any label."""
     return {
         slot: chance.choice(corpus.fillers[slot] if chance.random() > 1 / 6 else corpus.all_labels)
         for slot in form.slots
@@ -216,18 +216,18 @@ def draw_fillers(corpus: Corpus, form: Form, chance: random.Random) -> dict[str,
 
 
 def is_held_out(form: Form, labels: Mapping[str, Texts]) -> bool:
-    """True when a form with these labels is kept from teaching."""
+    """Return True if a form with these labels is excluded from training."""
     names = [labels[slot][SOURCE_LANGUAGE] for slot in form.slots if slot != YEAR]
     return derive_seed("embedded-nllb", form.name, *names) % HELD_OUT_OF == 0
 
 
 def is_path_held_out(path: Sequence[str]) -> bool:
-    """True when a path of the world is kept from teaching."""
+    """Return True if a path of the world is excluded from training."""
     return derive_seed("embedded-nllb", *path) % HELD_OUT_OF == 0
 
 
 def list_held_out(corpus: Corpus, seed: int, most: int) -> list[dict[str, str]]:
-    """Return at most `most` held-out sentences, each in six languages, drawn evenly over the forms."""
+    """Return at most `most` held-out sentences, each in six languages, evenly distributed over the forms."""
     chance = random.Random(seed)
     found: dict[str, dict[str, str]] = {}
     for turn in range(most * 50):
@@ -242,7 +242,7 @@ def list_held_out(corpus: Corpus, seed: int, most: int) -> list[dict[str, str]]:
 
 
 def join_texts(parts: Sequence[Texts]) -> dict[str, str]:
-    """Return the parts of a path as one text, in six languages; each different part once, values left out."""
+    """Return the parts of a path as one text in six languages, without duplicates and values."""
     kept = {part[SOURCE_LANGUAGE]: part for part in parts if not needs_no_translation(part[SOURCE_LANGUAGE])}
     return {
         language: PATH_PART_SEPARATOR.join(part[language] for part in kept.values())
@@ -256,7 +256,7 @@ def number_unit(unit: Texts, number: str) -> dict[str, str]:
 
 
 def mask_pair(texts: Texts, language: str, kind: str) -> Example | None:
-    """Return a text and its translation as a model is shown them; None where no number stays as it is in both."""
+    """Return a text and its translation with placeholders; None if it needs no translation or a number differs."""
     source = texts[SOURCE_LANGUAGE]
     protected = replace_numbers_by_placeholders(source)
     if protected is None or needs_no_translation(source):
@@ -270,9 +270,9 @@ def mask_pair(texts: Texts, language: str, kind: str) -> Example | None:
 
 
 def _choose_labels(world: WorldData) -> dict[str, Texts]:
-    """Return English label → labels; of those that share one, the property's, else that of the item of lowest QID.
+    """Return English label → labels; if several share one, a property's, else those of the item with the lowest QID.
 
-    A translator is shown the label alone, and cannot tell the town of Georgia from the country.
+    A translator gets only the label, and cannot distinguish the town of Georgia from the country.
     """
     items = sorted(world.items.values(), key=lambda item: int(item.qid[1:]))
     chosen: dict[str, Texts] = {}
@@ -305,7 +305,7 @@ def _objects(item: Item, pid: str) -> list[str]:
 
 
 def _list_units(world: WorldData, labels: Mapping[str, Texts]) -> list[Texts]:
-    """Return the labels of the items that some quantity is given in, and some in the plural."""
+    """Return the labels of items that are units of some quantity, and some plurals."""
     used = {
         value.unit
         for item in world.items.values()

@@ -1,7 +1,7 @@
-"""The sentence forms of the embedded world's rows for MultiHal, filled with labels: with their articles, where a form says so.
+"""Fill the sentence forms of the embedded world's MultiHal rows with labels, with articles where a form has them.
 
-A slot is written [country], or [the country] where the label stands with its article; data/world/sources/multihal_forms.yaml
-has the forms and the articles. Prepositions and articles become one word: "de le Japon" is "du Japon".
+A slot is written [country], or [the country] where the label takes its article; data/world/sources/multihal_forms.yaml
+has the forms and the articles. Prepositions and articles contract: "de le Japon" becomes "du Japon".
 """
 
 import re
@@ -15,7 +15,7 @@ Texts = Mapping[str, str]
 """Language → text."""
 
 _HERE = "\0"
-"""Stands before what fills a slot until the words before it are contracted with it."""
+"""Marks the start of a slot's text until the preceding words are contracted with it."""
 _VOWEL = "[aeiouàâäáéèêëíîïóôöúûüAEIOUÀÂÄÁÉÈÊËÍÎÏÓÔÖÚÛÜ]"
 _ITALIAN = {
     "il ": "l ",
@@ -45,7 +45,7 @@ _CONTRACTED = {
         "rio Rio ": "rio ",
     },
 }  # fmt: skip
-"""Language → a preposition and what follows it at the beginning of a slot → what they become."""
+"""Language → a preposition and the text after it at the start of a slot → their contraction."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Form:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the English sentences of this form, its slots as groups."""
+        """Regex of this form's English sentences, with slots as groups."""
         pattern = re.escape(self.texts[SOURCE_LANGUAGE])
         for slot in self.slots:
             first, *others = pattern.split(re.escape(f"[{slot}]"))
@@ -83,7 +83,7 @@ class Form:
 
 
 def add_articles(fillers: Sequence[Texts], groups: Mapping[str, str | Sequence[str]]) -> dict[str, Texts]:
-    """Return English label → the label with the article of the group that names it; a group of `others` has the rest."""
+    """Return English label → the label with the article of its group; the group `others` has all unnamed labels."""
     articles = {label: group for group, named in groups.items() if named != "others" for label in named}
     others = next(group for group, named in groups.items() if named == "others")
     if unknown := articles.keys() - {label[SOURCE_LANGUAGE] for label in fillers}:
@@ -107,7 +107,7 @@ def _add_article(cell: str, label: str, language: str) -> str:
 
 
 def _contract(text: str, language: str) -> str:
-    """Return a filled form with its prepositions and the articles after them in one: "de le Japon" is "du Japon"."""
+    """Return a filled form with prepositions and articles contracted: "de le Japon" becomes "du Japon"."""
     for parted, joined in _CONTRACTED.get(language, {}).items():
         word, article = parted.split(" ", 1)
         text = re.sub(rf"\b{word} {_HERE}{article}", joined, text)

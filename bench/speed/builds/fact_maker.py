@@ -1,8 +1,9 @@
-"""N-Triples of a made-up Wikidata from whose facts GRANOLA-EQ makes questions: people and where they were born, books
-and who wrote them, companies and where they sit.
+"""Generate N-Triples of a synthetic Wikidata for GRANOLA-EQ.
 
-Every question has a subject of its own; places and authors are shared, as in Wikidata: forty questions a city, three
-books an author. No item has an article, so page views are asked of nobody.
+It has people with birthplaces, books with authors, and companies with headquarters.
+
+Each question has its own subject. Cities and authors are shared as in Wikidata: forty questions per city, three books
+per author. No item has an article, so a build requests no page views.
 """
 
 import csv
@@ -25,7 +26,7 @@ _TRADES = ("painter", "politician", "composer", "physicist", "footballer", "acto
 
 
 def make_lines(facts: int, seed: int) -> Iterator[str]:
-    """Yield the lines of a graph with so many facts to ask for."""
+    """Yield the lines of a graph that supports `facts` questions."""
     draw, numbers, names = random.Random(seed), iter(range(10_000_000, 99_999_999)), _make_names(seed)
     for qid, name in _CLASSES.items():
         yield from _tell(qid, name, "class of things")
@@ -57,7 +58,7 @@ def make_lines(facts: int, seed: int) -> Iterator[str]:
 
 
 def _make_names(seed: int) -> Iterator[str]:
-    """Yield names, all different: two syllables and an ending, then three, and so on."""
+    """Yield distinct names: first those with two syllables and an ending, then longer ones."""
     ends: list[str] = list(_END)
     while True:
         ends = [f"{end}{last}" for end, last in product(ends, _END)]

@@ -1,12 +1,12 @@
-"""MultiHal from load to judged paths on thousands of questions: wall time and peak memory, and where the time goes.
+"""Measure time and memory of MultiHal builds from graph load to judged paths, with thousands of questions.
 
     python bench speed.builds.multihal_builds --graph-from DUMP.nt.gz [--questions 5000]
 
-The questions are made from the dump's own facts ("What is the <property> of <item>?"), so that nearly all are linked and
-have paths; they stand in a file of HaluEval's form. The judge gives all paths one score, and is no language model: a
-build from recorded calls costs the same with any judge. Built twice in English, each time by a process of its own: once
-to record the calls, once with --force from the recorded calls alone. Exits 1 when the second asks anything or makes
-other bytes.
+Questions come from the dump's own facts ("What is the <property> of <item>?"), so nearly all of them link and have
+paths. They are written as a file in HaluEval's format. The judge is not a language model and scores all paths equally;
+a build from cached responses costs the same with any judge. Builds twice in English, each time in a new process: first
+to record the responses, then with --force from the cached responses alone. Exits 1 when the second build sends a
+request or publishes different bytes.
 """
 
 import json
@@ -24,7 +24,7 @@ from factmill.tasks.settings import graphs_folder
 
 
 def write_questions(home: Path, count: int, file: Path) -> None:
-    """Write questions about facts of the graph `real`, drawn by digest."""
+    """Write questions about facts of the graph `real`, chosen by digest."""
     with open_graph("real", graphs_folder(home)) as graph:
         facts = graph.query("SELECT DISTINCT subject, property, object FROM graph.edges WHERE subject <> object", {})
         facts.sort(key=lambda fact: derive_seed("multihal-benchmark", *map(str, fact)))
@@ -46,14 +46,14 @@ def write_questions(home: Path, count: int, file: Path) -> None:
 
 
 def print_stages(report: dict[str, Any]) -> None:
-    """Print what went through each stage and the seconds its batches took together."""
+    """Print the rows in and out of each stage, and the total seconds of its batches."""
     for stage in report["stages"]:
         print(f"    {stage['stage']:16} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['seconds']:>8.1f} s")
     print(f"    {json.dumps(report['facts'])}")
 
 
 def main() -> int:
-    """Load the dump, make the questions, build twice."""
+    """Load the dump, make the questions, and build twice."""
     options = read_options(
         __doc__, graph_from={"type": Path, "required": True, "help": "N-Triples to load as a graph"}, questions=5_000
     )

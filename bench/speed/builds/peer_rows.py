@@ -1,9 +1,10 @@
-"""What other pipelines do with the asks of GRANOLA-EQ's rows; run by bench/speed/builds/rows.py with the peer's Python.
+"""Run the prompts of GRANOLA-EQ rows through another pipeline; rows.py starts this with the peer's Python.
 
     OTHER/bin/python bench/speed/builds/peer_rows.py distilabel|datatrove ROWS.jsonl COUNT FOLDER
 
-A row has three prompts, filled in: the author's, and the judge's of both entities with eight samples each. The model
-answers at once, in the process. Nothing is looked up, checked or recorded; the rows are written with their replies.
+A row has three filled-in prompts: the author's, and the judge's for both entities with eight samples each. The model
+runs in the process and answers immediately. The peer looks up, checks and caches nothing; it writes the rows with their
+responses.
 """
 
 import json
@@ -12,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 
 ASKS = (("author", "1:: Paris\n2:: France", 1), ("question", "Yes", 8), ("answer", "Yes", 8))
-"""Name, reply, samples."""
+"""Name, completion, samples."""
 
 
 def run_distilabel(rows: str, count: int, folder: str) -> int:
-    """Pass rows through three TextGeneration tasks, each a process of its own; return how many came out."""
+    """Pass rows through three TextGeneration tasks, each in its own process; return the number of output rows."""
     from distilabel.models.llms.base import LLM
     from distilabel.pipeline import Pipeline
     from distilabel.steps import LoadDataFromDicts
@@ -33,7 +34,7 @@ def run_distilabel(rows: str, count: int, folder: str) -> int:
             result = {"input_tokens": [20] * num_generations, "output_tokens": [2] * num_generations}
             return [{"generations": [self.says] * num_generations, "statistics": result} for _ in inputs]
 
-    # its steps are processes that read the class by name
+    # distilabel's steps run in other processes, which find the class by name
     Instant.__qualname__ = "Instant"
     globals()["Instant"] = Instant
     with Path(rows).open(encoding="utf-8") as lines, Pipeline(name="rows", cache_dir=folder) as pipeline:
@@ -55,7 +56,9 @@ def run_distilabel(rows: str, count: int, folder: str) -> int:
 
 
 def run_datatrove(rows: str, count: int, folder: str) -> int:
-    """Pass rows through three plain steps in one process; its own inference goes over HTTP alone, which costs more."""
+    """Pass rows through three plain steps in one process and return the number of output rows.
+
+    datatrove's own inference works only over HTTP, which costs more."""
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.writers import JsonlWriter

@@ -1,17 +1,18 @@
-"""What a row costs through GRANOLA-EQ on a local graph, all in: CPU, memory, disk, Prefect's server and its database.
+"""Measure the full cost of a GRANOLA-EQ row on a local graph: CPU, memory, disk, Prefect's server and database.
 
     python bench speed.builds.rows                                    100,000 rows of this checkout
-    python bench speed.builds.rows --rows 10000 --before FOLDER       beside another checkout of the project
-    python bench speed.builds.rows --peer OTHER/bin/python            beside distilabel and datatrove
-    python bench speed.builds.rows --rows 1000 --peer … --peer-rows 20000     the peers with rows of their own number
+    python bench speed.builds.rows --rows 10000 --before FOLDER       compared with another checkout of the project
+    python bench speed.builds.rows --peer OTHER/bin/python            compared with distilabel and datatrove
+    python bench speed.builds.rows --rows 1000 --peer … --peer-rows 20000     with another number of rows for the peers
 
-The graph is made up (fact_maker.py) and loaded before; the author is scripted replies. CPU is user and system time of the command
-and of what it starts, Prefect's server; a row costs the difference of two builds, all rows less 500, by the rows between
-them, so that the start, told apart, is left out. Memory is the greatest resident set of a process. With --before both
-checkouts run under this Python, published rows name calls; exits 1
-when their bytes differ. A peer is asked the same prompts of as many rows by a model in its own process that answers at
-once; it looks nothing up, checks and records nothing. Its CPU, memory and rows a second of wall stand beside ours. Its
-environment needs requests too, which distilabel 1.5.3 imports and does not ask for.
+The graph is synthetic (fact_maker.py) and loaded beforehand; the author's completions are scripted. CPU is the user
+and system time of the command and of the processes it starts, Prefect's server among them. The cost per row is the
+difference of two builds, of all rows and of 500, divided by the difference in rows. This leaves out the start, which
+is printed separately. Memory is the largest resident set of one process. With --before, both checkouts run under
+this Python, and the script exits 1 when their published bytes differ. A peer receives the same prompts for the same
+number of rows. Its model runs in the process and answers immediately; it looks up, checks and caches nothing. The
+script prints its CPU, memory and rows per second next to factmill's. The peer's environment also needs requests,
+which distilabel 1.5.3 imports without declaring it.
 """
 
 import json
@@ -47,24 +48,24 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Cost:
-    """What a command took: its own process, and those that it started."""
+    """The resources that a command used, split into its own process and the ones it started."""
 
     own_s: float
     started_s: float
     own_mb: float
     started_mb: float
-    """The largest of them."""
+    """The largest of the started processes."""
     wall_s: float
     out: str
 
     @property
     def cpu_s(self) -> float:
-        """CPU, all in."""
+        """Total CPU seconds."""
         return self.own_s + self.started_s
 
 
 def run(command: Sequence[str], folder: Path, checkout: Path = ROOT, **environment: str) -> Cost:
-    """Run a command and measure it; what it imports of the project is that of the checkout that it runs in."""
+    """Run a command in a checkout, with that checkout's factmill, and measure it."""
     with (folder / "out.txt").open("w+b") as out, (folder / "err.txt").open("w+b") as err:
         started = os.times().elapsed
         environment |= {"PYTHONPATH": f"{checkout}:{checkout}/tests"}
@@ -87,14 +88,14 @@ def run(command: Sequence[str], folder: Path, checkout: Path = ROOT, **environme
 
 
 def _watch(pid: int, seen: dict[int, tuple[float, float]], done: threading.Event) -> None:
-    """Note CPU (s) and greatest memory (MB) of a process and all below it, as long as they live."""
+    """Record CPU (s) and peak memory (MB) of a process and its descendants while they run."""
     while not done.wait(SAMPLE_S):
         for each in _list_tree(pid):
             try:
                 result = dict(line.split(":", 1) for line in Path(f"/proc/{each}/status").read_text().splitlines())
                 times = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
             except (OSError, ValueError):
-                continue  # it has ended
+                continue  # the process has ended
             if "VmHWM" in result:
                 seen[each] = ((int(times[11]) + int(times[12])) / TICK, int(result["VmHWM"].split()[0]) / 1024)
 
@@ -110,7 +111,7 @@ def _list_tree(pid: int) -> list[int]:
 
 
 def build(checkout: Path, home: Path, *more: str) -> tuple[Cost, dict[str, Any]]:
-    """Build GRANOLA-EQ anew from the facts of the graph; return what it took and its report."""
+    """Delete the warehouse and Prefect's database, build GRANOLA-EQ from the graph, and return cost and report."""
     for path in (home / "factmill.duckdb", home / "prefect"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     command = [sys.executable, "-c", COMMAND, "build", "granola", "--graph", "facts", "--source", "wikidata", "--json"]
@@ -119,7 +120,7 @@ def build(checkout: Path, home: Path, *more: str) -> tuple[Cost, dict[str, Any]]
 
 
 def measure(name: str, checkout: Path, home: Path, rows: int) -> tuple[dict[str, Any], Cost]:
-    """Print the lines of a checkout and return what it published, and what all rows took."""
+    """Print the lines of a checkout; return its published tables and the cost of the build of all rows."""
     few, _ = build(checkout, home, "--limit", str(FEW))
     many, report = build(checkout, home)
     history = home / "prefect" / "prefect.db"
@@ -137,7 +138,7 @@ def measure(name: str, checkout: Path, home: Path, rows: int) -> tuple[dict[str,
 
 
 def measure_peers(python: str, folder: Path, rows: int, ours: tuple[int, Cost]) -> None:
-    """Print two lines a peer, which is asked the prompts that this checkout's build has asked; `ours`: its rows and cost."""
+    """Print two lines per peer, given the prompts of this checkout's build; `ours` is factmill's (rows, cost)."""
     prompts = folder / "prompts.jsonl"
     sys.path.insert(0, str(ROOT))
     from factmill.tasks.assets import load_prompt
@@ -199,7 +200,7 @@ def _megabytes(path: Path) -> float:
 
 
 def main() -> int:
-    """Print two lines a checkout and one a peer."""
+    """Print two lines per checkout and per peer."""
     options = read_options(
         __doc__,
         rows=100_000,

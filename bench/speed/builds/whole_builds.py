@@ -1,10 +1,10 @@
-"""Whole builds of GRANOLA-EQ as a user runs them: wall time and peak memory of each command, a line each.
+"""Measure wall time and peak memory of whole GRANOLA-EQ builds as a user runs them, one line per command.
 
     python bench speed.builds.whole_builds                              the embedded world
-    python bench speed.builds.whole_builds --graph-from DUMP.nt.gz --source FOLDER      and on real input
+    python bench speed.builds.whole_builds --graph-from DUMP.nt.gz --source FOLDER      and real input
 
-Every command is a process of its own; memory is the largest resident set of that process (its Prefect server, which is
-a process of its own too, is not in it). Exits 1 when a build that should have the same bytes has others.
+Each command runs in its own process. Memory is the largest resident set of that process; its Prefect server is another
+process and is not included. Exits 1 when builds that should be identical have different bytes.
 """
 
 import json
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-c", REPLYING]
 
 
 def run(title: str, arguments: list[str], home: Path) -> dict[str, Any]:
-    """Run one command, print its figures, and return the JSON object it printed last."""
+    """Run one command, print its figures, and return the last JSON object it printed."""
     environment = {**os.environ, "FACTMILL_HOME": str(home), "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
     started = time.perf_counter()
     process = subprocess.Popen(
@@ -51,7 +51,7 @@ def run(title: str, arguments: list[str], home: Path) -> dict[str, Any]:
 
 
 def measure(label: str, arguments: list[str], folder: Path) -> bool:
-    """Build, build again, verify, and build with other concurrency and batches; True when all bytes agree."""
+    """Build, build again, verify, and build with other concurrency and batch size; return True when all bytes agree."""
     home = folder / "home"
     first_file, other_file = folder / f"{label}.duckdb", folder / f"{label}-other.duckdb"
     first = run(f"{label}: first build", ["build", "granola", *arguments, "--warehouse", str(first_file)], home)
@@ -76,7 +76,7 @@ def measure(label: str, arguments: list[str], folder: Path) -> bool:
 
 
 def main() -> int:
-    """Run the builds that the arguments name."""
+    """Run the builds that the options select."""
     options = read_options(
         __doc__, graph_from=(Path, "N-Triples to load as a graph"), source=(Path, "folder of EntityQuestions files")
     )

@@ -1,17 +1,17 @@
-"""A Dask cluster of two worker processes on this machine: same bytes as without, whoever dies or joins, and how fast.
+"""Check that a Dask cluster gives the same bytes as one process while workers die and join, and measure its speed.
 
     python bench speed.machines.cluster [builds] [translate] [killed] [--sentences 20000] [--seed 7] [--home FOLDER]
                                             [--benchmark NAME]
 
-builds     MultiHal and BioKaLMA in the embedded world with models on the cluster; when the first stage is done one worker is
-           killed and another started. Held to builds without a cluster, and to data/world/digests.json.
-translate  sentences of the embedded world by its translator: in this process on all cores, and by two workers of one core
-           each. Replies are compared.
-killed     the same, while one worker is killed and another started after a quarter of the replies.
+builds     builds MultiHal and BioKaLMA in the embedded world with models on the cluster; after the first stage, kills
+           one worker and starts another. Compares with builds without a cluster and with data/world/digests.json.
+translate  translates sentences of the embedded world: in this process on all cores, and on two workers of one core
+           each. Compares the translations.
+killed     the same, but kills one worker and starts another after a quarter of the responses.
 
-Needs the extra `dask`. One process with a thread a core does what two workers of one core do, so on two cores the same
-speed is all that can be expected; what is less is what sending costs. CPU s: of the models' processes, those that were
-killed left out. Exits 1 when bytes or replies differ.
+Needs the extra `dask`. The cluster has two worker processes on this machine. One process with a thread per core does
+the work of two workers of one core, so on two cores equal speed is the best possible result; the gap is the cost of
+communication. CPU s covers the models' processes except killed ones. Exits 1 when bytes or translations differ.
 """
 
 import argparse
@@ -54,7 +54,7 @@ BENCHMARKS = ("multihal", "biokalma")
 
 @contextmanager
 def running_cluster(home: Path) -> Iterator[LoopbackCluster]:
-    """Yield a cluster of a scheduler and two workers, all processes of their own."""
+    """Yield a cluster of a scheduler and two workers, each its own process."""
     port = find_free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", *options]
@@ -71,7 +71,7 @@ def running_cluster(home: Path) -> Iterator[LoopbackCluster]:
 
 
 def compare_builds(cluster: LoopbackCluster, home: Path, benchmarks: Sequence[str]) -> bool:
-    """Make each build here and on the cluster, in homes of their own; return whether they are the same."""
+    """Run each build here and on the cluster, with separate homes; return whether they are the same."""
     right = True
     for name in benchmarks:
         here, _ = build(name, home / "here", {}, lambda: None)
@@ -90,7 +90,7 @@ def compare_builds(cluster: LoopbackCluster, home: Path, benchmarks: Sequence[st
 
 
 def build(name: str, home: Path, environment: dict[str, str], change: Callable[[], None]) -> tuple[dict[str, str], int]:
-    """Make a build; return the digests of its tables, and how often `change` was called: at the end of the first stage."""
+    """Run a build; return its tables' digests and how often `change` was called (at the end of the first stage)."""
     started, changes, said = time.monotonic(), 0, ""
     process = subprocess.Popen(
         [sys.executable, "-c", "from factmill.flows.cli.main import main; main()", "build", name, "--json"],
@@ -115,14 +115,14 @@ def build(name: str, home: Path, environment: dict[str, str], change: Callable[[
 
 
 def replace_worker(cluster: LoopbackCluster) -> None:
-    """Kill the worker that has been there longest and start another, which joins while the rest goes on."""
+    """Kill the oldest living worker and start another, which joins while the work continues."""
     living = next(worker for worker in cluster.workers if worker.poll() is None)
     cluster.kill(living)
     cluster.start()
 
 
 def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool:
-    """Translate in two or three ways and print how fast; return whether all said the same."""
+    """Translate in two or three ways and print the speed; return whether all translations agree."""
     identity = get_translator_identity(EMBEDDED_TRANSLATOR, Path())
     calls = [
         make_translate_text_call(identity, text, LANGUAGES[number % len(LANGUAGES)])
@@ -133,7 +133,7 @@ def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool
     said = [time_it("one process", here.send, calls, [psutil.Process()])]
     with closing(DaskClusterClient(ComputeSettings(engine="dask", address=cluster.address))) as connected:
         there = RemoteModelService(connected, RequiredResource("translator", identity))
-        # each worker opens its model with the first group
+        # each worker loads its model with the first group
         there.send(calls[:500], lambda call, reply: None)
         workers = [psutil.Process(worker.pid) for worker in cluster.workers]
         if "translate" in options.sections:
@@ -158,7 +158,7 @@ def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool
 
 
 def draw_texts(count: int, seed: int) -> list[str]:
-    """Return different texts of the embedded world: sentences, labels and paths."""
+    """Return distinct texts of the embedded world: sentences, labels and paths."""
     texts: dict[str, None] = {}
     for example in draw_taught(read_corpus(), seed):
         texts[example.source] = None
@@ -168,7 +168,7 @@ def draw_texts(count: int, seed: int) -> list[str]:
 
 
 def time_it(what: str, send: Any, calls: list[Call], processes: list[psutil.Process]) -> str:
-    """Have calls answered, print how fast that went and return the digest of the replies, each of which came once."""
+    """Send calls, check that each response arrives once, print the speed, and return a digest of the responses."""
     replies: dict[str, Any] = {}
 
     def take(call: Call, reply: CallResponse) -> None:
@@ -184,7 +184,7 @@ def time_it(what: str, send: Any, calls: list[Call], processes: list[psutil.Proc
 
 
 def cpu_s(processes: list[psutil.Process]) -> float:
-    """Return the CPU seconds that processes have used."""
+    """Return the CPU seconds that the processes have used."""
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 

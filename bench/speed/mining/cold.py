@@ -1,10 +1,11 @@
-"""What pairs cost in a graph that does not fit into memory: pages fetched and bytes read, not only seconds.
+"""Measure the pages fetched and bytes read per pair in a graph that does not fit into memory, as well as the time.
 
     python bench speed.mining.cold [--edges 2] [--pairs 5000] [--memory 16] [--folder FOLDER]     as root, on Linux
 
-Processes that may use so many MiB (a control group of memory, removed at the end), one after the other, none with a page
-of the graph in memory: pages fetched one by one, as where a graph is larger than memory, or read ahead, as else; pairs
-sorted by place, as batches are, or one by one as they are drawn. Read ahead is asked few pairs: each takes long.
+Runs processes limited to --memory MiB (a memory control group, removed at the end), one after the other, each starting
+with no page of the graph in memory. Pages are fetched one by one, as for a graph larger than memory, or read ahead, as
+otherwise. Pairs are sorted by place, as in batches, or taken in the order drawn. Reading ahead uses few pairs, since
+each is slow.
 """
 
 import json
@@ -27,7 +28,7 @@ FEW = 50
 
 
 def find(folder: Path, pairs: Path, way: str, count: int, at_once: int, group: Path) -> None:
-    """Find paths in a process of its own; print what it took as JSON."""
+    """Find paths in this process, under the control group; print the cost as JSON."""
     from factmill.tasks.core.wikidata_paths import PathSearchOptions
     from factmill.tasks.graph import arrays, paths
 
@@ -62,7 +63,7 @@ def _count_bytes() -> int:
 
 
 def make_group(memory_mib: int) -> Path:
-    """Return a new control group whose processes may use so much memory, pages of files among it."""
+    """Return a new control group limited to `memory_mib` MiB, including file pages."""
     old = Path("/sys/fs/cgroup/memory")
     group = (old if old.is_dir() else old.parent) / f"cold-{os.getpid()}"
     group.mkdir()
@@ -72,7 +73,7 @@ def make_group(memory_mib: int) -> Path:
 
 
 def main() -> int:
-    """Print a line for each way."""
+    """Print a line for each way of fetching and each order."""
     options = read_options(
         __doc__,
         edges=(2.0, "in millions"),

@@ -1,10 +1,10 @@
-"""Random graphs shaped like Wikidata, made from a seed: their edges, and pairs to look for paths between.
+"""Generate random graphs shaped like Wikidata from a seed: their edges, and pairs to search paths between.
 
-What of Wikidata is copied, since it decides the cost of finding paths: item numbers are scattered over 1 to 130 million;
-one item, Q5, is pointed at by a fifth of all edges (through P31); what else is pointed at follows a power law, so that
-a few more items have in-degrees of a hundred thousand and up; items have some edges of their own, well-known ones up to
-hundreds; a thousand properties, a few of which make up most edges; and most edges into an item share a property. Where
-items lie in the number range has nothing to do with how well-known they are, which is the worse case for locality.
+The graphs copy the properties of Wikidata that decide the cost of path search. Item numbers are scattered over 1 to 130
+million. One item, Q5, is the object of a fifth of all edges (through P31). Other objects follow a power law, so a few
+more items have in-degrees of a hundred thousand and up. Items have some edges of their own, well-known items up to
+hundreds. There are a thousand properties, a few of which make up most edges, and most edges into an item share a
+property. An item's number is independent of how well known it is, which is the worse case for locality.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ HUB_QID, HUB_PID = 5, 31
 HIGHEST_QID, HIGHEST_PID = 130_000_000, 13_000
 PROPERTIES = 1_000
 EDGES_AN_ITEM = 3
-"""Few, so that an in-degree of millions fits into ten million edges. What pairs are drawn from is far above: an edge's
-subject has some twenty edges, as it has in Wikidata, where items have 13 to other items."""
+"""Low, so that an in-degree of millions fits into ten million edges. Pairs are drawn from a higher degree: an edge's
+subject has about twenty edges, as in Wikidata, where items have 13 edges to other items."""
 HIGHEST_DEGREE = 1_000
 HUB_SHARE = 0.2
 CLASSES = 1_000
@@ -29,15 +29,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """A graph, sorted by subject, property, object, without repeated edges; they are given by place."""
+    """A graph without duplicate edges, sorted by subject, property and object; edges refer to items by position."""
 
     items: Ints
-    """QID numbers, ascending; a few have no edge, and so are in no file."""
+    """QID numbers, ascending; a few have no edge and therefore appear in no file."""
     properties: npt.NDArray[np.int32]
     """PID numbers, ascending."""
     subjects: npt.NDArray[np.uint32]
     labels: npt.NDArray[np.uint16]
-    """Places of the properties."""
+    """Positions in `properties`."""
     objects: npt.NDArray[np.uint32]
 
     def __len__(self) -> int:
@@ -45,16 +45,16 @@ class Edges:
 
     @property
     def offsets(self) -> Ints:
-        """Where each item's edges begin, and the number of edges."""
+        """Position of each item's first edge, followed by the number of edges."""
         return np.searchsorted(self.subjects, np.arange(len(self.items) + 1, dtype=np.uint32)).astype(np.int64)
 
     def count_in_degrees(self) -> Ints:
-        """Return how many edges point at each item."""
+        """Return the number of edges that point at each item."""
         return np.bincount(self.objects, minlength=len(self.items))
 
 
 def make_edges(count: int, seed: int) -> Edges:
-    """Return a graph of `count` edges; the same for the same seed."""
+    """Return a graph of `count` edges; the same seed gives the same graph."""
     random = np.random.default_rng([seed, count])
     items = _draw_items(max(count // EDGES_AN_ITEM, 10), random)
     properties = np.sort(random.choice(np.setdiff1d(np.arange(1, HIGHEST_PID), [HUB_PID]), PROPERTIES - 1, False))
@@ -83,7 +83,7 @@ def _draw_items(count: int, random: np.random.Generator) -> Ints:
 
 
 def _draw_subjects(count: int, ranked: Ints, random: np.random.Generator) -> Ints:
-    """Return the subject of each edge, ascending: degrees are log-normal, higher for the well-known, at least 1."""
+    """Return each edge's subject, ascending; degrees are log-normal, at least 1, higher for well-known items."""
     weights = np.empty(len(ranked))
     weights[ranked] = np.arange(1, len(ranked) + 1) ** -0.25
     weights *= np.exp(1.6 * random.standard_normal(len(ranked)))
@@ -93,7 +93,7 @@ def _draw_subjects(count: int, ranked: Ints, random: np.random.Generator) -> Int
 
 
 def _draw_objects(subjects: Ints, ranked: Ints, hub_property: int, random: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return object and property of each edge."""
+    """Return the object and property of each edge."""
     count, items = len(subjects), len(ranked)
     ranks = _draw_ranks(count, items, random)
     labels = _draw_properties(count, random)
@@ -114,7 +114,7 @@ def _draw_objects(subjects: Ints, ranked: Ints, hub_property: int, random: np.ra
 
 
 def _draw_ranks(count: int, items: int, random: np.random.Generator) -> Ints:
-    """Return how well-known each object is, 0 the most: one half by Zipf's law, one half spread wider."""
+    """Return each object's rank by fame (0 is the best known): half by Zipf's law, half more widely spread."""
     draws = random.random(count)
     ranks = np.where(
         random.random(count) < 0.5, _ZIPF_START * (items / _ZIPF_START + 1) ** draws - _ZIPF_START, items * draws**3
@@ -127,11 +127,11 @@ def _draw_properties(count: int, random: np.random.Generator) -> Ints:
 
 
 def draw_pairs(edges: Edges, count: int, seed: int) -> tuple[Ints, Ints]:
-    """Return QID numbers of subjects and objects to look for paths between: `count` different pairs of two items.
+    """Return QID numbers of subjects and objects to search paths between: `count` distinct pairs of two items.
 
-    About a third has paths: 30 of 100 are the ends of a walk of one or two edges, told from either end. The others are
-    two random items, one drawn by the edges that it has and one, half of the time, by those that point at it; 1 of 20
-    has one of the twenty hubs at one end, and 1 of 100 an item that no edge has.
+    About a third of the pairs have paths: 30 of 100 are the ends of a walk of one or two edges, in either direction.
+    The others are two random items: one is drawn by its outgoing edges, and the other, half of the time, by its
+    incoming edges. 1 of 20 pairs has one of the twenty hubs at one end, and 1 of 100 an item without edges.
     """
     random = np.random.default_rng([seed, len(edges), count])
     draws, offsets = count + count // 10 + 100, edges.offsets
@@ -162,12 +162,12 @@ def draw_pairs(edges: Edges, count: int, seed: int) -> tuple[Ints, Ints]:
 
 
 def save_edges(edges: Edges, folder: Path) -> None:
-    """Write a graph as arrays."""
+    """Write a graph's arrays to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in Edges.__slots__:
         np.save(folder / f"{name}.npy", getattr(edges, name))
 
 
 def read_edges(folder: Path) -> Edges:
-    """Map the arrays of a graph."""
+    """Map a graph's arrays from a folder."""
     return Edges(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in Edges.__slots__})

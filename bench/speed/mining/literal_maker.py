@@ -1,4 +1,4 @@
-"""Dates and numbers of a random graph (graph_maker.py), as direct claims, and pairs to look for paths to them."""
+"""Generate dates and numbers as direct claims of a random graph (graph_maker.py), and pairs to search paths to them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from speed.mining.graph_maker import HIGHEST_PID, Edges, Ints
 
 FIRST_PID, PROPERTIES = HIGHEST_PID, 50
-"""Properties of literals, none of them one of edges."""
+"""Properties of literals, distinct from those of edges."""
 DATE_SHARE = 2 / 3
 _ROWS_AT_ONCE = 250_000
 _XSD = "^^<http://www.w3.org/2001/XMLSchema#"
@@ -19,17 +19,19 @@ _XSD = "^^<http://www.w3.org/2001/XMLSchema#"
 
 @dataclass(frozen=True, slots=True)
 class DrawnLiterals:
-    """Literals by place of their item, ascending."""
+    """Literals sorted by the position of their item."""
 
     owners: Ints
     pids: Ints
     is_date: npt.NDArray[np.bool_]
     days: Ints
-    """Days since 1970 of dates; numbers are these too."""
+    """Days since 1970 for dates; the value itself for numbers."""
 
 
 def draw_literals(edges: Edges, count: int, seed: int, an_item: int = 0) -> DrawnLiterals:
-    """Return `count` literals, of items by how many edges they have, or `an_item` of each; the same for the same seed."""
+    """Return `count` literals; the same seed gives the same ones.
+
+    Items are drawn by their number of edges; each drawn item gets `an_item` literals, or one when it is 0."""
     random = np.random.default_rng([seed, len(edges), count])
     together = max(an_item, 1)
     drawn = edges.subjects[random.integers(0, len(edges), count // together)].astype(np.int64)
@@ -42,7 +44,7 @@ def draw_literals(edges: Edges, count: int, seed: int, an_item: int = 0) -> Draw
 
 
 def write_literals(edges: Edges, drawn: DrawnLiterals, out: BinaryIO) -> int:
-    """Write literals as N-Triples; return the lines."""
+    """Write literals as N-Triples; return the number of lines."""
     for start in range(0, len(drawn.owners), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         days = drawn.days[rows].astype("datetime64[D]")
@@ -65,10 +67,10 @@ def write_literals(edges: Edges, drawn: DrawnLiterals, out: BinaryIO) -> int:
 def draw_literal_pairs(
     edges: Edges, by_object: Ints, drawn: DrawnLiterals, count: int, seed: int, *, dates: bool
 ) -> tuple[Ints, Ints]:
-    """Return QID numbers of subjects, and the days or numbers to look for.
+    """Return QID numbers of subjects, and the days or numbers to search for.
 
-    A third are what the subject itself says, a third what an item says that it points at, the others are drawn;
-    `by_object` are the edges in the order of their objects.
+    In a third of the pairs the subject itself has the value, in a third an item that the subject points at has it, and
+    the others are random. `by_object` orders the edges by their objects.
     """
     random = np.random.default_rng([seed, len(edges), count, dates])
     kind = np.flatnonzero(drawn.is_date == dates)
@@ -85,7 +87,7 @@ def draw_literal_pairs(
 
 
 def save_literal_pairs(edges: Edges, drawn: DrawnLiterals, pairs: int, sets: int, seed: int, out: Path) -> None:
-    """Write sets of pairs for both kinds as <out>/dates-<k>.npy and numbers-<k>.npy, two rows."""
+    """Write sets of pairs of both kinds as <out>/dates-<k>.npy and <out>/numbers-<k>.npy, two rows each."""
     by_object = np.argsort(edges.objects, kind="stable")
     for number in range(sets):
         for name, dates in (("dates", True), ("numbers", False)):

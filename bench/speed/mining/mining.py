@@ -1,19 +1,19 @@
-"""How fast paths are found in a local graph, how fast a graph is loaded, and how both grow; peers in the same run.
+"""Measure path search and graph loading in a local graph and their growth with size, against peers in the same run.
 
     python bench speed.mining.mining [speed] [literals] [loading] [growth] [--edges 10 50] [--pairs 10000] [--runs 9] [--seed 7]
 
-speed     batches of pairs, a third of which have paths, on random graphs shaped like Wikidata (graph_maker.py): all
-          paths of one and two hops in both directions, written as Arrow. Ours, plain numpy, DuckDB, and SPARQL on
-          Oxigraph get the same pairs; each peer first tries several ways to ask and keeps its quickest. Paths are
-          compared one by one. The memory of ours is that of a process that does nothing else.
-literals  batches of pairs of an item and a date, its year, or a number, a third said by the item and a third by one it
-          points at; literals are spread over items, or lie many together. --before asks another checkout's code too.
-loading   the same N-Triples by ours and by `oxigraph load`: edges with labels, and the mixture of a truthy dump; and
-          what unpacking gzip alone takes.
-growth    graphs of 1 million edges and up, batches of 1 pair and up; from it an estimate for the whole truthy Wikidata.
+speed     batches of pairs, a third of which have paths, on random graphs shaped like Wikidata (graph_maker.py): finds
+          all paths of one and two hops in both directions and writes them as Arrow. factmill, plain numpy, DuckDB, and
+          SPARQL on Oxigraph get the same pairs; each peer first tries several query forms and keeps its fastest. Every
+          path is compared. factmill's memory is measured in a process that does nothing else.
+literals  batches of pairs of an item and a date, its year, or a number. In a third the item has the value, in a third
+          an item it points at. Literals are spread over items, or clustered. --before also runs another checkout.
+loading   the same N-Triples loaded by factmill and by `oxigraph load`: edges with labels, and the mixture of a truthy
+          dump. Also measures unpacking gzip alone.
+growth    graphs of 1 million edges and up, batches of 1 pair and up; gives an estimate for the whole truthy Wikidata.
 
-Every contender runs in processes of its own, one after the other. Everything follows from the seed. Without --folder all
-files go to a temporary folder; some 12 GB are in use at 50 million edges. Exits 1 when any paths differ.
+Each contender runs in its own processes, one after the other. All data follow from the seed. Without --folder, files go
+to a temporary folder; 50 million edges need about 12 GB. Exits 1 when any paths differ.
 """
 
 import json
@@ -39,13 +39,13 @@ LITERAL_KINDS = ("dates", "years", "numbers")
 SECTIONS = ("speed", "literals", "loading", "growth")
 BATCHES = (1, 10, 100, 1_000, 10_000, 100_000)
 COLD_PAIRS = 1_000
-"""Few, since many pairs bring a graph of this size into memory as a whole, which those of a whole dump would not."""
+"""Few, since many pairs would load a graph of this size into memory whole, unlike a graph of a whole dump."""
 SPARQL_TRIALS, TRIALS = 1_000, 10_000
 COLUMNS = ("pair", "hops", "backward", "middle", "property_1", "property_2")
 
 
 def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: int) -> None:
-    """Print a table of ours and the peers on one graph."""
+    """Print a table of factmill and the peers on one graph."""
     folder, made = room.make_graph(edges)
     name, loaded = room.load_graph(edges)
     work = room.folder / f"speed-{edges}"
@@ -131,7 +131,7 @@ def _print_row(name: str, result: Result, pairs: int, same: bool | None, ours: R
 
 
 def _read_ours(work: Path, number: int) -> Ints:
-    """Return our paths as the peers give theirs: six integer columns, -1 for null, in the order they were given."""
+    """Return factmill's paths in the peers' form: six integer columns, -1 for null, in factmill's order."""
     with pa.memory_map(str(work / f"ours-{number}.arrow")) as file:
         table = pa.ipc.open_file(file).read_all()
     columns = [table[name].cast(pa.int64() if name != "backward" else pa.int8()).fill_null(-1) for name in COLUMNS]
@@ -139,16 +139,17 @@ def _read_ours(work: Path, number: int) -> Ints:
 
 
 def _compare(work: Path, peer: str, number: int) -> bool:
-    """True when a peer's paths are ours, in the same order."""
+    """Return True when a peer's paths equal factmill's, in the same order."""
     return np.array_equal(_read_ours(work, number), np.load(work / f"{peer}-{number}.npy"))
 
 
 def measure_literals(
     room: Room, edges: int, literals: int, an_item: int, pairs: int, runs: int, before: Path | None
 ) -> None:
-    """Print how many pairs with dates, years and numbers are answered a second in a graph with so many literals.
+    """Print the pairs per second with dates, years and numbers in a graph with `literals` literals.
 
-    They are spread over items, or lie `an_item` together. What was made and loaded in the folder earlier is used again.
+    Literals are spread over items, or clustered with `an_item` per item. Files and graphs from an earlier run in the
+    folder are reused.
     """
     name = f"literals-{literals}-{an_item}-edges-{edges}"
     work = room.folder / name
@@ -193,7 +194,7 @@ def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:
 
 
 def measure_loading(room: Room, lines: int) -> None:
-    """Print a table of loading the same files by ours and by Oxigraph; seconds are those of whole processes."""
+    """Print a table of loading the same files with factmill and Oxigraph; seconds are those of whole processes."""
     heads = f"{'seconds':>9}{'triples/s':>12}{'ours is':>9}{'CPU s':>8}{'peak MiB':>10}{'MiB on disk':>13}"
     print(f"\n## Loading {lines:,} lines of N-Triples\n\n{'file':9}{'loader':25}{heads}", flush=True)
     for kind, edges in (("labels", lines * 3 // 4), ("dump", round(lines * EDGE_SHARE))):
@@ -222,7 +223,7 @@ def measure_loading(room: Room, lines: int) -> None:
 
 
 def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
-    """Load a file with Oxigraph's own command into a new store, which is removed."""
+    """Load a file into a new store with Oxigraph's own command, and remove the store."""
     from factmill.tasks.world.serving import get_oxigraph_binary
 
     store = room.folder / "oxigraph"
@@ -236,7 +237,7 @@ def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
 
 
 def _measure_gzip(room: Room, path: Path, lines: int, plain_s: float) -> dict[str, Result]:
-    """Pack a file, and print how loading it compares with unpacking it; both files are removed."""
+    """Compress a file, and print how loading it compares with unpacking it; remove both files."""
     kind, packed = path.stem, path.with_suffix(".nt.gz")
     measure_command(["gzip", "--force", str(path)], is_json=False)
     os.sync()
@@ -290,7 +291,7 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
 
 
 def _load_mixture(room: Room, lines: int) -> Mixture:
-    """Load a dump-like mixture of lines; what the section on loading has measured is used."""
+    """Load a dump-like mixture of lines, or reuse the result of the loading section."""
     done = room.report.get("loading", {}).get("dump")
     if done:
         lines, loaded = done["lines"], done["ours"]
@@ -304,7 +305,7 @@ def _load_mixture(room: Room, lines: int) -> Mixture:
 
 
 def main() -> int:
-    """Run the sections asked for."""
+    """Run the selected sections."""
     options = read_options(
         __doc__,
         sections=(list(SECTIONS), f"{', '.join(SECTIONS)}; all when none is given"),

@@ -1,8 +1,8 @@
-"""From graphs of some million edges to the whole truthy Wikidata: the table of growth, and an estimate in words.
+"""Format the growth table of graphs of some million edges, and an estimate for the whole truthy Wikidata.
 
-What is extrapolated is said with its rule. The dump's size and MultiHal's number of pairs are assumptions, which the
-command line can replace; that MultiHal asked for 624 hours about some 31 thousand questions is from its paper (§1 and
-Appendix J).
+The estimate states the rule of each extrapolation. The dump's size and MultiHal's number of pairs are assumptions,
+which the command line can replace. MultiHal's 624 hours of queries for about 31 thousand questions are from its
+paper (§1 and Appendix J).
 """
 
 from dataclasses import dataclass, field, fields
@@ -10,13 +10,13 @@ from math import log
 
 GIB, MIB, BILLION = 1 << 30, 1 << 20, 1e9
 BYTES_AN_EDGE = 12
-"""Of the arrays (tasks/graph/arrays.py): place and property, 4 and 2 bytes, in both directions."""
+"""Of the arrays (tasks/graph/arrays.py): 4 bytes of position and 2 of property, in both directions."""
 PAPER_HOURS = 624
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What is assumed of the whole."""
+    """Assumptions about the whole dump and MultiHal."""
 
     triples: float = field(default=8.0, metadata={"meaning": "triples of the truthy dump, in billions"})
     edges: float = field(default=1.55, metadata={"meaning": "of them direct claims from item to item, in billions"})
@@ -26,13 +26,13 @@ class Dump:
 
     @classmethod
     def describe(cls) -> dict[str, tuple[float, str]]:
-        """Return default and meaning of each."""
+        """Return the default and meaning of each assumption."""
         return {each.name: (each.default, each.metadata["meaning"]) for each in fields(cls)}  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One graph of random edges."""
+    """Measurements of one random graph."""
 
     edges: int
     items: int
@@ -42,19 +42,19 @@ class Measured:
     arrays_bytes: int
     tables_bytes: int
     seconds: dict[int, float]
-    """Pairs in a batch → median seconds, pages in the page cache."""
+    """Pairs in a batch → median seconds, with pages in the page cache."""
     open_s: float
     highest_mib: float
     """Resident memory of the process that answered all batches."""
     cold_pairs: int
     cold_s: float
-    """Of a batch of so many pairs when no page was in memory."""
+    """Seconds of a batch of `cold_pairs` pairs with no page in memory."""
     cold_mapped_mib: float
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A load of all kinds of lines that a dump has."""
+    """Measurements of loading all kinds of lines that a dump has."""
 
     lines: int
     edges: int
@@ -64,7 +64,7 @@ class Mixture:
 
 
 def format_growth(measured: list[Measured]) -> str:
-    """Return the table of what was measured."""
+    """Return the table of measurements."""
     heads = "".join(f"{f'{each.edges:,} edges':>24}" for each in measured)
     lines = [f"\n## Growth\n\n{'':28}{heads}"]
 
@@ -89,7 +89,7 @@ def format_growth(measured: list[Measured]) -> str:
 
 
 def format_estimate(measured: list[Measured], mixture: Mixture, dump: Dump) -> str:
-    """Return what the whole dump would take, from the two largest graphs and the mixture; nothing from fewer graphs."""
+    """Return the estimate for the whole dump from the two largest graphs and the mixture; needs two graphs."""
     if len(measured) < 2:
         return "No estimate: it takes graphs of two sizes."
     small, large = measured[-2:]

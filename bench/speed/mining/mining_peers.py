@@ -1,8 +1,8 @@
-"""Other ways to find the paths between many pairs: plain numpy, DuckDB, and SPARQL on Oxigraph, each as quick as we know.
+"""Find the paths between many pairs with plain numpy, DuckDB, and SPARQL on Oxigraph, each as fast as we know how.
 
-All find what `PathSearchOptions(all_hops=True, most_paths=None)` asks of a local graph: every path of one or two hops in both
-directions. A peer returns its paths as `ROWS`: an int64 array of six columns, sorted by them, with -1 for null. What it
-needs to make rows of its answers (parsing, sorting) is part of its time, as it is of ours.
+All find the result of `PathSearchOptions(always_two_hops=True, max_paths=None)` on a local graph: every path of one or
+two hops in both directions. A peer returns its paths as `ROWS`: a sorted int64 array of six columns, with -1 for null.
+Its time includes converting its answers to rows (parsing, sorting), as factmill's does.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,15 +26,15 @@ Find = Callable[[Ints, Ints], Ints]
 
 
 def sort_rows(columns: Sequence[npt.ArrayLike]) -> Ints:
-    """Return the columns of ROWS as one sorted array; a single number stands for a column of it."""
+    """Return the columns of ROWS as one sorted array; a scalar fills its column."""
     table = np.stack(np.broadcast_arrays(*[np.asarray(column, np.int64) for column in columns]), axis=1)
     return table[np.lexsort(table.T[::-1])]
 
 
 def open_numpy(edges: Edges) -> Find:
-    """Return a finder over sorted arrays: edges by subject, edges by object, and the key (subject, object) of each.
+    """Return a finder over sorted arrays: edges by subject, edges by object, and each edge's key (subject, object).
 
-    Two hops: the edges of the end that has fewer are followed, and each is looked up among the keys with the other end.
+    For two hops it follows the edges of the end that has fewer, and looks each up among the keys with the other end.
     """
     items, count = np.asarray(edges.items), len(edges.items)
     keys = (edges.subjects.astype(np.int64) * count + edges.objects) * PROPERTIES + edges.labels
@@ -46,9 +46,9 @@ def open_numpy(edges: Edges) -> Find:
     inward = inward_offsets, edges.subjects[order], edges.labels[order]
 
     def look_up(starts: Ints, ends: Ints) -> tuple[Ints, Labels]:
-        """Return which rows have an edge, and its property; a row comes once for each property."""
+        """Return the rows that have an edge, each with its property; a row repeats for each property."""
         wanted = starts * count + ends
-        order = np.argsort(wanted)  # neighbours in order share the cache
+        order = np.argsort(wanted)  # sorted neighbours share the cache
         wanted = wanted[order]
         low = np.searchsorted(keys, wanted)
         hit = np.flatnonzero(keys[np.minimum(low, len(keys) - 1)] == wanted)
@@ -56,7 +56,7 @@ def open_numpy(edges: Edges) -> Find:
         return order[own], labels[places]
 
     def follow(side: tuple[Ints, npt.NDArray[np.uint32], Labels], at: Ints) -> tuple[Ints, Ints, Labels]:
-        """Return for each edge of some items which item it is of, its other end, and its property."""
+        """Return for each edge of the items at `at`: the item's index, the other end, and the property."""
         offsets, others, kinds = side
         own, places = _spread(np.arange(len(at)), offsets[at], offsets[at + 1])
         return own, others[places].astype(np.int64), kinds[places]
@@ -87,7 +87,7 @@ def open_numpy(edges: Edges) -> Find:
 
 
 def _spread(rows: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Return the positions from low to high of each row, one behind the other, each with its row."""
+    """Return the positions from low to high of each row, concatenated, each with its row."""
     lengths = high - low
     steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.repeat(rows, lengths), np.repeat(low, lengths) + steps
@@ -137,7 +137,7 @@ DUCKDB_FORMS = {
 
 
 def open_duckdb(edges: Edges, path: Path, form: str) -> Find:
-    """Return a finder by SQL over the table `edges`, which is made when the file is not there, sorted by subject."""
+    """Return a finder by SQL over the table `edges`, sorted by subject; create the table if the file is missing."""
     is_new = not path.exists()
     db = duckdb.connect(str(path))
     if is_new:
@@ -200,9 +200,9 @@ def load_oxigraph(triples: Path, path: Path) -> None:
 
 
 def open_oxigraph(path: Path, form: str, pairs_a_query: int) -> Find:
-    """Return a finder by SPARQL with the pairs as values; results are taken as CSV, the quickest way out.
+    """Return a finder by SPARQL with the pairs as values; results are read as CSV, the fastest format.
 
-    It runs on one core: a second thread gains nothing, since the store holds Python's lock while it answers.
+    It runs on one core: a second thread gains nothing, since the store keeps Python's lock while it answers.
     """
     store = pyoxigraph.Store.read_only(str(path))
     templates = SPARQL_FORMS[form]

@@ -1,4 +1,4 @@
-"""Where a run of the mining benchmark works, and what it has measured."""
+"""The folder, graphs and results of one run of the mining benchmark."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ from speed.mining.mining_tasks import Result, run_task
 
 @dataclass(slots=True)
 class Room:
-    """Where one run of the benchmark works, and what it has measured."""
+    """One run of the benchmark: its folder, seed and results."""
 
     folder: Path
     seed: int
     report: dict[str, Any] = field(default_factory=dict)
     bad: int = 0
-    """How many comparisons failed."""
+    """Number of failed comparisons."""
 
     def make_graph(self, edges: int) -> tuple[Path, Result]:
-        """Make a graph unless it is there; return its folder and what it is like."""
+        """Return a graph's folder and statistics; make the graph if it is missing."""
         folder = self.folder / f"edges-{edges}-seed-{self.seed}"
         result = folder / "made.json"
         if not result.exists():
@@ -30,7 +30,7 @@ class Room:
         return folder, found
 
     def load_graph(self, edges: int) -> tuple[str, Result]:
-        """Load a graph into ours, once in a run; return its name and what that took."""
+        """Load a graph into factmill, once per run; return its name and the cost of the load."""
         name = f"edges-{edges}"
         loads = self.report.setdefault("loads", {})
         if name not in loads:
@@ -49,16 +49,16 @@ class Room:
 
     @property
     def home(self) -> Path:
-        """Folder of our graphs."""
+        """Folder of factmill's graphs."""
         return self.folder / "graphs"
 
     def check(self, is_right: bool, what: str) -> None:
-        """Take note of a comparison that failed."""
+        """Count and print a failed comparison."""
         if not is_right:
             self.bad += 1
             print(f"WRONG  {what}", flush=True)
 
 
 def rate_of(result: Result, pairs: int) -> float:
-    """Return pairs a second, the median of all runs."""
+    """Return the median pairs per second of all runs."""
     return pairs / median(result["seconds"])

@@ -1,9 +1,9 @@
-"""The parts of the mining benchmark that run in a process of their own, so that time and memory are theirs alone.
+"""Run parts of the mining benchmark, each in its own process, so that time and memory are measured separately.
 
     python bench speed.mining.mining_tasks TASK '{"parameter": …}'        prints a JSON object
 
-`run_task` starts one and adds what the whole process took. Pages of a graph are dropped from the page cache with
-posix_fadvise before a cold run, and read once before the warm ones; warm runs still map each page for the first time.
+`run_task` starts a task and adds the cost of the whole process. Before a cold run, posix_fadvise drops a graph's pages
+from the page cache; before the warm runs, they are read once. Warm runs still map each page for the first time.
 """
 
 import gzip
@@ -37,13 +37,13 @@ T = TypeVar("T")
 
 
 def run_task(task: str, code: Path | None = None, **parameters: Any) -> Result:
-    """Run a task, of another checkout's code where one is given, in a new process; return what `measure_command` does."""
+    """Run a task in a new process, optionally with another checkout's code; return `measure_command`'s result."""
     command = [sys.executable, str(Path(__file__).resolve()), task, json.dumps(parameters, default=str)]
     return measure_command(command, **({"MINING_CODE": str(code.resolve())} if code else {}))
 
 
 def measure_command(command: list[str], *, is_json: bool = True, **environment: str) -> Result:
-    """Run a command; return its JSON result, if it prints one, with wall_s, cpu_s and peak_mib of the process."""
+    """Run a command; return its JSON result, if any, with wall_s, cpu_s and peak_mib of the process."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=errors, cwd=ROOT, env={**os.environ, **environment})
@@ -77,7 +77,7 @@ def make_graph(edges: int, seed: int, folder: str) -> Result:
 
 
 def make_pairs(folder: str, count: int, sets: int, seed: int, out: str) -> Result:
-    """Draw sets of pairs; set k is written to <out>/pairs-<k>.npy, two rows."""
+    """Draw sets of pairs; write set k to <out>/pairs-<k>.npy, two rows."""
     edges = read_edges(Path(folder))
     Path(out).mkdir(parents=True, exist_ok=True)
     for number in range(sets):
@@ -86,7 +86,7 @@ def make_pairs(folder: str, count: int, sets: int, seed: int, out: str) -> Resul
 
 
 def write_file(folder: str, out: str, kind: str, lines: int, seed: int) -> Result:
-    """Write a graph as N-Triples: `edges` alone, with `labels`, or as a `dump` of so many lines."""
+    """Write a graph as N-Triples: `edges` alone, with `labels`, or as a `dump` of `lines` lines."""
     edges = read_edges(Path(folder))
     with Path(out).open("wb") as file:
         if kind == "dump":
@@ -94,12 +94,12 @@ def write_file(folder: str, out: str, kind: str, lines: int, seed: int) -> Resul
         else:
             written = write_triples(edges, file, labelled=kind == "labels")
         file.flush()
-        os.fsync(file.fileno())  # else the disk is still busy with it while it is loaded
+        os.fsync(file.fileno())  # otherwise the disk is still writing during the load
     return {"lines": written, "bytes": Path(out).stat().st_size}
 
 
 def read_gzip(path: str) -> Result:
-    """Unpack a file with Python's gzip and keep nothing."""
+    """Unpack a file with Python's gzip and discard the text."""
     started, size = time.perf_counter(), 0
     with gzip.open(path) as file:
         while chunk := file.read(8 * MIB):
@@ -146,7 +146,7 @@ def drop_pages(folder: Path) -> None:
 
 
 def read_pages(folder: Path) -> None:
-    """Bring the files of a folder into the page cache without mapping them."""
+    """Read the files of a folder into the page cache without mapping them."""
     for file in folder.iterdir():
         with file.open("rb", buffering=0) as stream:
             while stream.read(8 * MIB):
@@ -154,14 +154,14 @@ def read_pages(folder: Path) -> None:
 
 
 def read_memory() -> dict[str, float]:
-    """Return the resident memory of this process in MiB: in all, highest so far, mapped from files, its own."""
+    """Return this process's resident memory in MiB: total, peak, mapped from files, and anonymous."""
     names = {"VmRSS": "resident_mib", "VmHWM": "highest_mib", "RssFile": "mapped_mib", "RssAnon": "own_mib"}
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {names[line[0][:-1]]: int(line[1]) / 1024 for line in lines if line[0][:-1] in names}
 
 
 def warm_up_ours(name: str, home: str, pairs: str) -> Result:
-    """Open a graph and find the paths of one pair: what a new process pays before its first batch."""
+    """Open a graph and find the paths of one pair: the start-up cost of a new process."""
     return {"open_s": (opened := _open_ours(name, home))[1], "first_call_s": _find_first(opened[0], Path(pairs))}
 
 
@@ -181,7 +181,7 @@ def _find_first(graph: Any, pairs: Path) -> float:
 
 
 def _find_ours(graph: Any, subjects: Ints, objects: Ints, out: Path | None = None) -> Any:
-    """Find paths and write them as an Arrow file."""
+    """Find paths; write them as an Arrow file if `out` is given."""
     from factmill.tasks.core.wikidata_paths import PathSearchOptions
 
     found = graph.find_item_paths(subjects, objects, PathSearchOptions(always_two_hops=True, max_paths=None))
@@ -192,7 +192,7 @@ def _find_ours(graph: Any, subjects: Ints, objects: Ints, out: Path | None = Non
 
 
 def find_ours(name: str, home: str, pairs: str, sets: int, out: str, cores: int | None = None) -> Result:
-    """Time our finder: set 0 with cold pages, the others with warm ones; paths are written to <out>/ours-<k>.arrow."""
+    """Time factmill's finder: set 0 with cold pages, the others warm; write paths to <out>/ours-<k>.arrow."""
     if cores:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     folder = Path(home) / name
@@ -225,7 +225,7 @@ def find_ours(name: str, home: str, pairs: str, sets: int, out: str, cores: int 
 
 
 def _count_wrong_status(found: Any) -> int:
-    """Return how many pairs are told something else than their paths say."""
+    """Return the number of pairs whose status contradicts their paths."""
     rows = np.bincount(found.paths["pair"].to_numpy(), minlength=found.pairs.num_rows)
     status = found.pairs["status"].to_numpy(zero_copy_only=False)
     right = (found.pairs["total"].to_numpy() == rows) & (found.pairs["kept"].to_numpy() == rows)
@@ -239,14 +239,14 @@ def _read_pairs(pairs: Path, number: int) -> Ints:
 
 
 def _time(find: Callable[..., T], subjects: Ints, objects: Any) -> tuple[T, float, float]:
-    """Return what a finder found, its seconds, and its processor seconds."""
+    """Return a finder's result, its wall seconds, and its CPU seconds."""
     started, cpu_started = time.perf_counter(), time.process_time()
     found = find(subjects, objects)
     return found, time.perf_counter() - started, time.process_time() - cpu_started
 
 
 def write_literal_file(folder: str, out: str, count: int, an_item: int, seed: int, **sets: Any) -> Result:
-    """Write a graph with `count` dates and numbers as N-Triples, and sets of pairs to look for paths to them."""
+    """Write a graph with `count` dates and numbers as N-Triples, and sets of pairs to search paths to them."""
     edges = read_edges(Path(folder))
     with Path(out).open("wb") as file:
         written = write_triples(edges, file) + write_literals(edges, draw_literals(edges, count, seed, an_item), file)
@@ -257,7 +257,7 @@ def write_literal_file(folder: str, out: str, count: int, an_item: int, seed: in
 def save_pairs_of_literals(
     folder: str, count: int, an_item: int, seed: int, pairs: int, sets: int, work: str
 ) -> Result:
-    """Write the sets of pairs alone."""
+    """Write only the sets of pairs."""
     edges = read_edges(Path(folder))
     Path(work).mkdir(parents=True, exist_ok=True)
     save_literal_pairs(edges, draw_literals(edges, count, seed, an_item), pairs, sets, seed, Path(work))
@@ -265,7 +265,7 @@ def save_pairs_of_literals(
 
 
 def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Result:
-    """Time paths to dates, years of dates, or numbers, pages warm; set 0 is not counted."""
+    """Time paths to dates, years of dates, or numbers with warm pages; set 0 does not count."""
     from factmill.tasks.core.wikidata_paths import PathSearchOptions
     from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
@@ -296,7 +296,7 @@ def find_literals(name: str, home: str, work: str, kind: str, sets: int) -> Resu
 
 
 def find_like(peer: str, folder: str, place: str, pairs: str, sets: int, out: str, sample: int) -> Result:
-    """Time a peer on sets 1 and up, after it has tried its forms on `sample` pairs of set 0; the quickest counts."""
+    """Time a peer on sets 1 and up, with the form that was fastest on `sample` pairs of set 0."""
     finders = _list_finders(peer, read_edges(Path(folder)), Path(place))
     everything = _read_pairs(Path(pairs), 0)
     trials: dict[str, float] = {}
@@ -306,7 +306,7 @@ def find_like(peer: str, folder: str, place: str, pairs: str, sets: int, out: st
         trials[name] = sample / _time(find, *everything[:, :sample])[1]
     best = max(trials, key=lambda name: trials[name])
     find = finders[best]()
-    find(*everything)  # its pages too are warm then
+    find(*everything)  # warms this form's pages
     seconds, cpu = [], []
     for number in range(1, sets):
         rows, took, used = _time(find, *_read_pairs(Path(pairs), number))
@@ -317,7 +317,7 @@ def find_like(peer: str, folder: str, place: str, pairs: str, sets: int, out: st
 
 
 def _list_finders(peer: str, edges: Edges, place: Path) -> dict[str, Callable[[], Callable[[Ints, Ints], Ints]]]:
-    """Return what opens each form of a peer, by its name."""
+    """Return a function for each form of a peer that opens it."""
     import speed.mining.mining_peers as peers
 
     if peer == "numpy":
@@ -333,7 +333,9 @@ def _list_finders(peer: str, edges: Edges, place: Path) -> dict[str, Callable[[]
 
 
 def grow(name: str, home: str, pairs: str, batches: list[int]) -> Result:
-    """Time our finder on batches of several sizes, pages warm: the median of some runs, of other pairs as far as they go."""
+    """Time factmill's finder on batches of several sizes with warm pages; return the median per size.
+
+    Runs use different pairs as far as the pairs suffice."""
     read_pages(Path(home) / name)
     graph, open_s = _open_ours(name, home)
     _find_first(graph, Path(pairs))

@@ -1,6 +1,6 @@
-"""N-Triples of a random graph (graph_maker.py): its edges alone, with labels, or among all else that a truthy dump holds.
+"""Write N-Triples of a random graph (graph_maker.py): edges alone, with labels, or with all else in a truthy dump.
 
-Lines are made by the column, so that making them takes less time than reading them back.
+Lines are made column-wise, so that writing them takes less time than reading them back.
 """
 
 from typing import BinaryIO
@@ -12,8 +12,8 @@ from speed.mining.graph_maker import Edges, Ints
 
 ROWS_AT_ONCE = 250_000
 EDGE_SHARE = 0.19
-"""Of the lines of a dump; the rest is `_REST`. Both are assumed, not counted: for each item some 13 edges to items, 13
-other claims, 20 descriptions, 4 labels said three times, and 9 lines about its page."""
+"""Share of a dump's lines; the rest is `_REST`. Both are assumptions, not counts: per item about 13 edges to items, 13
+other claims, 20 descriptions, 4 labels in three forms each, and 9 lines about its page."""
 
 _ENTITY, _DIRECT = "<http://www.wikidata.org/entity/Q", "<http://www.wikidata.org/prop/direct/P"
 _DATA, _SCHEMA, _XSD = (
@@ -42,11 +42,11 @@ _REST: list[tuple[float, str, str, str]] = [
     (0.025, _DATA, "<http://wikiba.se/ontology#sitelinks>", f'"{{n}}"{_XSD}integer>'),
     (0.025, _DATA, f"{_SCHEMA}about>", f"{_ENTITY}{{n}}>"),
 ]
-"""Share, subject, predicate, object; {n}, {p}, {y}: a number, a property, a year."""
+"""Share, subject, predicate, object; {n} is a number, {p} a property, {y} a year."""
 
 
 def write_triples(edges: Edges, out: BinaryIO, *, labelled: bool = False) -> int:
-    """Write a graph as N-Triples, subject by subject, each with an English label on request; return the lines."""
+    """Write a graph as N-Triples by subject, optionally with an English label each; return the number of lines."""
     lines, before = 0, -1
     for start in range(0, len(edges), ROWS_AT_ONCE):
         text = _write_edges(edges, slice(start, start + ROWS_AT_ONCE))
@@ -62,7 +62,7 @@ def write_triples(edges: Edges, out: BinaryIO, *, labelled: bool = False) -> int
 
 
 def write_dump(edges: Edges, lines: int, out: BinaryIO, seed: int) -> int:
-    """Write `lines` N-Triples of all kinds that a truthy dump holds, item by item; the edges are a part of them."""
+    """Write `lines` N-Triples of all kinds that a truthy dump has, the edges among them, by item."""
     random = np.random.default_rng([seed, lines])
     written = 0
     for start in range(0, len(edges), ROWS_AT_ONCE):
@@ -110,7 +110,7 @@ def _write_rest(
 
 
 def _name(numbers: Ints) -> pa.Array:
-    """Return made-up names of two words and a number."""
+    """Return synthetic names of two words and a number."""
     words = pa.array([a + b + c for a in "BDKLMRST" for b in ("an", "er", "il", "os", "u") for c in "abdegiknorstz"])
     first, last = words.take(pa.array(numbers * 7 % len(words))), words.take(pa.array(numbers % len(words)))
     return pc.binary_join_element_wise(first, last, pa.array(numbers).cast(pa.string()), " ")
@@ -122,6 +122,6 @@ def _join(*parts: "str | Ints | pa.Array") -> pa.Array:
 
 
 def _bytes(texts: pa.Array) -> memoryview:
-    """Return the texts one behind the other, without copying them."""
+    """Return the texts concatenated, without copying them."""
     ends = np.frombuffer(texts.buffers()[1], np.int32)
     return memoryview(texts.buffers()[2])[ends[texts.offset] : ends[texts.offset + len(texts)]]

@@ -1,8 +1,9 @@
-"""How fast bzip2 is unpacked on so many cores, beside Arrow's reader, which uses one.
+"""Time unpacking bzip2 on several cores against Arrow's reader, which uses one.
 
     python bench speed.mining.unpacking [--lines 0.4] [--cores 1 2] [--runs 3]
 
-The text is N-Triples in the mixture of a truthy dump (triple_maker.py), packed by Python. The quickest of some runs counts.
+The text is N-Triples in the mixture of a truthy dump (triple_maker.py), compressed by Python. The fastest run
+counts.
 """
 
 import bz2
@@ -21,7 +22,7 @@ from factmill.tasks.graph.loading.sources import bzip2
 
 
 def read(stream: "bzip2.Bzip2Stream | pa.CompressedInputStream") -> int:
-    """Return how many bytes a stream gives."""
+    """Return the number of bytes in a stream."""
     buffer, size = memoryview(bytearray(8 << 20)), 0
     while got := stream.readinto(buffer):
         size += got
@@ -30,13 +31,13 @@ def read(stream: "bzip2.Bzip2Stream | pa.CompressedInputStream") -> int:
 
 
 def read_on_cores(packed: bytes, cores: int) -> int:
-    """Return how many bytes are unpacked on so many cores."""
+    """Return the number of bytes unpacked on `cores` cores."""
     bzip2._CORES, bzip2._MAX_PENDING_BLOCKS = cores, 2 * cores + 2
     return read(bzip2.ParallelBzip2Stream(io.BytesIO(packed)))
 
 
 def measure(name: str, unpack: Callable[[], int], size: int, runs: int) -> None:
-    """Print MB of text a second and a second of CPU."""
+    """Print MB of text per second and per second of CPU."""
     took = []
     for _ in range(runs):
         started, cpu_started = time.perf_counter(), time.process_time()
@@ -48,7 +49,7 @@ def measure(name: str, unpack: Callable[[], int], size: int, runs: int) -> None:
 
 
 def main() -> None:
-    """Print a line a reader."""
+    """Print a line per reader."""
     options = read_options(__doc__, lines=(0.4, "in millions"), cores=[1, os.cpu_count() or 1], runs=3)
     lines, text = round(options.lines * 1_000_000), io.BytesIO()
     write_dump(make_edges(round(lines * EDGE_SHARE), 7), lines, text, 7)

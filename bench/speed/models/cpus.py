@@ -1,6 +1,8 @@
-"""The CPU that speed is measured on, and the same one held to AVX2 without VNNI, as most AMD and older Intel CPUs have it.
+"""Describe the CPU that speed is measured on, and limit libraries to AVX2 without VNNI.
 
-A program that imports this and was started with `--avx2` starts anew with all libraries held to AVX2.
+Most AMD and older Intel CPUs have AVX2 but not VNNI.
+
+A program that imports this module and was started with `--avx2` restarts with all libraries limited to AVX2.
 """
 
 import os
@@ -18,11 +20,11 @@ AVX2 = {
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
 }
-"""What holds CTranslate2 (by oneDNN, as on AMD) and torch (by MKL and oneDNN) to AVX2."""
+"""Variables that limit CTranslate2 (with oneDNN, as on AMD) and torch (with MKL and oneDNN) to AVX2."""
 
 
 def hold_to_avx2() -> None:
-    """Start this program anew with all libraries held to AVX2, unless it is so already."""
+    """Restart this program with all libraries limited to AVX2, unless they already are."""
     if any(os.environ.get(name) != value for name, value in AVX2.items()):
         os.execve(sys.executable, [sys.executable, str(ROOT / "bench"), *sys.argv], os.environ | AVX2)
 
@@ -32,7 +34,7 @@ if "--avx2" in sys.argv:
 
 
 def describe_cpu() -> str:
-    """Return the CPU's name, whether it has VNNI, and how libraries are held back."""
+    """Return the CPU's name, whether it has VNNI, and the variables that limit libraries."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
     result = dict(line.split(":", 1) for line in lines if ":" in line)
     names = {name.strip(): value.strip() for name, value in result.items()}

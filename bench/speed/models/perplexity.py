@@ -1,18 +1,19 @@
-"""How fast texts are weighed beside Hugging Face transformers on the same weights, and what exactness costs.
+"""Time perplexity scoring against Hugging Face transformers with the same weights, and show the cost of exactness.
 
     python bench speed.models.perplexity [--layers 4] [--texts 200] [--threads 1] [--avx2] [--device cuda]
 
-Needs the extra `convert` (torch, transformers). The model has random weights in GPT-2's shape (width 768, 12 heads, 50,257
-tokens) with --layers layers instead of 12, and cuts words into few letters each. Texts are questions of the embedded world,
-one to three in each. On a GPU (--device cuda) all compute in float16; nobody has run that yet.
+Needs the extra `convert` (torch, transformers). The model has random weights in GPT-2's shape (width 768, 12 heads,
+50,257 tokens) with --layers layers instead of 12, and its tokens have only a few letters. Texts are questions of the
+embedded world, one to three per text. On a GPU (--device cuda) all contenders compute in float16; this is untested.
 
 transformers         logits in batches of 8, sorted by length and padded, and cross-entropy in float32
-factmill, alone      one text a batch: exact, what builds do with floats
-factmill, length     texts of one length share batches: exact only as far as `turned` tells
+factmill, alone      one text per batch: exact, as builds do with floats
+factmill, length     texts of one length share batches: exact only as far as `turned` shows
 factmill int8        in 7 bits, by length: exact on the CPU
 
-`turned`: texts whose logarithm of probability differs, in any bit, from that of the text alone; `apart`: the largest
-difference from transformers, of the logarithm a token. On the CPU, seconds are the process's CPU seconds.
+`turned` counts texts whose log probability differs in any bit from the text's own when scored alone. `apart` is the
+largest difference from transformers in the log probability per token. On the CPU, seconds are the process's CPU
+seconds.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from factmill.tasks.models.perplexity import LanguageModel, load_text_tokenizer
 
 BATCH, SIZE, POSITIONS = 8, 50_257, 1024
 Weigh = Callable[[list[str]], list[float]]
-"""Gives the logarithm of each text's probability, divided by its tokens."""
+"""Returns each text's log probability per token."""
 
 
 def write_checkpoint(folder: Path, layers: int) -> Path:
@@ -52,7 +53,7 @@ def write_checkpoint(folder: Path, layers: int) -> Path:
 
 
 def open_peer(checkpoint: Path, cut: Callable[[str], list[int]], device: str) -> Weigh:
-    """Return what weighs with transformers."""
+    """Return a scorer that uses transformers."""
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint).eval().to(device)
     model = model.half() if device == "cuda" else model
 
@@ -79,7 +80,7 @@ def open_peer(checkpoint: Path, cut: Callable[[str], list[int]], device: str) ->
 
 
 def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batching, threads: int) -> Weigh:
-    """Return what weighs as builds do."""
+    """Return a scorer that works as builds do."""
     model = LanguageModel(folder, "cuda" if device == "cuda" else "cpu", numbers, threads, batching)
 
     def weigh(texts: list[str]) -> list[float]:
@@ -113,7 +114,7 @@ def main() -> None:
 
 
 def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
-    """Print how everyone weighs the same texts."""
+    """Print the results of all contenders on the same texts."""
     cutter, texts = load_text_tokenizer(checkpoint / "tokenizer.json"), [text for text, _ in draw_texts(given.texts)]
     cut = LanguageModel(models / "wide", "cpu", threads=1).tokenize
     floats: ComputeType = "float16" if given.device == "cuda" else "float32"

@@ -1,4 +1,4 @@
-"""Texts that speed is measured on: questions of the embedded world."""
+"""Texts for speed measurements: questions of the embedded world."""
 
 import random
 import re
@@ -10,7 +10,7 @@ from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, Transl
 
 
 def draw_texts(count: int) -> list[TranslationRequest]:
-    """Return questions of the embedded world, one to three in a text, each with a language."""
+    """Return `count` texts of one to three questions of the embedded world, each with a target language."""
     forms = yaml.safe_load((ASSETS_ROOT / "data" / "world" / "sources" / "multihal_forms.yaml").read_text("utf-8"))
     questions = [re.sub(r"[\[\]_]+", " ", form["en"]) for form in forms["questions"].values()]
     chance = random.Random(3)

@@ -1,37 +1,39 @@
-"""How fast the translator is against Hugging Face transformers on the same weights, and what exactness costs.
+"""Time the translator against Hugging Face transformers with the same weights, and show the cost of exactness.
 
     python bench speed.models.translate [--layers 4] [--texts 64] [--lengths 2] [--tokens 12] [--threads 1] [--no-repeat 0]
                                     [--avx2] [--alone 8] [--held-out 0] [--keep FOLDER]
                                     [--vocabulary 256206]
 
 Needs the extra `convert` (torch, transformers). The model has random weights in the shape of NLLB-200-distilled-600M
-(width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and as many decoder layers instead of
-12 each; --vocabulary 21350 tokens for each of them keep the share of work that the vocabulary has. Texts are questions of the embedded world, cut by the embedded translator's vocabulary. A stage of 31,000 texts has
-hundreds of every length, so --texts are drawn of --lengths lengths only: as many of one length as fill its batches; 0: of
-all lengths as they come, as in a stage of few texts. All search as in MultiHal's Table 2 (beam 5, length penalty 1.1), but
-for the rule that no token pair is said twice (--no-repeat 2): with it CTranslate2, which applies it before it normalises,
-and transformers, which applies it after, part. Since random weights hardly ever end a translation, each is cut off after
---tokens tokens, so everyone does the same work. `--avx2` holds all libraries to what CPUs without VNNI have (cpus.py);
-models are kept in --keep, or removed. Peers in turn:
+(width 1024, inner width 4096, 16 heads, 256,206 tokens), with --layers encoder and --layers decoder layers instead of
+12 each. To keep the vocabulary's share of the work, give --vocabulary 21350 tokens per layer. Texts are questions of
+the embedded world, tokenized with the embedded translator's vocabulary. A stage of 31,000 texts has hundreds of each
+length, so --texts are drawn from only --lengths lengths, enough of each length to fill its batches. With --lengths 0
+they have all lengths, as in a stage of few texts. All contenders search as in MultiHal's Table 2 (beam 5, length
+penalty 1.1), except for the rule that no token pair repeats (--no-repeat 2). With that rule CTranslate2 and
+transformers disagree: the former applies it before normalising, the latter after. Random weights rarely end a
+translation, so each is cut off after --tokens tokens and all contenders do the same work. `--avx2` limits all libraries
+to the instructions of CPUs without VNNI (cpus.py). Models are kept in --keep, or removed. Contenders run in turn:
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
-- factmill float32, one text a batch: exact, the default where a row does not keep its bits; the first --alone texts only
-- factmill float32, in company: exact, the default where it does (devices.find_matmul_instructions; left out elsewhere), then the first
-  --alone texts each in a search of its own
-- factmill float32, batches of equal length: exact as far as "turned" tells on the CPU at hand
+- factmill float32, one text per batch: exact, the default where a row does not keep its bits; only --alone texts
+- factmill float32, in company: exact, the default where a row keeps its bits (devices.find_matmul_instructions; omitted
+  elsewhere); then each of the first --alone texts in its own search
+- factmill float32, batches of equal length: exact as far as "turned" shows for this CPU
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
-- factmill int8 in 7 bits, one text a batch; the first --alone texts only
-- CTranslate2 float32, and int8 in 8 bits, as it batches by itself: mixed lengths, padded, up to the same number of tokens;
-  not exact, so beside them stands what exactness costs
+- factmill int8 in 7 bits, one text per batch; only the first --alone texts
+- CTranslate2 float32, and int8 in 8 bits, with its own batching: mixed lengths, padded, up to the same number of
+  tokens; not exact, so the difference to these rows is the cost of exactness
 
-With --held-out, before them, what int8 costs in truth: the embedded translator, whose weights mean something, on so many
-sentences that it was not taught, in float32, in 7 bits, and in CTranslate2's own 8 bits, which overflow without VNNI.
+With --held-out, the script first measures the loss of quality with int8. The embedded translator, which has trained
+weights, translates that number of held-out sentences in float32, in 7 bits, and in CTranslate2's own 8 bits, which
+overflow without VNNI.
 
-"As first" counts translations equal to the first peer's; "turned" those of the first --alone texts that differ, in a token
-or in a bit of the score, from what the same compute type says of the text alone (in company: of the text in a search of its
-own). Where there is a GPU the same is done
-there in float16 too (by wall time, with joules where nvidia-smi tells them). On the CPU, seconds are the process's CPU
-seconds, so that what else runs on the machine does not count; those of translating alone, after one text to warm up.
+"As first" counts translations equal to the first contender's. "Turned" counts translations of the first --alone
+texts that differ, in a token or in a bit of the score, from the same compute type's translation of the text alone
+(in company: of the text in its own search). With a GPU, the comparison also runs there in float16 (by wall time,
+with joules where nvidia-smi reports them). On the CPU, seconds are the process's CPU seconds, which other work on
+the machine does not affect. They cover only the translation, after one text to warm up.
 """
 
 import contextlib
@@ -73,12 +75,12 @@ from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES, TAR
 WIDTH, INNER_WIDTH, HEADS, TOKENS = 1024, 4096, 16, 256_206
 BATCH = 8
 BATCH_TOKENS = 1024
-"""Of CTranslate2's own batches."""
+"""Size of CTranslate2's own batches."""
 
 IN_COMPANY, SINGLY = "factmill float32, in company", "factmill float32, company singly"
 
 Said = list[tuple[tuple[str, ...], float]]
-"""Pieces of each translation, and its score where it has one."""
+"""Tokens of each translation, and its score if it has one."""
 Say = Callable[[list[TranslationRequest]], Said]
 
 
@@ -103,7 +105,7 @@ def write_checkpoint(folder: Path, layers: int, vocabulary: int) -> None:
 
 
 def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[TranslationRequest]:
-    """Return texts of so many lengths, the ones that most texts have; of all lengths when that is 0."""
+    """Return texts of the `lengths` most frequent lengths; of all lengths when `lengths` is 0."""
     if not lengths:
         return draw_texts(count)
     by_length: dict[int, list[TranslationRequest]] = {}
@@ -115,36 +117,36 @@ def draw_of_lengths(cutter: Translator, count: int, lengths: int) -> list[Transl
 
 @dataclass(frozen=True)
 class Bench:
-    """What all peers are given."""
+    """Models, limits and texts that all contenders share."""
 
     checkpoint: Path
     folder: Path
     """The same weights, converted in float32."""
     narrow: Path
-    """And as int8 in 7 bits."""
+    """The same weights as int8 in 7 bits."""
     device: Literal["cpu", "cuda"]
     threads: int
     tokens: int
     """Length at which a translation is cut off."""
     no_repeat: int
-    """So many tokens never follow each other twice."""
+    """Length of token sequences that must not repeat; 0 for no limit."""
     asked: list[TranslationRequest]
     alone: int
-    """So many texts, the first, are also translated one by one."""
+    """Number of first texts that are also translated one by one."""
 
     @property
     def wide(self) -> Literal["float32", "float16"]:
-        """The compute type beside int8."""
+        """The floating-point compute type."""
         return "float16" if self.device == "cuda" else "float32"
 
     @cached_property
     def vocabulary(self) -> list[str]:
-        """Tokens in the order of their numbers."""
+        """Tokens by number."""
         return list(json.loads((self.folder / "shared_vocabulary.json").read_text("utf-8")))
 
     @cached_property
     def cutter(self) -> Translator:
-        """Cuts texts into pieces."""
+        """A translator that is only used to tokenize."""
         return Translator(self.narrow, "cpu", threads=1)
 
 
@@ -194,7 +196,7 @@ def open_factmill(bench: Bench, compute_type: ComputeType, batching: Batching) -
 
 
 def open_singly(bench: Bench) -> Say:
-    """Return a function that searches for each text by itself, in float32 as builds do."""
+    """Return a function that searches for each text separately, in float32 as builds do."""
     say = open_factmill(bench, "float32", "auto")
     return lambda asked: [said for pair in asked for said in say([pair])]
 
@@ -224,7 +226,7 @@ def open_ctranslate2(bench: Bench, compute_type: ComputeType) -> Say:
 
 @dataclass(frozen=True)
 class Found:
-    """What a peer said, and what it took."""
+    """A contender's translations and their cost."""
 
     said: Said
     tokens_a_second: float
@@ -232,7 +234,7 @@ class Found:
 
 
 def measure(name: str, open_peer: Callable[[], Say], asked: list[TranslationRequest], device: str) -> Found:
-    """Let a peer translate; in CPU seconds, on a GPU in seconds of the wall."""
+    """Run a contender; time is CPU seconds, or wall seconds on a GPU."""
     say = open_peer()
     say(asked[:1])
     clock = time.perf_counter if device == "cuda" else time.process_time
@@ -249,7 +251,7 @@ def measure(name: str, open_peer: Callable[[], Say], asked: list[TranslationRequ
 
 
 def read_joules(device: str) -> float | None:
-    """Return what the first GPU has used since its driver was loaded; None where the driver does not tell."""
+    """Return the joules the first GPU has used since its driver was loaded; None if the driver does not report them."""
     if device != "cuda" or not shutil.which("nvidia-smi"):
         return None
     command = ["nvidia-smi", "--id=0", "--query-gpu=total_energy_consumption", "--format=csv,noheader,nounits"]
@@ -287,7 +289,7 @@ def compare(bench: Bench) -> None:
 def open_company(
     bench: Bench, few: list[TranslationRequest]
 ) -> dict[str, tuple[Callable[[], Say], list[TranslationRequest]]]:
-    """Return the peers that search in company, where builds do."""
+    """Return the contenders that search in company, on devices where builds do."""
     if not find_matmul_instructions(bench.device):
         return {}
     company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
@@ -295,14 +297,14 @@ def open_company(
 
 
 def find_alone(name: str, wide: str) -> str:
-    """Return the peer that says of each text alone what this one says of many."""
+    """Return the contender that translates each text alone, to compare this contender with."""
     if name in (IN_COMPANY, SINGLY):
         return SINGLY
     return "factmill int8, alone" if "int8" in name else f"factmill {wide}, alone"
 
 
 def examine_numbers(count: int, models: Path) -> None:
-    """Print how many translations of held-out sentences are exact in which numbers, and their CPU seconds."""
+    """Print exact translations of held-out sentences and CPU seconds for each compute type."""
     make_translator_folder(EMBEDDED_TRANSLATOR_FOLDER, models, "narrow", quantization="int8")
     exact, narrow, wide = (
         Translator(path, "cpu") for path in (EMBEDDED_TRANSLATOR_FOLDER, models / "narrow", EMBEDDED_TRANSLATOR_FOLDER)
@@ -325,7 +327,7 @@ def examine_numbers(count: int, models: Path) -> None:
 
 
 def main() -> None:
-    """Print a table of all peers for each device."""
+    """Print a table of all contenders for each device."""
     given = read_options(
         __doc__,
         layers=4,

@@ -1,10 +1,10 @@
-"""A month of rebuilds of one benchmark in a world whose epoch moves and whose Wikidata changes; `month_served` has it served.
+"""Rebuild a benchmark daily for a month in a world whose epoch advances and whose Wikidata changes.
 
     python bench trials.months.month [--days 30] [--seed 1] [--limit 60] [--max-age 7d]
 
-Between two rebuilds what is recorded grows a day older. Each has to ask what is too old or was never asked, and nothing
-else; a rebuild at the end that asks all anew has to leave what a build in a new warehouse leaves. Prints a line a day;
-exits 1 when anything is wrong.
+Between rebuilds, cached responses age by a day. Each rebuild must request what is too old or new, and nothing else.
+A final rebuild without cached responses must publish the same tables as a build in a new warehouse. Prints a line
+per day; exits 1 on any problem. `month_served` runs the month as a served schedule.
 """
 
 import json
@@ -29,7 +29,7 @@ _SERVICES = ("wikidata", "wikipedia", "pageviews")
 
 
 class Month:
-    """The rebuilds, in one warehouse."""
+    """The rebuilds in one warehouse."""
 
     def __init__(self, trial: Trial, seed: int, limit: int, max_age: str) -> None:
         self.trial = trial
@@ -45,7 +45,7 @@ class Month:
         self._ever = set[str]()
 
     def rebuild(self, day: int, max_age: str, warehouse: Path) -> dict[str, Any]:
-        """Build what the world is on a day; return the report."""
+        """Build the world of a day; return the report."""
         path = self.trial.folder / "month.toml"
         with running_world(self.trial.home, self.world.folder, self.port) as running:
             self.urls = {name: running.endpoints[name] for name in _SERVICES}
@@ -58,7 +58,7 @@ class Month:
         return report
 
     def live(self, day: int) -> None:
-        """Let a day pass: what is recorded ages, the world changes, the build is made again and looked at."""
+        """Advance one day: age the cached responses, change the world, rebuild and check."""
         if day:
             self.world.change(day)
             with open_warehouse(self.warehouse) as db:
@@ -78,7 +78,7 @@ class Month:
             self.wrong.append(f"day {day}: {report['calls_sent']} are said to be sent; {asked}")
 
     def end(self, day: int) -> None:
-        """Rebuild with everything asked anew and compare with a build in a new warehouse."""
+        """Rebuild without cached responses and compare with a build in a new warehouse."""
         anew = self.rebuild(day, "0s", self.warehouse)["tables"]
         fresh = self.rebuild(day, "0s", self.trial.folder / "fresh.duckdb")["tables"]
         if anew != fresh:
@@ -86,7 +86,7 @@ class Month:
 
 
 def live_a_month(trial: Trial, days: int, seed: int, limit: int, max_age: str) -> list[str]:
-    """Rebuild day by day; return what is wrong."""
+    """Rebuild day by day; return the problems."""
     month = Month(trial, seed, limit, max_age)
     try:
         for day in range(days):
@@ -98,7 +98,7 @@ def live_a_month(trial: Trial, days: int, seed: int, limit: int, max_age: str) -
 
 
 def main() -> int:
-    """Live a month."""
+    """Run the month and print the problems."""
     given = read_options(__doc__, days=30, seed=1, limit=60, max_age="7d")
     with tempfile.TemporaryDirectory() as folder:
         wrong = live_a_month(Trial(Path(folder)), given.days, given.seed, given.limit, given.max_age)

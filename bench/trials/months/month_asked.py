@@ -1,4 +1,4 @@
-"""What a rebuild asked, told from what the warehouse has recorded: what was too old, what was never asked, what was needless."""
+"""Classify the calls of a rebuild from the warehouse: too old, new, or needless."""
 
 import json
 import re
@@ -24,10 +24,10 @@ class Asked:
 
     too_old: int = 0
     new: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """Operation and parts of what was never asked before."""
+    """Operation and parts of calls sent for the first time."""
     needless: int = 0
     stale: int = 0
-    """Replies that were served though they were too old."""
+    """Cached responses that were used although they were too old."""
     failed: int = 0
     replayed: int = 0
 
@@ -41,13 +41,13 @@ class Asked:
         )
 
     def sent_said(self, message: str) -> int:
-        """Return how many calls the rebuild's last message says were sent; those replayed are noted down."""
+        """Return the calls sent according to the rebuild's last message; also set `replayed`."""
         lines = [(int(sent.replace(",", "")), int(again.replace(",", ""))) for sent, again in _SENT.findall(message)]
         self.replayed = sum(again for _, again in lines)
         return sum(sent for sent, _ in lines)
 
     def find_wrong(self, day: date, changed: Collection[str], is_first: bool) -> list[str]:
-        """Return what should not be; `changed`: words of the people that Wikidata has said other things of."""
+        """Return the problems; `changed`: words of the people whose Wikidata entries have changed."""
         wrong = [] if is_first else [each for each in self.new if not _is_due(*each, day, changed)]
         result = [f"{len(wrong)} new calls that nothing explains, such as {wrong[0]}"] if wrong else []
         counts = {"needless": self.needless, "too old and served": self.stale, "failed": self.failed}
@@ -63,10 +63,11 @@ class Asked:
 def count_asked(
     warehouse: Path, newest: str, ages_s: Mapping[str, float], begun: str, ever: set[str]
 ) -> tuple[Asked, str]:
-    """Return what was recorded behind a record, and the newest one now; `ages_s`: service → how old its replies may be,
-    `begun`: when the rebuild began, `ever`: keys of what was ever asked, to which these are added.
+    """Return the calls recorded after the record `newest`, and the id of the newest record now.
 
-    What was asked once and is recorded no more was too old for any build when `gc` removed it.
+    `ages_s`: service → maximum age of its responses. `begun`: start time of the rebuild. `ever`: keys of all calls
+    ever sent; this function adds the new ones. A call that was sent before but is no longer recorded was too old for
+    any build when `gc` removed it.
     """
     with open_warehouse(warehouse) as db:
         recorded = db.execute(
@@ -99,14 +100,14 @@ def count_asked(
 
 
 def _find_limit(service: str, operation: str, parts: str, now: datetime, ages_s: Mapping[str, float]) -> datetime:
-    """Return how old a reply may be; what no age is given for serves for ever."""
+    """Return the oldest usable response time; responses of services without a maximum age never expire."""
     if service not in ages_s:
         return datetime.min.replace(tzinfo=UTC)
     return get_oldest_usable_response_time(operation, json.loads(parts), now - timedelta(seconds=ages_s[service]))
 
 
 def _is_due(operation: str, parts: Mapping[str, Any], day: date, changed: Collection[str]) -> bool:
-    """True for what an epoch that moved, a page that was rewritten or a person that is told otherwise gives cause to ask."""
+    """Return True if a moved epoch, a rewritten page or a changed person explains the call."""
     text = json.dumps(parts, ensure_ascii=False)
     if operation == "page_revision_at":
         return str(parts["at"]).startswith(day.isoformat())

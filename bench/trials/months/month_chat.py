@@ -1,4 +1,4 @@
-"""A model behind a real HTTP server that says, for the month, what every prompt of its builds expects."""
+"""A model behind a real HTTP server that answers every prompt of the month's builds as expected."""
 
 import json
 import re
@@ -50,7 +50,7 @@ class MonthChat:
 
 
 def read_answers() -> dict[str, tuple[str, str]]:
-    """Return question → its answer and the country of that, as the embedded world has it at first."""
+    """Return question → its answer and that place's country, from the initial embedded world."""
     items = load_world_data(WORLD_FOLDER).items
     countries = {
         item.labels["en"]: items[statement.value.qid].labels["en"]
@@ -63,12 +63,12 @@ def read_answers() -> dict[str, tuple[str, str]]:
 
 
 def _write_questions(topic: str) -> str:
-    """Return what is written of an article; what a trial adds to its text takes nothing from that."""
+    """Return the questions for an article; text that the trial adds to the article has no effect."""
     return read_questions().get(topic, "I do not know this topic.")
 
 
 @cache
 def read_questions() -> dict[str, str]:
-    """Return title of an article → the scripted reply to it that is without a fault."""
+    """Return article title → the scripted completion without faults."""
     replies = load_scripted_replies("slaq/generate").replies
     return {dict(key)["topic"]: reply.text for key, reply in replies.items() if not reply.fault}

@@ -1,4 +1,4 @@
-"""Whether published rows say what the world said: of people within the age of replies, of pages on the very day."""
+"""Check published rows against the changing world: people within the responses' maximum age, pages on the exact day."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -9,7 +9,7 @@ from trials.months.month_world import day_of
 from factmill.tasks.storage.warehouse import open_warehouse
 
 WINDOW = 3
-"""Days of which a person's row may be: replies of the Wikidata serve two days and a half."""
+"""Number of days whose state a person's row may show; Wikidata responses are valid for two and a half days."""
 
 
 def find_wrong_rows(
@@ -18,7 +18,7 @@ def find_wrong_rows(
     people: Sequence[Mapping[str, tuple[str, str]]],
     revisions: Mapping[str, Sequence[tuple[date, int]]],
 ) -> tuple[dict[str, int], list[str]]:
-    """Return benchmark → published rows of the newest builds, and what is wrong with them.
+    """Return benchmark → published rows of the newest builds, and the problems with them.
 
     `people`: day → name → label and description; `revisions`: title → day and id of each, the oldest first.
     """

@@ -1,14 +1,14 @@
-"""A month of schedule, served: `factmill serve --interval`, a standing Prefect server, a world that changes every day.
+"""Run a month of scheduled rebuilds with `factmill serve --interval`, a Prefect server and a world that changes daily.
 
     python bench trials.months.month_served [--days 24] [--every 30] [--seed 1] [--gc-from 16] [--keep 3]
         [--folder FOLDER]
 
-Each scheduled rebuild is a day's. Between two the schedule is paused, what is recorded and published grows a day older,
-the world's file names the next epoch, its Wikidata says other things of some people, and pages have new revisions
-(month_world.py). Its services stand on loopback at addresses of their own, so their replies age: those of the Wikidata two
-days and a half, of the Wikipedia one and a half. Each rebuild has to ask what is too old, what is new by what changed,
-and nothing else; published rows have to follow. Prints a line a day; exits 1 when anything is wrong. From a day on
-`factmill gc` runs behind each rebuild, so that both ways the disk grows are seen.
+Each scheduled rebuild covers one day. Between rebuilds the schedule is paused, cached responses and published builds
+age by a day, the world file gets the next epoch, its Wikidata changes some people, and pages get new revisions
+(month_world.py). The world's services have their own loopback addresses, so their responses age: Wikidata's are
+valid for two and a half days, Wikipedia's for one and a half. Each rebuild must request what is too old and what the
+changes require, and nothing else; published rows must follow. Prints a line per day; exits 1 on any problem. From
+day --gc-from on, `factmill gc` runs after each rebuild, so the disk usage is visible with and without it.
 """
 
 import tempfile
@@ -33,9 +33,9 @@ from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.world.serving import running_world
 
 AGES_H = {"wikidata": 60, "wikipedia": 36, "pageviews": 12}
-"""Half days lie farthest from the times at which rebuilds begin."""
+"""Half days are farthest from the start times of rebuilds."""
 _UNCOUNTED = 2
-"""Calls of the look whether SLAQ's categories are there: one each, before any stage counts."""
+"""Calls that check SLAQ's categories: one each, before any stage counts calls."""
 _SERVE = """benchmarks = ["granola", "slaq", "fanoutqa"]
 world = "{world}"
 interval = "{every}s"
@@ -53,15 +53,15 @@ epoch = "{epoch}"
 
 @dataclass
 class Disk:
-    """Bytes, by what takes them."""
+    """Disk usage in bytes."""
 
     warehouse: int
     runs: int
     """Journals, claims and folders of runs."""
     prefect: int
-    """In factmill's home: results of batches, logs, files of runs."""
+    """Prefect's files in factmill's home: results of batches, logs, files of runs."""
     history: int
-    """The standing server's database."""
+    """Database of the Prefect server."""
 
     def __str__(self) -> str:
         result = (self.warehouse, self.runs, self.prefect, self.history)
@@ -69,7 +69,7 @@ class Disk:
 
 
 class ServedMonth:
-    """Everything that stands while the month goes by."""
+    """The services, world and warehouse of the month."""
 
     def __init__(self, folder: Path, days: int, seed: int, every_s: int) -> None:
         self.folder, self.days, self.every_s = folder, days, every_s
@@ -88,7 +88,7 @@ class ServedMonth:
         self._ever = set[str]()
 
     def live(self, gc_from: int, keep: int) -> None:
-        """Serve the month; what is wrong stands in `wrong`."""
+        """Run the month; collect problems in `wrong`."""
         with ExitStack() as stack:
             stack.callback(self.chat.close)
             standing = stack.enter_context(standing_server(self.folder, None))
@@ -131,7 +131,7 @@ class ServedMonth:
         return config
 
     def _wait_for_rebuild(self, standing: Standing) -> dict[str, Any]:
-        """Return the next rebuild that has ended, but for those that found the one before at its work."""
+        """Wait for and return the next finished rebuild; ignore runs that found the previous one still at work."""
         while True:
             runs = [each for each in self._list_rebuilds(standing, *ENDED) if each["id"] not in self._seen]
             if runs := [each for each in runs if each["state"]["name"] != LEFT_ALONE_STATE]:
@@ -146,7 +146,7 @@ class ServedMonth:
         return found
 
     def _pause(self, standing: Standing) -> None:
-        """Let the schedule rest, and wait until no rebuild is under way."""
+        """Pause the schedule, and wait until no rebuild is running."""
         standing.ask(f"/deployments/{self._rebuild(standing)}/pause_deployment", paused=True)
         standing.wait(lambda: not self._list_rebuilds(standing, "RUNNING", "PENDING"))
         self._seen |= {each["id"] for each in self._list_rebuilds(standing, *ENDED)}
@@ -156,7 +156,7 @@ class ServedMonth:
         return str(standing.deployment("rebuild/rebuild-month")["id"])
 
     def _pass_night(self, day: int, served: ExitStack) -> None:
-        """Let a day go by."""
+        """Advance the world and all recorded times by a day."""
         served.close()
         self.world.change(day)
         self._begin_day(day, served)
@@ -165,7 +165,7 @@ class ServedMonth:
             db.execute("UPDATE builds SET published_at = published_at - to_days(1)")
 
     def _look_at(self, day: int, run: dict[str, Any], factmill: Factmill) -> None:
-        """Judge a day's rebuild and print what it came to."""
+        """Check a day's rebuild and print its results."""
         before = len(self.wrong)
         if run["state"]["type"] != "COMPLETED":
             self.wrong.append(f"day {day}: the rebuild ended as {run['state']['name']}: {run['state']['message']}")
@@ -187,13 +187,13 @@ class ServedMonth:
             print(f"    wrong: {each}", flush=True)
 
     def _changed_words(self, day: int) -> set[str]:
-        """Return names, old and new, of people that Wikidata has ever said something else of, and what it said."""
+        """Return old and new names and descriptions of people who have changed in Wikidata."""
         history = self.world.history[: day + 1]
         changed = {name for result in history for name in result if result[name] != history[0][name]}
         return changed | {word for result in history for name in changed for word in result[name]}
 
     def _measure_drift(self, day: int, factmill: Factmill) -> int:
-        """Return how many sub-answers are no longer found on a day; the gauges that turned by then have to be."""
+        """Return how many sub-answers are no longer found on a day, and check them against the changed gauges."""
         ran = factmill.run_process(
             "fanoutqa", "validate", "--drift", "--epoch", str(day_of(day)), "--json", TEST_KEY="x"
         )
@@ -221,7 +221,7 @@ class ServedMonth:
 
 
 def main() -> int:
-    """Live the month."""
+    """Run the month and print the problems."""
     given = read_options(
         __doc__, days=24, seed=1, every=30, gc_from=16, keep=3, folder=(str, "A new folder, which stays.")
     )

@@ -1,8 +1,8 @@
-"""A world that changes from day to day, for trials: what its Wikidata says of people, and when its pages are rewritten.
+"""A copy of the embedded world that changes daily, for trials: Wikidata's people and the revisions of pages.
 
-It is a copy of the embedded one. Each day a seeded plan renames, describes anew or restores some of the people that
-are asked about. Articles of SLAQ's, and pages of its own about gauges, have revisions that are dated all over the month
-and there from the start: a build of one day must see those of that day and before alone.
+Each day a seeded plan renames, redescribes or restores some of the people in the questions. SLAQ's articles, and new
+pages about gauges, have revisions dated over the whole month from the start. A build of one day must see only the
+revisions up to that day.
 """
 
 import json
@@ -22,7 +22,7 @@ from factmill.tasks.world.data import WORLD_FOLDER
 BEGIN = date(2025, 12, 1)
 SOURCE = ASSETS_ROOT / "data" / "world" / "sources" / "entityquestions" / "P19.json"
 GAUGES = 10
-"""Pages whose number changes on a day of the month, each on another; one question asks for all of them."""
+"""Number of pages whose figure changes once in the month, each on a different day; one question covers them all."""
 MODEL = """[models.author]
 kind = "openai"
 name = "tester"
@@ -34,24 +34,24 @@ name = "tester"
 url = "{url}"
 key_env = "TEST_KEY"
 """
-"""Both models of a world's file, of the server at an address."""
+"""Both models of a world file, at one server's address."""
 _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 4, backoff_s = 0.2, batch = 50 }"
 _CHANGES_A_DAY = 4
 FIRST_REVID = 8_920_000
-"""Of revisions that the trial adds."""
+"""First id of revisions that the trial adds."""
 LOOKED_THROUGH = "This was looked through on day"
-"""Stands in each that it adds to an article."""
+"""Text in each revision that the trial adds to an article."""
 _PAGEID = 7_920_000
 _ASKED = re.compile(r"^Where was (.*) born\?$")
 
 
 def day_of(number: int) -> date:
-    """Return the date of a day of the month, from 0."""
+    """Return the date of a day of the month, counted from 0."""
     return BEGIN + timedelta(days=number)
 
 
 def describe_world(epoch: date, urls: Mapping[str, str], max_ages: Mapping[str, str] | None = None) -> str:
-    """Return the text of a world's file without its models; `urls`, `max_ages`: by section."""
+    """Return the text of a world file without models; `urls` and `max_ages` are by section."""
     lines = ['name = "month"', 'user_agent = "factmill trials"', f"epoch = {epoch}"]
     for name, url in urls.items():
         lines += [f"[{name}]", f'url = "{url}"', f"limits = {_LIMITS}"]
@@ -60,7 +60,7 @@ def describe_world(epoch: date, urls: Mapping[str, str], max_ages: Mapping[str, 
 
 
 class ChangingWorld:
-    """The files of the world, and what becomes of them."""
+    """The world's files and their changes."""
 
     def __init__(self, folder: Path, seed: int, changes: int = _CHANGES_A_DAY) -> None:
         self.folder = folder
@@ -76,10 +76,10 @@ class ChangingWorld:
         self._lines = [(path, line) for path, both in pairs for line in both]
         self._changed: dict[tuple[Path, str], str] = {}
         self.history = [self._tell()]
-        """Day → person's name → what Wikidata calls them, and how it describes them."""
+        """Day → person's original name → current label and description."""
 
     def change(self, today: int) -> None:
-        """Change some lines, and restore some of those that were changed before."""
+        """Change some lines, and restore some of those changed earlier."""
         for each in self._draw.sample(sorted(self._changed), len(self._changed) // 4):
             del self._changed[each]
         for path, line in self._draw.sample(self._lines, self._changes):
@@ -102,8 +102,9 @@ class ChangingWorld:
 
 
 def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[str, list[tuple[date, int]]]:
-    """Give articles of a world a revision every few days of the month, at noon; return title → day and id of all of
-    their revisions, the oldest first."""
+    """Give articles a revision at noon every few days of the month.
+
+    Returns title → day and id of all their revisions, the oldest first."""
     known: dict[str, list[tuple[date, int]]] = {}
     next_revid = FIRST_REVID
     for number, path in enumerate(sorted(folder.glob("articles/*.html"))):
@@ -126,8 +127,9 @@ def rewrite_articles(folder: Path, titles: Collection[str], days: int) -> dict[s
 
 
 def add_gauges(folder: Path, days: int) -> tuple[Path, list[int]]:
-    """Add pages about gauges, each of which reads another number from a day on, and a file with a question about them;
-    return it, and these days."""
+    """Add pages about gauges, whose reading changes on some day, and a file with a question about them.
+
+    Returns the file and the days."""
     first = {"at": datetime(2020, 1, 1, tzinfo=UTC), "comment": "made"}
     turns = [1 + number * max(days - 2, 1) // GAUGES for number in range(GAUGES)]
     for number, turn in enumerate(turns):
@@ -165,7 +167,7 @@ def _reading(number: int, more: int = 0) -> str:
 
 
 def _value(line: str) -> str:
-    """Return the English value of a line of an item's."""
+    """Return the English value of a line of an item."""
     return line.partition(": ")[2].partition(" /")[0].strip()
 
 
