@@ -1,4 +1,4 @@
-"""DBpedia: resources of any title are asked for as they are, many in one query, each answered or failed for itself."""
+"""Test the DBpedia client: titles are sent unchanged, many in one query, and each succeeds or fails on its own."""
 
 import pytest
 from support.webs.wikidata_web import answer_from, open_store, read_query

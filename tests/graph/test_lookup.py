@@ -1,4 +1,4 @@
-"""Look-ups in a graph: the answers of every operation, what items say in one hop, and what is asked wrongly."""
+"""Test graph lookups: the replies of every operation, one-hop facts of items, and invalid calls."""
 
 import threading
 from collections.abc import Callable, Iterable
