@@ -1,4 +1,4 @@
-"""The embedded world's own rows for MultiHal: what is kept of them, and the sentence forms that they keep to."""
+"""Test the embedded world's rows for MultiHal: which are kept, and the sentence forms that they follow."""
 
 import re
 from collections import Counter, defaultdict

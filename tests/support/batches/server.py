@@ -1,7 +1,7 @@
-"""A server of batch jobs on loopback: files and jobs as the OpenAI protocol has them, with its state on disk.
+"""Serve batch jobs on loopback: files and jobs of the OpenAI protocol, with state on disk.
 
-A job goes one step further each time it is looked at, so nothing here waits for time to pass. The server restarts itself,
-loses lines, answers out of order and puts lines into the error file, as it is told.
+A job advances one step with each poll, so nothing here waits for time to pass. On request the server restarts itself,
+loses lines, answers out of order and puts lines into the error file.
 """
 
 import json
@@ -21,7 +21,7 @@ _STEPS = ("validating", "in_progress", "in_progress", "finalizing")
 
 
 class BatchServer:
-    """The server; its address stays the same when it restarts."""
+    """The server; its address stays the same after a restart."""
 
     def __init__(
         self,
@@ -32,7 +32,10 @@ class BatchServer:
         fails_every: int = 0,
         restarts_at: frozenset[int] = frozenset(),
     ) -> None:
-        """`loses_every`, `fails_every`: of all lines, counted from the first; `restarts_at`: at which requests, from 1."""
+        """Start the server.
+
+        `loses_every` and `fails_every` count all lines from the first; `restarts_at` lists requests, counted from 1.
+        """
         self.answered: Counter[str] = Counter()
         """How often a line was answered, by the digest of its request's body."""
         self.ends: dict[int, str] = {}
@@ -61,7 +64,7 @@ class BatchServer:
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        """The jobs as they stand on disk."""
+        """Return the jobs in their state on disk."""
         paths = sorted(self._folder.glob("batch_*.json"))
         return [json.loads(path.read_text("utf-8")) for path in paths]
 
@@ -71,12 +74,12 @@ class BatchServer:
         return [json.loads(line) for line in lines if line]
 
     def forget(self) -> None:
-        """Know nothing more of any job and file."""
+        """Delete all jobs and files."""
         for path in self._folder.iterdir():
             path.unlink()
 
     def restart(self) -> None:
-        """Stop and start again on the same address, knowing what is on disk alone."""
+        """Stop and start again on the same address with only the state on disk."""
         self.restarts += 1
         old, port = self.web, self.web.port
         old.handle = lambda _: {"cut": True}
@@ -124,7 +127,7 @@ class BatchServer:
         return answer
 
     def _list(self, kind: str, after: str | None) -> dict[str, Any]:
-        """Answer with a page of one, the newest first, so that whoever looks has to turn pages."""
+        """Return a page of one entry, newest first, so that clients have to page."""
         if kind == "batches":
             listed = self.jobs[::-1]
         else:
@@ -174,7 +177,7 @@ class BatchServer:
         return {"json": job}
 
     def _step(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return a job one step further on."""
+        """Return a job after its next step."""
         end = "cancelled" if job["status"] == "cancelling" else self.ends.get(job["number"], "completed")
         if job["status"] not in (*_STEPS, "cancelling"):
             return job
@@ -194,12 +197,12 @@ class BatchServer:
         return self._end(job, lines, end)
 
     def _count_in_hand(self, job: dict[str, Any]) -> int:
-        """Return how many requests a job and all others that the server works on hold."""
+        """Return the number of requests in a job and in all other active jobs."""
         others = [each for each in self.jobs if each["status"] in _STEPS[1:]]
         return sum(len(self.read_input(each)) for each in [job, *others])
 
     def _end(self, job: dict[str, Any], lines: list[dict[str, Any]], end: str) -> dict[str, Any]:
-        """Answer the lines of a job; of one that does not complete, half of them."""
+        """Answer the lines of a job, or half of them if it does not complete."""
         assert len({line["custom_id"] for line in lines}) == len(lines)
         assert all((line["method"], line["url"]) == ("POST", job["endpoint"]) for line in lines)
         Random(job["id"]).shuffle(lines)

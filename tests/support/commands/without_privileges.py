@@ -1,4 +1,4 @@
-"""A program in front of the command that gives up what lets root read and write everything, where root runs the tests."""
+"""Run a command without root's right to read and write every file, if root runs the tests."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ PROGRAM = (
 
 
 def find_hindrance() -> str:
-    """Return why that cannot be done here; empty where it can."""
+    """Return why that is impossible here; empty if it is possible."""
     if os.getuid():
         return ""
     try:
