@@ -1,6 +1,7 @@
-"""A chat server that behaves as model providers do, with one address for each behaviour and a meter of what it charges.
+"""Serve chat as model providers do, with one address per behaviour and a meter of its charges.
 
-Answers follow from seed, behaviour and messages, and, where a failure passes, from how often the same was asked before.
+Responses follow from seed, behaviour and messages and, for temporary failures, from the number of identical requests
+before.
 """
 
 import threading
@@ -30,7 +31,7 @@ Reply = dict[str, Any]
 
 @dataclass
 class Book:
-    """What happened at one address."""
+    """The record of one address."""
 
     asked: list[str] = field(default_factory=list)
     """Digest of the content of each request, in order of arrival."""
@@ -76,7 +77,7 @@ class Turn:
 
     @cached_property
     def text(self) -> str:
-        """What the model says."""
+        """Return the model's text."""
         return self.contents.write(self.asked)
 
     def draw(self, *of: object) -> Random:
@@ -88,22 +89,22 @@ class Turn:
         return self.draw("share").random() < share
 
     def hits_try(self, share: float) -> bool:
-        """True for this share of requests, drawn for each try."""
+        """True for this share of requests, drawn for each attempt."""
         return self.draw("try", self.tries).random() < share
 
     def note(self, kind: str) -> None:
-        """Note that the model does not answer this content."""
+        """Record that the model does not answer this content."""
         self.book.noted.setdefault(f"{self.asked.prompt.role} {kind}", set()).add(self.content)
 
     def charge(self, counts: Mapping[str, int], fee: float = 0.0) -> None:
-        """Charge tokens: `in`, `out`, and of `in` those `cached` and those for a `write` to the cache."""
+        """Charge tokens: `in`, `out`, and the part of `in` that is `cached` or is a `write` to the cache."""
         cached, written = counts.get("cached", 0), counts.get("write", 0)
         usd = (counts["in"] - cached - written) * PRICES["usd_per_million_in"]
         usd += counts["out"] * PRICES["usd_per_million_out"] + cached * USD_CACHED + written * USD_CACHE_WRITE
         self.book.owed_usd += usd / 1e6 + fee
 
     def count(self, text: str | None = None) -> dict[str, int]:
-        """Return the tokens of this request and of a text for each of its samples (default: what the model says)."""
+        """Return the tokens of this request, and of a text (default: the model's) for each sample."""
         words_in = sum(len(str(message["content"]).split()) for message in self.body["messages"])
         words_out = len((self.text if text is None else text).split())
         return {"in": words_in + 4, "out": (words_out + 1) * self.body.get("n", 1)}
@@ -117,8 +118,11 @@ class Turn:
         message: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return a chat completion and charge it. `content`: default: what the model says; `choice`, `message`, `more`: what
-        each choice, its message and the whole hold besides."""
+        """Return a chat completion and charge it.
+
+        `content` defaults to the model's text; `choice`, `message` and `more` add fields to each choice, its message
+        and the whole.
+        """
         said = self.text if content is None else content
         self.is_well = content is None and finish == "stop"
         counts = self.count(said)
@@ -139,12 +143,12 @@ class Turn:
         return {"json": {name: value for name, value in whole.items() if value is not ...}}
 
     def answer(self) -> Reply:
-        """Return what the model says, as a provider without faults does."""
+        """Return the model's text, as a provider without faults does."""
         return self.complete()
 
 
 def refuse(status: int, message: str, /, **more: Any) -> Reply:
-    """Return an error in the form that most providers use."""
+    """Return an error in the form of most providers."""
     return {"status": status, "json": {"error": {"message": message, **more}}}
 
 

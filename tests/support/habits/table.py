@@ -1,4 +1,4 @@
-"""The habits by name: what each server does to a well-formed reply, and what it does not take."""
+"""List the habits by name: how each server changes a well-formed reply, and what it refuses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from support.habits.wrong_contents import WRONG_CONTENTS
 
 @dataclass(frozen=True)
 class Habit:
-    """One way to behave."""
+    """One server behaviour."""
 
     dress: Dress = say_plainly
     kind: Literal["well meant", "no answer", "wrong"] = "well meant"

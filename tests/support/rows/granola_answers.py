@@ -1,4 +1,4 @@
-"""Answers to GRANOLA's questions, and what they are worth."""
+"""Make answers to GRANOLA's questions and score them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A key in the forms in which servers repeat it, and a reader that finds it in any of them."""
+"""Spell a key as servers repeat it, and find it in any of these forms."""
 
 import base64
 import html
@@ -40,7 +40,7 @@ SPELLINGS = {
 
 
 def find_key(text: str) -> str:
-    """Return what shows the key, or twelve characters of it in a row, in a text in any encoding; empty where nothing does."""
+    """Return the form that shows the key, or twelve of its characters in a row, in any encoding; empty if none does."""
     pieces = [KEY[at : at + _PIECE] for at in range(len(KEY) - _PIECE + 1)]
     views = [text]
     for _ in range(3):

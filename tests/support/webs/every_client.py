@@ -1,4 +1,4 @@
-"""Every client of an outside service, with a call that it answers, for tests of what holds for all of them."""
+"""List every client of an outside service with a call that it answers, for tests that apply to all."""
 
 from collections.abc import Callable
 
@@ -69,7 +69,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
 
 
 def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler, *token: str) -> Call:
-    """Send one call about Berlin by a client, and return it."""
+    """Send one call about Berlin with a client, and return it."""
     open_client, make_call = CLIENTS[name]
     call = make_call("Berlin")
     open_client(url, limits, *token).send([call], inbox)

@@ -1,4 +1,4 @@
-"""Pages that were moved, merged, split or redirected between two moments, for a world of tests."""
+"""Write pages that are moved, merged, split or redirected between two moments, for a world of tests."""
 
 import json
 import re
@@ -117,7 +117,7 @@ def write_histories(folder: Path) -> None:
 
 
 def write_article(path: Path, head: Mapping[str, Any], revisions: Sequence[tuple[dict[str, Any], str]]) -> None:
-    """Write an article's file; `revisions`: what is told of each and its HTML, the oldest first."""
+    """Write an article's file; `revisions`: fields and HTML of each, oldest first."""
     lines = [revisions[0][0]]
     for (_, before), (more, html) in pairwise(revisions):
         lines.append({**more, "replace": [[before, html]]})

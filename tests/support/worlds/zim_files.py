@@ -1,4 +1,4 @@
-"""Makes ZIM files with libzim's writer: of a few pages, or of the articles of the embedded world as of a day."""
+"""Write ZIM files with libzim's writer: of a few pages, or of the embedded world's articles at a date."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class ZimPage:
 
 @dataclass(frozen=True)
 class ZimFile:
-    """Pages, redirects (title → title) and metadata of a file."""
+    """The pages, redirects (title → title) and metadata of a file."""
 
     pages: Iterable[ZimPage] = ()
     redirects: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ZimFile:
     main_path: str = ""
 
     def write(self, path: Path) -> Path:
-        """Write the file; its UUID is another one each time."""
+        """Write the file; its UUID is new each time."""
         metadata = {"Date": "2026-01-01", "Language": "eng", "Title": "Made up", **self.metadata}
         with Creator(path).config_indexing(self.indexed, "eng") as creator:
             if self.main_path:
