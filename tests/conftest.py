@@ -26,7 +26,7 @@ _servers = ExitStack()
 
 
 def pytest_configure() -> None:
-    """Configure Prefect as the command does, before a test imports it, since it reads its settings once; configure
+    """Configure Prefect, which reads its settings once, as the command does before a test imports it; configure
     Hypothesis.
     """
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
@@ -43,9 +43,7 @@ def pytest_configure() -> None:
 
 
 def _trust_few() -> None:
-    """Let clients trust one certificate authority: each of hundreds of clients reads the list, and no test needs the
-    others.
-    """
+    """Let clients trust one certificate authority: hundreds of clients read the list, and no test needs the others."""
     authorities = Path(certifi.where()).read_text("ascii")
     end = "-----END CERTIFICATE-----\n"
     one = PREFECT_HOME / "authority.pem"
@@ -133,8 +131,10 @@ SLOW = (
     "tests/test_path_parity.py",
     "tests/world",
 )
-"""Tests that start servers or many processes, make whole builds, load whole dumps or translate for long; `make test-quick`
-leaves them out, and those that are marked where they stand."""
+"""Tests that start servers or many processes, make whole builds, load whole dumps or translate for long.
+
+`make test-quick` leaves them out, and also the tests with a slow mark of their own.
+"""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
     for name in (
@@ -151,9 +151,9 @@ SHARES_BUILDS = tuple(
         "test_same_bytes",
     )
 )
-"""Tests that need all builds of a session, and so go to one process where several run the tests."""
+"""Tests that need all builds of a session, and so run in one process."""
 TOGETHER = (SHARES_BUILDS, ("tests/flows/harness/",), ("tests/mediawikis",))
-"""Tests that go to one process each, for the sake of what they share."""
+"""Groups of tests that share a resource, and so run in one process each."""
 FIRST = (
     *SHARES_BUILDS,
     "tests/mediawikis",
@@ -162,7 +162,7 @@ FIRST = (
     "tests/graph",
     "tests/models",
 )
-"""What takes longest, and is begun with: at the end no process waits for another's long file."""
+"""The longest tests, which run first, so that no process waits at the end for another's long file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,6 +1,4 @@
-"""Test what requests carry besides their body: headers, query parameters and keys from commands; no text shows a
-secret.
-"""
+"""Test what requests carry with their body: headers, query parameters and keys of commands; no text shows a secret."""
 
 import asyncio
 import logging

@@ -24,7 +24,7 @@ TITLES = [
     "東京",
     "~1*;=@$",
 ]
-"""Title of each resource; its item is the place in the list, from 1."""
+"""Titles of resources; the item of each is its place in the list, from 1."""
 
 
 @pytest.fixture(scope="module")

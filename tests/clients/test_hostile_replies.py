@@ -1,6 +1,4 @@
-"""Test replies that never end, trickle, grow or lie: each is a failure with a code and leaks no connection, thread or
-memory.
-"""
+"""Test replies that never end, trickle, grow or lie: each fails with a code and leaks no connection, thread or memory."""
 
 import re
 import threading
@@ -24,7 +22,7 @@ BOUND = 500_000
 QUICK = ServiceLimits(parallel=4, timeout_s=0.5, attempts=1, backoff_s=0.01)
 BOUNDED = ServiceLimits(parallel=4, timeout_s=60, attempts=3, backoff_s=0.01, max_bytes=BOUND)
 _WAIT_S = 30.0
-"""How long a test waits for what comes at once unless the machine is busy."""
+"""Time limit for what is immediate unless the machine is busy."""
 
 
 @pytest.fixture

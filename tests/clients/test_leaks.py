@@ -68,7 +68,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "redirect to another host": {"status": 307, "headers": {"Location": "http://elsewhere.invalid/KEY?key=KEY"}},
     "redirect within the host": {"status": 307, "headers": {"Location": "/v1/KEY?key=KEY#KEY"}},
 }
-"""Place → what a server answers; `KEY` stands for a spelling of the key."""
+"""Place → a server's response; `KEY` stands for a spelling of the key."""
 
 
 def spell(template: dict[str, Any], spelling: str) -> dict[str, Any]:

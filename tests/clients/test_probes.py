@@ -1,6 +1,4 @@
-"""Test servers that refuse a parameter without naming it: one request per run retries without one parameter after
-another.
-"""
+"""Test servers that refuse a parameter without naming it: one request per run retries without each parameter in turn."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Test rate limits on a loopback server: a process's Wikimedia services share a limiter; the Query Service has its own."""
+"""Test rate limits on a loopback server: Wikimedia's services share a limiter, and the Query Service has its own."""
 
 import time
 from collections.abc import Iterator

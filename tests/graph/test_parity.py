@@ -20,7 +20,7 @@ from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
 ANSWERED = [each for each in list_operations() if callable(each.load_from_graph)]
-"""Every operation that a graph answers, that of a benchmark too."""
+"""Every operation that a graph answers, including a benchmark's own."""
 LANGUAGES = ("en", "it")
 HERE = "anywhere"
 

@@ -40,7 +40,7 @@ TEXTS = [
 ]
 Make = Callable[..., Path]
 STORED: dict[str, Quantization] = {"": "float32", "-int8": "int8"}
-"""What is added to a model's name, and how its weights are stored."""
+"""Suffix of a model's name → the number format of its weights."""
 
 
 @pytest.fixture(scope="module")

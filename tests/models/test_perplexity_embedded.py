@@ -27,7 +27,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbabil
 from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL, EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel
 
 SEED = 11
-"""Another than the one that the training examines itself with."""
+"""Differs from the seed of the training's own test."""
 
 
 @pytest.fixture(scope="module")

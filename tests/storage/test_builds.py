@@ -1,6 +1,4 @@
-"""Test builds in the warehouse: published completely, named by manifest and content, found again, exported byte for
-byte.
-"""
+"""Test builds in the warehouse: complete, named by manifest and content, found again, exported byte for byte."""
 
 import json
 from datetime import UTC, datetime

@@ -34,7 +34,7 @@ NOT_FORMED = {
     "simpleqa_27": "is answered in cubits",
     "simpleqa_43": "asks what halueval_0 asks, written a little differently",
 }
-"""Rows whose questions are of no form: a step drops them, or the embedded translator refuses them."""
+"""Rows whose questions have no form: a step drops them, or the embedded translator refuses them."""
 
 
 def find_samples() -> FoundationFiles:

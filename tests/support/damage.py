@@ -14,8 +14,8 @@ _SPLICED = (
 
 _PAGE = 512
 WAYS = ("bit", "bit", "cut", "zeros", "more", "twice", "nothing")
-"""What becomes of a file: a flipped bit, a lost end, a page of zeros, bytes put in behind, a line or chunk that stands twice, no
-byte left."""
+"""Kinds of damage: a flipped bit, a lost end, a page of zeros, appended bytes, a repeated line or chunk, an empty file.
+"""
 
 
 def damage(whole: bytes, how: str, draw: random.Random) -> bytes:

@@ -27,10 +27,10 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 
 ENDLESS = ("serve", "worker", "world")
-"""Commands that end when they are stopped: here each is given something that it refuses."""
+"""Commands that run until they are stopped; here each gets an argument that it refuses."""
 CODES = {0, 1, 2, 3, 4}
 MOST_SAID = 9000
-"""Characters on standard error, at most: the usage, and an argument of 4,096 characters, each written out."""
+"""Maximum number of characters on standard error: the usage, and an argument of 4,096 escaped characters."""
 _BODIES = (
     "inf", "-inf", "nan", "-1", "0", "1e400", "-1e-400", "9" * 23, "9" * 4001, "0x10", "", " ", "x", "1;2", "½", "１",
 )  # fmt: skip
@@ -48,7 +48,7 @@ _LITERALS = (
     *("0001-01-01", "9999-12-31", "2026-01-01T00:00:00Z", "12:00:00", '"http://127.0.0.1:9/a b"', '"http://127.0.0.1:99999/"', "1_0", "0b1"),
     *('"http://127.0.0.1:9/\\u0000"', '"http://[::1"', '"http://a..b/"', '"http://\\u202e/"', '"file:///etc/passwd"', "[1e400]", "{ a = { a = nan } }"),
 )  # fmt: skip
-"""Values of TOML, of which all addresses are of this machine or of none."""
+"""TOML values; all addresses are on this machine or nowhere."""
 _CONTENTS: tuple[bytes, ...] = (
     b"", b" \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf[]", b"\x00" * 300, b"[" * 60_000, b'{"a":' * 30_000, b"[]", b"{}", b"null", b"[null]",
     b"[1, 2", b"\xff\xfe[\x00]\x00", b"PAR1PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1", b"\x1f\x8b\x08\x00", b"BZh9", b"(\xb5/\xfd", b"9" * 5000,
@@ -57,9 +57,9 @@ _CONTENTS: tuple[bytes, ...] = (
     b".".join([b"a"] * 20_000) + b"=1", b"name = 1\n", b"\x00\x00\x00\x00\x00\x00\x00\x00DUCK" + b"\x00" * 100,
 )  # fmt: skip
 _KINDS = ("fifo", "folder", "missing", "loop", "/dev/null", "/dev/zero", "below a file", "long line")
-"""What may lie where a file is expected, besides files of any content."""
+"""Non-files in place of an expected file."""
 FORMS = sorted((ASSETS_ROOT / "data" / "world" / "sources").glob("*/*"))
-"""Sources of each kind, which are damaged."""
+"""Sources of each kind, to be damaged."""
 _NAMED_LIKE = (
     "x.json", "x.jsonl", "x.csv", "x.parquet", "x.toml", "x.nt", "x.ttl.gz", "x.html", "x", "P19.json", "pairs.jsonl", "TruthfulQA.csv",
 )  # fmt: skip
@@ -68,7 +68,7 @@ _WEIGHTS = {
     **dict.fromkeys(("--pairs", "--answers", "--titles", "--replies", "--release"), 4),
     "--warehouse": 3,
 }
-"""How much more often than others an option is the hostile one: what they name has many forms."""
+"""Weight of an option as the hostile one: options that name many forms come more often."""
 
 
 class Hang(BaseException):
@@ -290,7 +290,7 @@ JSON_COLUMNS = (
     *(("builds", column) for column in ("lock", "origin", "report")),
     *(("calls", "parts"), ("calls", "body"), ("rejects", "row")),
 )
-"""Columns of a warehouse that hold JSON, of those that have rows here."""
+"""JSON columns of the tables that have rows here."""
 
 
 def make_kind(path: Path, kind: str) -> Path:

@@ -1,6 +1,4 @@
-"""Test chat through batch jobs: responses equal those of single requests, through restarts, lost lines and every job
-end.
-"""
+"""Test chat through batch jobs: same responses as single requests, through restarts, lost lines and every job end."""
 
 import threading
 

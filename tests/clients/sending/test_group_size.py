@@ -1,4 +1,4 @@
-"""Test the size of request groups: it shrinks to what works, grows back slowly, and one heavy call does not lower it."""
+"""Test the size of request groups: it shrinks to what works, grows slowly, and one heavy call does not lower it."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Test the sending engine: each call runs once, failures are retried, and final failures come back as failed replies."""
+"""Test the sending engine: each call runs once, failures are retried, final failures are failed replies."""
 
 import asyncio
 import gc

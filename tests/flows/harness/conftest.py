@@ -17,7 +17,7 @@ from factmill.tasks.evaluation.scoring_session import EvaluationSession
 from factmill.tasks.storage.table_store import TableStore
 
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
-"""What questions are answered with in turns; None: the gold answer."""
+"""Answers to questions in turn; None: the gold answer."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from factmill.tasks.models.translator import (
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, Untranslatable
 
 SHORT = BeamSearchOptions(max_tokens=24)
-"""Random weights never end a translation by themselves."""
+"""A limit, since random weights never end a translation."""
 QUESTIONS = [
     "Where was Marie Curie born?",
     "In which city did Karl Marx die?",

@@ -22,7 +22,7 @@ from factmill.tasks.text.translating.placeholders import (
 from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, PathPart, TranslationOutcome
 
 SEED = 11
-"""Another than the one that the training examines itself with."""
+"""Differs from the seed of the training's own test."""
 
 
 @pytest.fixture(scope="module")

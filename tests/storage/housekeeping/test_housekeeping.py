@@ -50,7 +50,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
 ALL = RetentionPolicy(newest_builds=1, builds_since=None, records_since=NOW + timedelta(days=1))
-"""Nothing is kept for being young."""
+"""Age protects nothing."""
 
 
 class House:

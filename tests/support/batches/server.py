@@ -16,7 +16,7 @@ from typing import Any
 from support.webs.loopback import Loopback, Seen
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
-"""Body of a chat request → the server's answer: status, json."""
+"""Body of a chat request → the server's response: status, json."""
 _STEPS = ("validating", "in_progress", "in_progress", "finalizing")
 
 
@@ -37,21 +37,23 @@ class BatchServer:
         `loses_every` and `fails_every` count all lines from the first; `restarts_at` lists requests, counted from 1.
         """
         self.answered: Counter[str] = Counter()
-        """How often a line was answered, by the digest of its request's body."""
+        """Digest of a line's request body → number of responses."""
         self.ends: dict[int, str] = {}
-        """Number of a job, from 1 → how it ends, where that is not `completed`."""
+        """Number of a job, from 1 → its end, if not `completed`."""
         self.spoil: Callable[[bytes], bytes] = lambda content: content
-        """What becomes of the bytes of files of answers."""
+        """Changes the bytes of output files."""
         self.restarts = self.requests = self.lost = self.failed = 0
         self.answers_singly = True
         self.lists = True
-        """False: it lists neither files nor jobs."""
+        """False: the server lists neither files nor jobs."""
         self.cuts: Counter[str] = Counter()
-        """Path → how often what was done by a POST there is done, but not told."""
+        """Path → number of POSTs that take effect but lose their response."""
         self.most_in_hand: Callable[[], float] = lambda: math.inf
-        """How many requests all jobs of the account may hold at once; one job more fails as a whole."""
+        """Maximum number of requests in all jobs of the account at once; a job beyond it fails as a whole."""
         self.file_states: Callable[[int], str] = lambda _: ""
-        """How often a file was looked at, or a job of it asked for → its status; empty: the server tells none. A job needs one that is processed."""
+        """Number of polls of a file, or of attempts to create its job → its status; empty: no status. A job needs a
+        file that is `processed`.
+        """
         self._looks: Counter[str] = Counter()
         self._answer = answer
         self._loses_every, self._fails_every, self._restarts_at = loses_every, fails_every, restarts_at

@@ -25,13 +25,13 @@ DEV = "data/fanoutqa/dev.parquet"
 INDEX, LOCK, SUMS = "release.json", "lock.json", "SHA256SUMS"
 Change = Callable[[Any], Any]
 COMMANDS = ("diff", "evaluate", "release", "release --force")
-"""Those that read a release's folder, in an order in which the last may replace it."""
+"""Commands that read a release's folder; the last may replace it."""
 REPLACED = {
     "form of an earlier factmill",
     "column of numbers, all digests updated",
     "column of nulls, all digests updated",
 }
-"""Damages that --force replaces: the files agree with each other, so that nothing goes that was not released."""
+"""Damages that --force replaces: the files agree with each other, so only released content is lost."""
 
 
 def make_released(factmill: Factmill, folder: Path) -> Path:
@@ -338,4 +338,4 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "two names that differ in case alone": _twins("NOTE", "Note"),
     "two names of one normal form": _twins("caf\u00e9", "cafe\u0301"),
 }  # fmt: skip
-"""Name → what does it to a release of FanOutQA that holds all of its build."""
+"""Name → function that damages a FanOutQA release of a whole build."""

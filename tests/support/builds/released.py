@@ -16,7 +16,7 @@ NASTY = (
     " ",
     "x" * 1_000_000,
 )
-"""Texts that break what is careless."""
+"""Texts that break careless code."""
 
 
 def multihal_row(question: str, language: str = "eng", **changed: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ HOSTILE = (
     "![x](http://elsewhere.example/y.png) | cell\nline",
     "long " * 20_000,
 )
-"""Answers; each is wrong."""
+"""Answers, all wrong."""
 _SERVICES = {"wikidata": "embedded-1", "wikipedia": "embedded-1"}
 MODEL = "weak <b>& $x$"
 

@@ -24,7 +24,7 @@ class SmallBuilds:
 
     factmill: Factmill
     folder: Path
-    """Of all processes."""
+    """Shared by all processes."""
 
     def copy(self, benchmark: str, warehouse: Path) -> str:
         """Put a warehouse with a benchmark's small build where none exists yet, and return the build's id."""

@@ -25,12 +25,12 @@ from factmill.tasks import progress
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = "PREFECT_API_URL"
 _WIDTH = "200"
-"""Columns of what is printed, so that messages are not wrapped."""
+"""Columns of the output, so that messages are not wrapped."""
 FEW_QUESTIONS = (
     *("--source", str(ROOT / "data/world/sources/fanoutqa/places.json")),
     *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
 )
-"""Options of a FanOutQA of some questions of people, and some of a graph."""
+"""Options of a FanOutQA build with some human questions and some from a graph."""
 Process = subprocess.Popen[str] | ReadyProcess
 
 
@@ -53,11 +53,11 @@ class Factmill:
 
     home: Path
     prefect_api: str = ""
-    """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
+    """Address of a running Prefect server; empty: a build starts its own, which only a separate process can."""
     program: str = "from factmill.flows.cli.entry import main; main()"
-    """What a process of its own runs."""
+    """The Python code of a separate process."""
     on_prefect: bool = True
-    """False: what is made in this process is made without Prefect."""
+    """False: flows of this process run without Prefect."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
         """Run a command in this process, as `main` does except for ending the process.
@@ -129,14 +129,12 @@ class Factmill:
 
 
 _commands = cache(get_command)
-"""Typer's app → what it makes of it for each command anew."""
+"""Typer's app → its commands, which it would otherwise rebuild for each call."""
 
 
 @cache
 def _prefect_settings(api: str) -> Settings:
-    """Return Prefect's settings with this server, cached because reading the environment takes longer than some
-    commands.
-    """
+    """Return Prefect's settings with this server, cached because reading the environment is slower than some commands."""
     return get_settings_context().settings.copy_with_update({PREFECT_API_URL: api} if api else {})
 
 

@@ -55,7 +55,7 @@ class OtherCommand:
             text=True,
         )
         self.model_settings = frozenset(json.loads(self._read()))
-        """What a world's file may say of a model."""
+        """Model settings that a world's file may have."""
 
     def __call__(self, *arguments: str | Path, **environment: str) -> Ran:
         """Run a command."""

@@ -26,7 +26,7 @@ from factmill.tasks.engine.batches import find_batch_receipt
 R = TypeVar("R")
 _show_figure = artifacts.format_figure_markdown
 _shown: dict[tuple[Any, ...], str] = {}
-"""Shape of a figure → what was drawn of it."""
+"""Shape of a figure → its drawing."""
 
 
 class PlainRunner:

@@ -9,7 +9,7 @@ PROGRAM = (
     "if not os.getuid(): assert not ctypes.CDLL(None).capset(struct.pack('Ii', 0x20080522, 0), bytes(24))\n"
     "from factmill.flows.cli.main import main; main()"
 )
-"""Linux alone knows how: all capabilities go, so that root is held to the modes of files like anyone."""
+"""Linux only: drops all capabilities, so that file modes apply to root too."""
 
 
 def find_hindrance() -> str:

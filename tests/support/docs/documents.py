@@ -13,10 +13,10 @@ DOCUMENTS = (
     *sorted(path.relative_to(ASSETS_ROOT).as_posix() for path in (ASSETS_ROOT / "docs").rglob("*.md")),
 )
 OWN = "my_facts"
-"""The benchmark of the page that says how to write one; tests/flows/test_packages.py installs and tries such a package."""
+"""The benchmark of the page on writing one; tests/flows/test_packages.py installs and tries such a package."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"…|\b[A-Z]{4,}\b(?!=)")
-"""What a reader puts something in the place of."""
+"""Placeholders that a reader replaces."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Example:
 
     line: str
     output: tuple[str, ...] = ()
-    """What it prints, as the document shows it; `…` stands for what is left out."""
+    """The output that the document shows; `…` replaces omitted text."""
 
     def find_missing_output(self, printed: str) -> list[str]:
         """Return the shown lines that were not printed, ignoring spaces, times and digests."""
@@ -75,9 +75,7 @@ def list_blocks(document: str, *languages: str) -> list[str]:
 
 
 def list_named_files(document: str) -> dict[str, str]:
-    """Return name → content of the files that a document shows: a line with the name in backticks and a colon, then a
-    block.
-    """
+    """Return name → content of a document's files: a line with the name in backticks and a colon, then a block."""
     text = (ASSETS_ROOT / document).read_text("utf-8")
     return dict(re.findall(r"^`([\w.-]+)`:\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 

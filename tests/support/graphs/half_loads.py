@@ -24,7 +24,7 @@ from factmill.tasks.graph.loading.sources import streams
 streams.BLOCK_BYTES, streams.TURTLE_BATCH_TRIPLES, staging.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
-"""How a process of its own loads in small blocks and commits every few, as a long load would."""
+"""Code of a separate process that loads in small blocks and commits every few, as a long load would."""
 
 
 def make_lines(start: int, stop: int) -> list[str]:

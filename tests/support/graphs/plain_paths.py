@@ -24,8 +24,9 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 class PlainPaths:
-    """A finder over triples in memory; rows are tuples in the order of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA
-    without `pair`.
+    """A finder over triples in memory.
+
+    Rows are tuples in the order of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA without `pair`.
     """
 
     def __init__(self, triples: Iterable[ox.Triple | ox.Quad]) -> None:

@@ -72,7 +72,7 @@ class SmallGraph:
     others: Collection[int] = ()
     """Items without edges and literals."""
     keys: dict[int, int] = field(default_factory=dict)
-    """Position of a literal → a key that is not its own."""
+    """Position of a literal → a wrong key."""
     arrays: GraphArrays = field(init=False)
     connection: duckdb.DuckDBPyConnection = field(init=False)
 

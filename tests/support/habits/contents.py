@@ -1,5 +1,4 @@
-"""Write a chat model's completion: recognise the prompt from its messages, and reply from a script, or as plainly as
-possible.
+"""Write a chat model's completion: recognise the prompt from its messages, and reply from a script or plainly.
 
 Only the messages are read, as by a model. The templates of prompts/*.md are matched against them, and the text in the
 place of `$name` is that variable.
@@ -18,11 +17,11 @@ from factmill.tasks.core.prompts import PromptTemplate
 
 Message = dict[str, Any]
 LOOKED_UP = "Berlin"
-"""What a model under test looks up, whatever it is asked."""
+"""The text that an evaluated model looks up for every question."""
 
 
 CHAT = PromptTemplate("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
-"""What anybody may say to a model."""
+"""Any message that is no prompt of ours."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Asked:
     prompt: PromptTemplate
     variables: dict[str, str]
     is_correction: bool
-    """True when messages follow those of the prompt: a reply was sent back."""
+    """True if messages follow the prompt's: a reply was sent back."""
 
 
 class Contents:

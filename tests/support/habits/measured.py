@@ -11,7 +11,7 @@ _WORDS = [
 _MOST_WORDS = {"slaq/answer_long": 120, "biokalma/answer": 90}
 _FEW_WORDS = 12
 _LOOKS_UP = 0.8
-"""Of questions that may be looked up."""
+"""Share of the questions with lookups."""
 
 
 class Measured(Contents):

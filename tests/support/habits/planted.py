@@ -8,7 +8,7 @@ import duckdb
 from support.habits.contents import Asked, Contents
 
 WRONG = "Xanadu"
-"""What the model says where it is wrong."""
+"""The model's wrong answer."""
 
 
 class Planted(Contents):

@@ -20,21 +20,21 @@ class ProviderHabit:
 
     respond: Respond
     says: str
-    """What it is, in one line."""
+    """A description in one line."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the world's file says of the model."""
+    """The model's settings in the world's file."""
     attempts: int = 6
     environment: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[str, ...] = ("granola",)
-    """What is run: `granola`, `slaq` (evaluations), `build granola`, `build slaq`."""
+    """The runs: `granola`, `slaq` (evaluations), `build granola`, `build slaq`."""
     recovers: bool = False
     """True: the first run stops with exit 1; then the account is topped up."""
     is_cost_told: bool = True
-    """False where no report can know what is owed."""
+    """False if no report can know the charge."""
     bound_usd: float = 0.0
-    """Of a run over all questions that is made too; 0: none. It is ten times the most that a request can cost."""
+    """Budget of an additional run over all questions, ten times the maximum cost of a request; 0: no such run."""
     says_in_report: str = ""
-    """What the report has to mention."""
+    """Text that the report must contain."""
 
 
 # accounts
@@ -316,13 +316,13 @@ _REFUSED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "system": lambda body: any(message["role"] == "system" for message in body["messages"]),
     "json_schema": lambda body: body.get("response_format", {}).get("type") == "json_schema",
 }
-"""Setting that a refusal teaches → what is refused."""
+"""Setting that a refusal teaches → predicate of refused requests."""
 _BEFORE: dict[str, dict[str, Any]] = {
     "choices": {"choices": True},
     "reasoning_effort": {"reasoning_effort": "low"},
     "json_schema": {"json_schema": True},
 }
-"""Setting that a refusal teaches → what the world's file says at first, so that the refused thing is sent."""
+"""Setting that a refusal teaches → the world's first value, which makes the client send the refused parameter."""
 
 
 def _alternates(body: dict[str, Any]) -> bool:

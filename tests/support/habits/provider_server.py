@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from support.habits.provider_habits import ProviderHabit
 
 PRICES = {"usd_per_million_in": 10.0, "usd_per_million_out": 50.0}
-"""US$ for a million tokens, as the world's file has them."""
+"""US$ per million tokens, as in the world's file."""
 USD_CACHED, USD_CACHE_WRITE, USD_REQUEST = 1.0, 12.5, 0.002
-"""US$ for a million cached tokens, for a million written to the cache, and for a request where there is a fee."""
+"""US$ per million cached tokens, per million tokens written to the cache, and per request with a fee."""
 Reply = dict[str, Any]
-"""What Loopback sends: status, json, text or bytes, headers."""
+"""A response of Loopback: status, json, text or bytes, headers."""
 
 
 @dataclass
@@ -36,17 +36,17 @@ class Book:
     asked: list[str] = field(default_factory=list)
     """Digest of the content of each request, in order of arrival."""
     answered: Counter[str] = field(default_factory=Counter)
-    """Content → how often it was answered well."""
+    """Content → number of good responses."""
     noted: dict[str, set[str]] = field(default_factory=dict)
-    """What a behaviour did for good (`blocked`, `cut`, `failed`), with the role that was asked → contents."""
+    """Permanent outcome (`blocked`, `cut`, `failed`) with the role → contents."""
     owed_usd: float = 0.0
-    """What the provider charges."""
+    """The provider's charge in US$."""
     faults: list[str] = field(default_factory=list)
     """Errors of this server itself."""
     tokens: list[str] = field(default_factory=list)
-    """Access tokens that were used, the latest last."""
+    """Used access tokens, the latest last."""
     answers_left: int = 0
-    """How many requests the latest token is good for."""
+    """Number of requests that the latest token still allows."""
     is_recovered: bool = False
     """True once the account is topped up, or the provider works again."""
 
@@ -61,15 +61,15 @@ class Turn:
     query: Mapping[str, str]
     seed: int
     number: int
-    """Requests at this address before."""
+    """Number of earlier requests at this address."""
     tries: int
-    """Requests with the same content at this address before."""
+    """Number of earlier requests with the same content at this address."""
     content: str
     """Digest of messages and seed."""
     book: Book
     contents: Contents
     is_well: bool = False
-    """True once the whole of what the model says was given."""
+    """True once the model's whole text was sent."""
 
     @cached_property
     def asked(self) -> Asked:

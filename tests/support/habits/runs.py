@@ -13,7 +13,7 @@ from support.habits.server import HabitsServer, write_habit_world
 from factmill.tasks.assets import ASSETS_ROOT
 
 AUTHORS = frozenset({"author", "author_call", "judge", "judge_call", "judged_by", "fact_types_by", "call", "build_id"})
-"""Columns that say which build and who in it wrote a row."""
+"""Columns that name the build and model that wrote a row."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Came:
     asked: int
     published: int
     reasons: Counter[str]
-    """Reason → rejected rows."""
+    """Reason → number of rejects."""
     answered: int
-    """Requests that the server answered."""
+    """Number of answered requests."""
     corrected: int
-    """Of these, such as correct a reply."""
+    """Number of answered requests that correct a reply."""
     refused: int
-    """Requests that it did not take."""
+    """Number of refused requests."""
     err: str
     tables: dict[str, list[dict[str, Any]]]
     """Published table → its rows, without AUTHORS."""
@@ -50,7 +50,7 @@ class HabitRuns:
     server: HabitsServer
     folder: Path
     rows: int
-    """Size of the sources, about."""
+    """Approximate number of source rows."""
 
     def build(self, benchmark: str, habit: str | None) -> Came:
         """Build a benchmark with the models of a habit, or with the embedded world itself for None."""

@@ -114,4 +114,4 @@ WRONG_CONTENTS: dict[str, Dress] = {
     "a repetition": repeat,
     "an instruction": _spoil_last(lambda text: _append(text, _INSTRUCTION)),
 }
-"""Kind → how it is said. The instruction is one that an article or a description may hold: the model passes it on."""
+"""Kind → its wrapper. An article or a description may contain the instruction, and the model passes it on."""

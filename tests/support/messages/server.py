@@ -17,7 +17,7 @@ from support.habits.server import write_model_world
 from support.webs.loopback import Loopback, Seen
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
-"""Body of a chat request → the server's answer: status, json, headers."""
+"""Body of a chat request → the server's response: status, json, headers."""
 KEY = "sk-ant-loopback"
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _NAMED = {*MessageCreateParamsBase.__annotations__, *MessageCreateParamsNonStreaming.__annotations__}
@@ -41,13 +41,13 @@ class MessagesServer:
         """`accepts`: parameters that it takes in addition to the SDK's."""
         self.seen: list[dict[str, Any]] = []
         self.answered: Counter[str] = Counter()
-        """How often a request of a batch was answered, by its params."""
+        """Params of a batch's request → number of responses."""
         self.ends: dict[int, str] = {}
-        """Number of a batch, from 1 → how it ends: `never`, `expired`, `canceled`; all others complete."""
+        """Number of a batch, from 1 → its end: `never`, `expired`, `canceled`; all others complete."""
         self.cut_creations = 0
-        """How many further creations of batches are done without an answer."""
+        """Number of further batch creations that take effect but lose their response."""
         self.errors: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None
-        """Messages request → the error that it is answered by."""
+        """Messages request → its error response."""
         self._answer = answer
         self._accepts = _NAMED | accepts
         self._folder = folder

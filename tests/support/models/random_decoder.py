@@ -1,6 +1,4 @@
-"""Make a causal language model with random weights, without torch: its probabilities are nonsense, its computing is
-real.
-"""
+"""Make a causal language model with random weights, without torch: nonsense probabilities, but real computing."""
 
 import json
 from collections.abc import Iterable

@@ -26,11 +26,11 @@ class Asked:
 
     paragraph: str
     knowledge: str
-    """What it may cite; empty where it is asked for something else."""
+    """Pieces to cite; empty for other requests."""
     value: str
-    """Of the piece to be brought in, or its values with `and` between; empty where none is."""
+    """Value of the piece to add, or its values joined by `and`; empty without a piece."""
     correction: str
-    """What was wrong with the reply before; empty at first."""
+    """The fault of the previous reply; empty at first."""
 
 
 Manners = Callable[[Asked], Said]
@@ -45,7 +45,7 @@ class ScriptedAuthor(ScriptedChat):
     def __init__(self, manners: Mapping[str, Manners]) -> None:
         self.manners = dict(manners)
         self.asked: Counter[tuple[str, str]] = Counter()
-        """Prompt, first word of the paragraph → how often it was asked."""
+        """Prompt, first word of the paragraph → number of requests."""
         self.corrections: list[str] = []
         super().__init__(self._write)
 

@@ -14,10 +14,10 @@ from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 Message = dict[str, Any]
 Said = str | int
-"""What a model says, or the HTTP status that it fails with, overloaded."""
+"""The model's text, or the HTTP status of its overload error."""
 REFUSAL = "I cannot help with that."
 Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | Said]
-"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error; or `Said`."""
+"""Messages of a request → status, and the model's text, message with tool calls, or error; or `Said`."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
@@ -35,7 +35,7 @@ class ScriptedChat:
         self.with_tools = 0
         self._answer = answer
         self.web = Loopback()
-        """What answers; trials put faults on it."""
+        """The web server; trials inject faults into it."""
         self.web.handle = self._handle
         self.url = f"{self.web.url}/v1"
 

@@ -17,9 +17,9 @@ class Manners:
     """How a judge answers about one question; the flag is true for the correction of an unreadable reply."""
 
     select: Callable[[Sequence[str], bool], Said]
-    """Given the paths as they are shown."""
+    """Argument: the paths as shown."""
     score: Callable[[str, bool], Said]
-    """Given one path."""
+    """Argument: one path."""
 
 
 class ScriptedJudge(ScriptedChat):
@@ -28,11 +28,11 @@ class ScriptedJudge(ScriptedChat):
     def __init__(self, manners: Mapping[str, Manners]) -> None:
         self.manners = dict(manners)
         self.shown: dict[str, set[str]] = defaultdict(set)
-        """Question → paths it was shown to choose from."""
+        """Question → paths that the judge could select."""
         self.selections: Counter[str] = Counter()
-        """Question → how often it was asked to choose."""
+        """Question → number of requests to select."""
         self.scored: dict[tuple[str, str], list[Said]] = defaultdict(list)
-        """Question, path → what it said of the path, the last word last."""
+        """Question, path → the judge's replies about the path, in order."""
         super().__init__(self._judge)
 
     @property

@@ -25,7 +25,7 @@ class LoopbackCluster:
 
     address: str
     home: Path
-    """Of the workers."""
+    """The workers' home."""
     workers: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def start(self, *options: str) -> "subprocess.Popen[str]":

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HOME = "Über uns ığüş"
-"""The name of a home that is not plain."""
+"""A home's name with spaces and non-ASCII letters."""
 _GENERIC = {
     # what CTranslate2, the C library and numpy compute with: only instructions of an old CPU
     "CT2_FORCE_CPU_ISA": "GENERIC",

@@ -46,7 +46,7 @@ _IMPORTED = (
     "uvicorn.protocols.http.h11_impl",
 )
 _MOST_BYTES = 1 << 18
-"""Of what is told of a process: its program, arguments and environment."""
+"""Maximum size of a request: its program, arguments and environment."""
 
 
 class ReadyProcess:

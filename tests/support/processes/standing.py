@@ -16,9 +16,9 @@ from support.processes.standing_prefect import QUIET, wait_ready
 from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
 
 _LIMIT_S = 400
-"""What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
+"""Time limit for runs that never start or never end; nothing else comes near it."""
 _LOOK_AGAIN_S = 0.4
-"""Between looks, each of which takes the server as much computing as a short test takes."""
+"""Pause between polls, each of which costs the server as much computing as a short test."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -49,9 +49,7 @@ class Standing:
         return self.ask(f"/deployments/name/{name}")
 
     def start(self, name: str, enforce: bool = True, **parameters: Any) -> httpx.Response:
-        """Start a run of a deployment as its form does; `enforce`: the server validates the parameters against the
-        form.
-        """
+        """Start a run of a deployment as its form does; `enforce`: the server validates the parameters."""
         result = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
         path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
 

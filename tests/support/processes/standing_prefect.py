@@ -15,12 +15,13 @@ from urllib3.util import Retry
 from factmill.flows.prefect_server import find_server_problem, standing_or_own_prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
-"""Where `factmill doctor --prepare` leaves what it makes for the checkout."""
+"""Output of `factmill doctor --prepare` in the checkout."""
 QUIET = {
     f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
     for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER")
 }
-"""By these a server notes down no events and no runs of tasks, which no test reads and which take most of its time."""
+"""Settings that stop a server's records of events and task runs, which no test reads and which take most of its time.
+"""
 
 _STARTS_WITHIN_S = 90.0
 

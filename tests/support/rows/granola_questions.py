@@ -37,7 +37,7 @@ def make_row(model: type[R], row_id: str, **changed: Any) -> R:
 
 
 Said = str | int
-"""What a model says, or the HTTP status it fails with."""
+"""The model's text, or the HTTP status of its error."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 KEY = "sk-canary/5f0c+7e1d93b2=Zq9"
 _PIECE = 12
-"""Characters of the key from which on a text is held to show it."""
+"""Minimum number of the key's characters that count as a leak."""
 
 
 def _encode(text: str) -> str:
@@ -36,7 +36,7 @@ SPELLINGS = {
     "all but one character": f"{KEY[:-1]}…",
     "masked in the middle": f"{KEY[:14]}*******{KEY[-3:]}",
 }
-"""By name, as they stand between the quotes of a JSON string."""
+"""Name → spelling between the quotes of a JSON string."""
 
 
 def find_key(text: str) -> str:

@@ -30,7 +30,7 @@ DIED = make_piece("Q2", "P570", "44 BC", precision=9)
 ADA, BOB = [WRITER, LONDON, BORN, MEDAL], [POET, DOVER, DIED]
 BOTH = [WRITER, POET]
 PERPLEXITIES = {"writer": 9.0, "London": 3.0, "1815": 4.0, "Medal": 5.0, "poet": 6.0, "Dover": 7.0, "44 BC": 8.0}
-"""Value → how perplexing the text is that ends with it."""
+"""Value → perplexity of a text that ends with it."""
 
 
 class Weigher:

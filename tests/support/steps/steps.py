@@ -25,11 +25,11 @@ class Left:
     """The result of a step on its rows."""
 
     rows: dict[str, dict[str, Any]]
-    """By id."""
+    """Row id → row."""
     rejects: dict[str, tuple[str, str]]
     """Row id → reason, detail."""
     merged: dict[str, str]
-    """Row id → id of the row that it was united with."""
+    """Row id → id of the row into which it was merged."""
     extras: list[dict[str, Any]]
     receipt: BatchReceipt
 

@@ -60,7 +60,7 @@ class Both:
     data: WorldData
     wiki: EmbeddedWiki
     written: frozenset[str]
-    """Titles of the pages whose texts the two show alike."""
+    """Titles of the pages with the same text in both."""
     real: WikipediaClient
     ours: WikipediaClient
     real_url: str
@@ -68,7 +68,7 @@ class Both:
     revids: dict[int, int]
     """Revision id in the embedded wiki → in the real one."""
     pageids: dict[int, str]
-    """Page id in either → title; the two kinds of ids do not meet."""
+    """Page id in either wiki → title; the ids of the two wikis do not overlap."""
 
 
 @contextmanager

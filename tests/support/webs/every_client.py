@@ -65,7 +65,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
         lambda name: make_perplexity_call(HERE, name),
     ),
 }
-"""Name → what opens a client for an address, within limits, and what makes a call about something of a name."""
+"""Name → function that opens a client for an address within limits, and function that makes a call about a name."""
 
 
 def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler, *token: str) -> Call:
@@ -77,4 +77,4 @@ def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler,
 
 
 WITH_TOKENS = ("wikidata", "dbpedia", "wikipedia", "pageviews", "falcon")
-"""Clients that take a token as well."""
+"""Clients that accept a token."""

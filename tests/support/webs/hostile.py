@@ -12,7 +12,8 @@ from functools import cache
 from itertools import count
 
 Reply = Callable[[socket.socket, float], None]
-"""Writes a reply to a connection, until this ends; the seconds are those between the bytes of what drips."""
+"""Writes a reply to a connection until the connection ends; the second argument is the seconds between trickled bytes.
+"""
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 BODY = b'{"results": {"bindings": []}}'
 PIECE = b" " * 65_536
@@ -134,7 +135,7 @@ REPLIES: dict[str, Reply] = {
     "silent": wait_for_end,
     "header drip": _drip(HEAD, b"X-Drip: 1\r\n"),
 }
-"""Replies that take for ever, or lie."""
+"""Replies that never end, or lie."""
 DEFECTS: dict[str, tuple[Reply, set[str]]] = {
     "shorter than announced": (send(HEAD + b"Content-Length: 900\r\n", BODY), {"truncated", "connection_cut"}),
     "longer than announced": (send(HEAD + b"Content-Length: 12\r\n", BODY), {"broken_json"}),
@@ -157,4 +158,4 @@ DEFECTS: dict[str, tuple[Reply, set[str]]] = {
     "no HTTP": (send(b"SSH-2.0-OpenSSH\r\n", b""), {"connection_cut"}),
     "nothing": (lambda connection, _: None, {"connection_cut"}),
 }
-"""Replies that are broken, and the codes that may name what is wrong."""
+"""Broken replies, and the codes that may name the fault."""

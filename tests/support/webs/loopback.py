@@ -21,11 +21,11 @@ class Seen:
     path: str
     query: dict[str, str]
     headers: dict[str, str]
-    """By name in lower case."""
+    """Lower-case name → value."""
     body: bytes
     at: float
     port: int = 0
-    """Of the client: one for each connection."""
+    """The client's port: one for each connection."""
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -37,7 +37,7 @@ class Seen:
 class _Web(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
-    """Connections that wait to be accepted: beyond these the system resets some."""
+    """Number of connections that may wait to be accepted; the system resets some of those beyond it."""
 
 
 class Loopback:

@@ -8,7 +8,7 @@ from pathlib import Path
 from support.processes.standing_prefect import PREPARED
 
 _LARGE = 100_000
-"""Bytes."""
+"""Minimum size in bytes of a large file."""
 
 
 def copy_prepared(home: Path) -> Path:

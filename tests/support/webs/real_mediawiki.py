@@ -38,7 +38,7 @@ from factmill.tasks.world.data import WorldArticleRevision, WorldData
 from factmill.tasks.world.wiki.pages import EmbeddedWiki, WikiPage
 
 PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
-"""Debian's packages that are needed."""
+"""Required Debian packages."""
 _INSTALLED = Path("/usr/share/mediawiki")
 _EXTENSIONS = ("Cite", "ParserFunctions")
 _PHP_MODULES = ("intl", "mbstring", "pdo_sqlite", "xml")
@@ -117,7 +117,7 @@ _TEMPLATES: Mapping[str, str] = {
 
 _BEFORE = (("2019-01-01T00:00:00Z", "A pier."), ("2022-01-01T00:00:00Z", "A pier with a crane."))
 CHANGED = dict.fromkeys(("Pier to be moved", "Pier to be merged", "Pier to be deleted"), _BEFORE)
-"""Pages that the wiki itself changes after they came in: title → moment and text of their revisions until then."""
+"""Pages that the wiki itself changes after the import: title → moment and text of their revisions before that."""
 MOVED_TO, MERGED_INTO = "Pier elsewhere", "Mars"
 
 

@@ -29,7 +29,7 @@ class SmallPage:
     redirect_to: str = ""
     is_disambiguation: bool = False
     views: tuple[int, ...] | None = (1,)
-    """Of each day that is told; None: the API knows nothing of the page."""
+    """Views of each listed day; None: the API does not know the page."""
 
 
 class SmallWiki:

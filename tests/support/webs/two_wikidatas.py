@@ -1,4 +1,4 @@
-"""Serve the same triples by a SPARQL endpoint and as a local graph, and check that steps give equal results with both."""
+"""Serve the same triples by a SPARQL endpoint and as a local graph, and compare what steps make with both."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ class TwoWikidatas:
         self.server = Loopback()
         self.server.handle = self._answer
         self.too_much = ""
-        """The endpoint gives up queries with these words in them, as if they took too long."""
+        """The endpoint aborts queries with these words, as if they took too long."""
         self._store = answer_from(open_store(triples))
 
     def close(self) -> None:

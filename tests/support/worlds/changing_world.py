@@ -30,7 +30,7 @@ PEOPLE = {
 }
 COUNTRIES = {"Ulm": "Germany", "Bonn": "Germany", "Lyon": "France", "Nice": "France", "Pisa": "Italy", "Bari": "Italy"}
 SPARE = {"Guy Seven": "Ulm", "Hal Eight": "Nice"}
-"""In the Wikidata, and in no file at first."""
+"""People in the Wikidata, but in no file at first."""
 _FIRST = 1000
 
 
@@ -42,7 +42,7 @@ class ChangingWorld:
         self.warehouse = folder / "w.duckdb"
         self.describe: dict[str, str] = {place: f"city in {country}" for place, country in COUNTRIES.items()}
         self.say: Callable[[str, str], str] = lambda answer, about: f"1:: {answer}\n2:: {about.rpartition(' ')[2]}"
-        """Answer and its description → the levels that the author writes."""
+        """Answer and its description → the author's levels."""
         self.model, self.epoch = "tester", "2026-01-01"
         self.views = {"2024": 10_000, "2025": 20_000}
         self.people = dict(PEOPLE)

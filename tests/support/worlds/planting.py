@@ -1,4 +1,4 @@
-"""Make small builds in the embedded world with a planted difference: an epoch, a model's name, or a prompt and its
+"""Make small builds in the embedded world with a planted difference: an epoch, a model's name, a prompt and its
 replies.
 """
 
@@ -16,7 +16,7 @@ from factmill.tasks import assets
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 
 Twist = Callable[[str], str | None]
-"""A reply → what it is now; None: it is missing."""
+"""A reply → the changed reply; None: the reply is missing."""
 
 
 class Planting:

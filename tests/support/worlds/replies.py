@@ -15,11 +15,11 @@ from factmill.tasks.world.scripted_replies import ScriptedReply
 
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
-"""Prompt's id and variables → the reply; None where none is written."""
+"""Prompt's id and variables → the reply; None without one."""
 COMMAND = "from support.worlds.replies import replying\nfrom factmill.flows.cli.entry import main\nwith replying():\n    main()\n"
-"""The command, whose prompts get the plainest replies where none is written; `tests` has to be on the path."""
+"""The command with the plainest replies to prompts that have none; `tests` must be on the path."""
 find_written = scripted_replies.find_scripted_reply
-"""What the files say, and nothing else."""
+"""The replies of the files alone."""
 
 
 def find_text(prompt_id: str, variables: Variables) -> str | None:

@@ -18,7 +18,7 @@ FOOTER = (
     '<a class="external text" title="Last edited on {day}" href="https://en.wikipedia.org/wiki/?title={title}&amp;oldid={revid}">Wikipedia</a>. '
     "The text is available under a licence.</div></div><!--/htdig_noindex-->"
 )
-"""Where mwoffliner says from which revision an article was made."""
+"""mwoffliner's note of the revision that an article was made from."""
 
 
 @dataclass(frozen=True)
