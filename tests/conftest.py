@@ -26,8 +26,9 @@ _servers = ExitStack()
 
 
 def pytest_configure() -> None:
-    """Configure Prefect, which reads its settings once, as the command does before a test imports it; configure
-    Hypothesis.
+    """Configure Prefect as the command does, before a test imports it, and configure Hypothesis.
+
+    Prefect reads its settings only once.
     """
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # set by the process that distributes the tests

@@ -1,4 +1,4 @@
-"""Test the settings of the connection to a model's server: allowed values, and which identities exclude them."""
+"""Test the settings of the connection to a model's server: allowed values, and the digests that ignore them."""
 
 from pathlib import Path
 

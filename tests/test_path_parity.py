@@ -157,7 +157,7 @@ def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
 
 
 def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Return paths and pairs as rows; an item that only a graph reports as missing has no paths."""
+    """Return paths and pairs as rows; an unknown item, which only a graph can report, counts as one without paths."""
     assert found.failures == {}
     pairs = [tuple(line.values()) for line in found.pairs.to_pylist()]
     known = [(pair, "none" if status.startswith("unknown") else status, *rest) for pair, status, *rest in pairs]

@@ -195,7 +195,7 @@ def test_reported_cost_above_token_prices_raises_later_reservations(server):
     budget = Budget(BudgetLimits(cost_usd=9.0))
     came = ask(server, budget, parallel=1)
     assert {reply.cost_usd for reply in came.values()} == {2.0}
-    assert budget.spent.paid_usd == 6.0  # the next request may cost twice as much: 4
+    assert budget.spent.paid_usd == 6.0  # the reservation grows by the same factor, to 4
 
 
 def test_server_exceeding_its_token_limit_raises_later_reservations(server):

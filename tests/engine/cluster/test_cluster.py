@@ -176,7 +176,7 @@ def test_malformed_answer_names_its_worker(
         )
         return RequestAnsweredByUnpickling(kind, identity, code, operation, fewer)
 
-    # the worker does not learn of the last one
+    # the worker never receives the last call
     monkeypatch.setattr(capabilities, "RequestAnsweredByUnpickling", ask_of_fewer)
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]

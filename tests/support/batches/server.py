@@ -51,8 +51,9 @@ class BatchServer:
         self.most_in_hand: Callable[[], float] = lambda: math.inf
         """Maximum number of requests in all jobs of the account at once; a job beyond it fails as a whole."""
         self.file_states: Callable[[int], str] = lambda _: ""
-        """Number of polls of a file, or of attempts to create its job → its status; empty: no status. A job needs a
-        file that is `processed`.
+        """Number of polls of a file, or of attempts to create its job → its status.
+
+        Empty: the server reports no status. A job needs a file that is `processed`.
         """
         self._looks: Counter[str] = Counter()
         self._answer = answer

@@ -80,7 +80,7 @@ def remark(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def widen(text: str, _asked: Asked, _draw: Random) -> Said:
-    """Write the form's marks in full width, as East Asian keyboards do."""
+    """Write the colons of labels in full width, as East Asian keyboards do."""
     return Said(_LABELLED.sub(lambda found: found[0].strip().replace(":", "\uff1a"), text))
 
 

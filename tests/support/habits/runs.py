@@ -37,7 +37,7 @@ class Came:
 
     @property
     def written(self) -> int:
-        """Return the published rows that a model wrote, without FanOutQA's human questions, which a model only judges."""
+        """Return the number of published rows that a model wrote; a model only judges FanOutQA's human questions."""
         rows = self.tables.get("fanoutqa")
         return self.published if rows is None else sum(row["source"] == "generated" for row in rows)
 

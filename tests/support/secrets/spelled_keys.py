@@ -40,7 +40,7 @@ SPELLINGS = {
 
 
 def find_key(text: str) -> str:
-    """Return the form that shows the key, or twelve of its characters in a row, in any encoding; empty if none does."""
+    """Return the first twelve consecutive characters of the key that a text shows, in any encoding; empty if none."""
     pieces = [KEY[at : at + _PIECE] for at in range(len(KEY) - _PIECE + 1)]
     views = [text]
     for _ in range(3):

@@ -1,6 +1,4 @@
-"""Make small builds in the embedded world with a planted difference: an epoch, a model's name, a prompt and its
-replies.
-"""
+"""Make small builds in the embedded world with a planted difference: an epoch, a model's name, or a prompt."""
 
 import shutil
 from collections.abc import Callable, Iterator
