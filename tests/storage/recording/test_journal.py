@@ -1,4 +1,4 @@
-"""Test the journal: a line is whole or absent, whichever process dies at any time."""
+"""Test the journal: a line is whole or absent, whenever a process dies."""
 
 import fcntl
 import os
