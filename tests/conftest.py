@@ -1,4 +1,4 @@
-"""Fixtures that many tests share."""
+"""Shared fixtures and pytest hooks."""
 
 import gc
 import os
@@ -26,21 +26,25 @@ _servers = ExitStack()
 
 
 def pytest_configure() -> None:
-    """Settle Prefect as the command does, before a test imports it: it reads its settings only once; and Hypothesis."""
+    """Configure Prefect as the command does, before a test imports it, and configure Hypothesis.
+
+    Prefect reads its settings only once.
+    """
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
-        del os.environ[name]  # those of the process that shares out the tests
+        del os.environ[name]  # set by the process that distributes the tests
     os.environ.update(make_prefect_environment(PREFECT_HOME))
     _trust_few()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # started in the background of a script: what tests stop with Ctrl-C would inherit that and never end
+        # A script's background job ignores SIGINT; commands that tests stop with Ctrl-C would inherit that and never
+        # end.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # no example of Hypothesis fails for being slow: machines are, at times
+    # machines can be slow, so no Hypothesis example fails for its duration
     settings.register_profile("patient", deadline=None)
     settings.load_profile("patient")
 
 
 def _trust_few() -> None:
-    """Let clients know one certificate authority instead of all: each of hundreds reads them anew, and none has a use for any."""
+    """Let clients trust one certificate authority: hundreds of clients read the list, and no test needs the others."""
     authorities = Path(certifi.where()).read_text("ascii")
     end = "-----END CERTIFICATE-----\n"
     one = PREFECT_HOME / "authority.pem"
@@ -50,10 +54,10 @@ def _trust_few() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep the collector of garbage from going through what is imported and thousands of tests again and again.
+    """Keep the garbage collector from scanning imported modules and thousands of tests again and again.
 
-    Nor does it run after every 700 objects, as it does for programs that have less to go through: that took a tenth of
-    the time of tests that make many.
+    It also runs less often than after every 700 objects, which took a tenth of the time of tests that make many
+    objects.
     """
     gc.disable()
     yield
@@ -64,7 +68,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Start one Prefect server for all processes that share the tests, unless those that need it are left out."""
+    """Start one Prefect server for all test processes, unless the tests that need it are deselected."""
     if "not slow" in node.config.getoption("markexpr"):
         return
     if "PREFECT_API_URL" not in os.environ:
@@ -81,7 +85,7 @@ def pytest_unconfigure() -> None:
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test a home of its own, so that nothing is written into the checkout.
 
-    It is not made here, nor is `tmp_path`: most tests write nothing.
+    The folder is not created here, nor is `tmp_path`, since most tests write nothing.
     """
     home = tmp_path_factory.getbasetemp() / "homes" / str(next(_homes)) / "home"
     monkeypatch.setenv("FACTMILL_HOME", str(home))
@@ -128,8 +132,10 @@ SLOW = (
     "tests/test_path_parity.py",
     "tests/world",
 )
-"""Tests that start servers or many processes, make whole builds, load whole dumps or translate for long; `make test-quick`
-leaves them out, and those that are marked where they stand."""
+"""Tests that start servers or many processes, make whole builds, load whole dumps or translate for long.
+
+`make test-quick` leaves them out, and also the tests with a slow mark of their own.
+"""
 SHARES_BUILDS = tuple(
     f"tests/flows/{name}.py"
     for name in (
@@ -146,9 +152,9 @@ SHARES_BUILDS = tuple(
         "test_same_bytes",
     )
 )
-"""Tests that need all builds of a session, and so go to one process where several run the tests."""
+"""Tests that need all builds of a session, and so run in one process."""
 TOGETHER = (SHARES_BUILDS, ("tests/flows/harness/",), ("tests/mediawikis",))
-"""Tests that go to one process each, for the sake of what they share."""
+"""Groups of tests that share a resource, and so run in one process each."""
 FIRST = (
     *SHARES_BUILDS,
     "tests/mediawikis",
@@ -157,11 +163,11 @@ FIRST = (
     "tests/graph",
     "tests/models",
 )
-"""What takes longest, and is begun with: at the end no process waits for another's long file."""
+"""The longest tests, which run first, so that no process waits at the end for another's long file."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests by their place, and begin with what takes longest."""
+    """Mark the slow tests by their folder, and run the longest first."""
     root = Path(__file__).resolve().parent.parent
     for place in (*SLOW, *FIRST):
         assert any(root.glob(f"{place}*")), f"no test lies at {place}"
@@ -175,7 +181,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a file to one process, and all that share something to one."""
+    """Send each file to one process, and all tests with a shared resource to one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):

@@ -1,4 +1,4 @@
-"""[compute] of a world's file: what is refused, and that it is part of no lock."""
+"""Test [compute] in a world's file: what is refused, and that no manifest contains it."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_compute_location_does_not_change_world_digest(tmp_path: Path) -> None:
     there = load_world(write(tmp_path, WORLD + DASK + "wait_s = 5\n"))
     assert here.compute == ComputeSettings() and there.compute.address == "tcp://10.0.0.5:8786"
     assert here.digest_answer_settings(["translator"]) == there.digest_answer_settings(["translator"])
-    # what models compute in is: by their identities
+    # the models' identities contain the precision of their computing
     assert there.compute.device == "auto"
 
 
@@ -43,7 +43,7 @@ def test_cluster_address_from_environment_keeps_other_compute_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACTMILL_CLUSTER", "tcp://10.0.0.9:1")
-    # what the workers compute on is part of what translators are known by
+    # the identities of translators contain the workers' device
     found = load_world(write(tmp_path, WORLD + DASK + 'device = "cuda"\nwait_s = 5\n')).compute
     assert found == ComputeSettings(engine="dask", address="tcp://10.0.0.9:1", device="cuda", wait_s=5)
     monkeypatch.setenv("FACTMILL_CLUSTER", "tls://10.0.0.9:1")

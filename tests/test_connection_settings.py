@@ -1,4 +1,4 @@
-"""Settings that say how a model's server is reached: what may stand there, and what they are no part of."""
+"""Test the settings of the connection to a model's server: allowed values, and the digests that ignore them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the documents say exists."""
+"""Test that commands, options and files in the documents exist."""
 
 import ast
 import json
@@ -53,7 +53,7 @@ SEARCHED = {
 
 
 def commands() -> dict[str, set[str]]:
-    """Return command → its options, sub-commands as `graph load`, before the group where it is a command too."""
+    """Return command → its options; sub-commands as `graph load`, before a group that is a command too."""
     group = typer.main.get_command(app)
     found: dict[str, set[str]] = {}
     for name, command in group.commands.items():  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ def test_links_and_paths_in_documents_resolve(document: str) -> None:
     text = (ASSETS_ROOT / document).read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         if re.fullmatch(r"(?:\.\./)?reference/[a-z_]+\.md", target):
-            continue  # made when the site is, which checks links to it
+            continue  # the site's build makes this page, and checks links to it
         assert (ASSETS_ROOT / document).parent.joinpath(target).exists(), target
 
 

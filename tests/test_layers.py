@@ -1,4 +1,4 @@
-"""Each benchmark's package, ours and others', keeps to the layers."""
+"""Test that each benchmark's package, ours and others', respects the layers."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_packages_respect_layers(name: str) -> None:
 def test_forbidden_import_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, said: str
 ) -> None:
-    """A package of its own, found by its entry point; its modules are read and not run."""
+    """The package is found by its entry point; its modules are read, not run."""
     found = tmp_path / "toyroom-1.dist-info"
     for name, content in {
         "toyroom/__init__.py": "",

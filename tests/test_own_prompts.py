@@ -1,4 +1,4 @@
-"""Folders of own prompts: what replaces a packaged prompt, and what is refused."""
+"""Test folders of own prompts: which packaged prompts they replace, and what is refused."""
 
 import threading
 from contextvars import copy_context

@@ -1,4 +1,4 @@
-"""Parameters stand in one place: options, Prefect's form, locks and deployments are made of it."""
+"""Test that parameters are defined once: options, Prefect's form, manifests and deployments derive from them."""
 
 import re
 import shutil

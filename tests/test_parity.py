@@ -1,4 +1,4 @@
-"""The local graph and the SPARQL endpoint answer alike, on the whole embedded world, body for body."""
+"""Test that the local graph and the SPARQL endpoint give the same bodies over the whole embedded world."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -42,7 +42,7 @@ def answer(service: CallService, calls: Sequence[Call]) -> list[JsonValue]:
 
 
 def list_calls(operation: Operation[Any], language: str) -> list[Call]:
-    """Return calls of an operation about all that the world holds, and about what it does not."""
+    """Return calls of an operation about everything in the world, and about unknown values."""
     world = load_world_data()
     qids = [*world.items, "Q999999999"]
     values: dict[str, Sequence[Any]] = {

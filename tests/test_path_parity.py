@@ -1,6 +1,6 @@
-"""Paths by the local graph, by SPARQL, and by looking at every triple: path for path the same.
+"""Test that the local graph, SPARQL and a scan of every triple find the same paths.
 
-An endpoint keeps numbers by value, a graph as they are written; so numbers are compared in canonical form.
+An endpoint stores numbers by value and a graph as written, so numbers are compared in canonical form.
 """
 
 import gzip
@@ -60,7 +60,7 @@ def open_engines(files: Sequence[Path], folder: Path) -> Iterator[Engines]:
 
 @contextmanager
 def serve(files: Sequence[Path], folder: Path) -> Iterator[str]:
-    """Give the address of an Oxigraph server that holds some files."""
+    """Yield the address of an Oxigraph server with some files."""
     store, log, port = folder / "store", folder / "oxigraph.log", find_free_port()
     load = [str(get_oxigraph_binary()), "load", "--location", str(store)]
     subprocess.run(
@@ -95,7 +95,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
 
 @pytest.fixture(scope="module")
 def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
-    """Return a part of the truthy dump together with the full RDF of two items."""
+    """Return a part of the truthy dump with the full RDF of two items."""
     folder = tmp_path_factory.mktemp("real")
     source = shared_data / "wikidata"
     with gzip.open(source / "truthy_labelled.nt.gz") as packed, (folder / "truthy.nt").open("wb") as plain:
@@ -106,7 +106,7 @@ def real(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def draw_item_pairs(plain: PlainPaths, count: int, seed: int) -> list[tuple[int, int]]:
-    """Return pairs of items: one third any two, one third with a claim between them, one third two claims apart."""
+    """Return pairs of items: one third random, one third with a claim between them, one third two claims apart."""
     draw = random.Random(seed)
     items = sorted(plain.claims)
     edges = [(start, end) for start in items for _, end in sorted(plain.claims[start])]
@@ -123,7 +123,7 @@ def draw_item_pairs(plain: PlainPaths, count: int, seed: int) -> list[tuple[int,
 def draw_literal_pairs(
     plain: PlainPaths, kind: str, count: int, seed: int
 ) -> list[tuple[int, PartialDate | NumberWithUnit]]:
-    """Return items with a value of theirs, or of an item that a claim of theirs leads to, some made wrong on purpose."""
+    """Return items with their own or a neighbour's value, some made wrong on purpose."""
     draw = random.Random(seed)
     properties = load_property_numbers(LISTS[kind])
     before: dict[int, list[int]] = {}
@@ -157,7 +157,7 @@ def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
 
 
 def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Return paths and pairs as rows; an item that only a graph can know to be missing has no paths."""
+    """Return paths and pairs as rows; an unknown item, which only a graph can report, counts as one without paths."""
     assert found.failures == {}
     pairs = [tuple(line.values()) for line in found.pairs.to_pylist()]
     known = [(pair, "none" if status.startswith("unknown") else status, *rest) for pair, status, *rest in pairs]
@@ -174,7 +174,7 @@ def find_plainly(found: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
 
 
 def check_items(engines: Engines, pairs: Sequence[tuple[int, int]], options: PathSearchOptions) -> int:
-    """Hold the three engines to each other; return how many paths there are."""
+    """Compare the three engines; return the number of paths."""
     subjects, objects = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
     by_graph = list_found(engines.graph.find_item_paths(subjects, objects, options))
     by_sparql = list_found(engines.sparql.find_item_paths(subjects, objects, options))
@@ -195,7 +195,7 @@ def check_literals(
     properties: frozenset[int],
     options: PathSearchOptions,
 ) -> int:
-    """Hold the three engines to each other; return how many paths there are."""
+    """Compare the three engines; return the number of paths."""
     subjects = np.array([subject for subject, _ in pairs], np.int64)
     wanted: list[Any] = [each for _, each in pairs]
     by_graph = list_found(engines.graph.find_literal_paths(subjects, wanted, properties, options))
@@ -240,7 +240,7 @@ def test_ignored_properties_and_path_limit_yield_same_paths(
 def test_values_of_two_real_items_with_all_statements_have_same_paths(real: Engines, kind: str, all_hops: bool) -> None:
     properties = load_property_numbers(LISTS[kind])
     pairs = draw_literal_pairs(real.plain, kind, 300, seed=6)
-    # neither item has a rank, so their numbers are looked for among ranks, and not found
+    # neither item has a rank, so a search among ranks finds none of their numbers
     asked = pairs or [(42, NumberWithUnit("1.96")), (37599471, NumberWithUnit("1")), (999999999, NumberWithUnit("1"))]
     paths = check_literals(real, asked, properties, PathSearchOptions(all_hops, max_paths=None))
     print(f"\n{kind}: {len(asked)} pairs, {paths} paths")

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, and one at a time; how they take memory; what is reported of progress."""
+"""Test child processes: they end with their parent, run one at a time and share memory; and progress reports."""
 
 import errno
 import fcntl
@@ -185,9 +185,9 @@ def test_resource_shortage_is_found_behind_error(error: Exception, short: str) -
     [
         (1, 0, 0, 0, 0),
         (1, 0, 3, 6, 50),
-        (1, 0, 6, 6, 90),  # what is made of the replies takes its time too
+        (1, 0, 6, 6, 90),  # processing the replies takes time too
         (1, 1, 6, 6, 100),
-        (4, 0, 10, 20, 22.5),  # of batches that have not begun no reply is expected yet
+        (4, 0, 10, 20, 22.5),  # batches that have not begun expect no reply yet
         (4, 2, 10, 20, 50),
         (0, 0, 0, 0, 100),
     ],

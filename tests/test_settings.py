@@ -1,4 +1,4 @@
-"""Worlds and settings."""
+"""Test worlds and settings."""
 
 from datetime import date
 from pathlib import Path

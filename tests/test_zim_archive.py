@@ -1,4 +1,4 @@
-"""What is read from a ZIM file: its day, its identity, and its articles with the revisions that they state."""
+"""Test reading a ZIM file: its date, its identity, and its articles with the revisions that they state."""
 
 import sys
 from pathlib import Path

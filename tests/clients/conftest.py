@@ -1,4 +1,4 @@
-"""A scripted web server, quick limits, and a place where replies arrive."""
+"""Fixtures for client tests: a scripted web server, short limits and an inbox for replies."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def server() -> Iterator[Loopback]:
 
 @pytest.fixture
 def other() -> Iterator[Loopback]:
-    """Another host, to which the server may redirect."""
+    """Return a second host, as the target of redirects."""
     web = Loopback()
     web.script({"status": 400, "json": {"error": {"message": "reached the other host"}}})
     yield web
@@ -27,12 +27,12 @@ def other() -> Iterator[Loopback]:
 
 @pytest.fixture
 def limits() -> ServiceLimits:
-    """Limits that make retries quick."""
+    """Return limits that make retries quick."""
     return ServiceLimits(parallel=4, timeout_s=5, attempts=3, backoff_s=0.01, batch=10)
 
 
 class Inbox:
-    """Collects what a client delivers and fails on a second reply to one call."""
+    """Collects the replies of a client and fails on a second reply to one call."""
 
     def __init__(self) -> None:
         self.replies: dict[str, CallResponse] = {}

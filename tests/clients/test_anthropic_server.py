@@ -1,4 +1,4 @@
-"""The Messages API through the official SDK, against a loopback server of its wire format."""
+"""Test the Messages API through the official SDK, against a loopback server of its wire format."""
 
 import sys
 
@@ -25,7 +25,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"typ
 
 
 def say(body):
-    """Answer with the last message and the system text, in the chat protocol."""
+    """Return a chat completion with the last message and the system text."""
     texts = [message["content"] for message in body["messages"]]
     message = {"content": " | ".join(texts)}
     return {"json": {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 7}}}

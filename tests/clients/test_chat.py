@@ -1,4 +1,4 @@
-"""The chat client: what is sent, how samples are joined, what each failure is."""
+"""Test the chat client: what it sends, how it joins samples, and how it classifies failures."""
 
 import re
 import threading
@@ -338,7 +338,7 @@ def test_key_invalid_in_header_is_not_shown(server, inbox, key):
 
 
 def test_refusal_already_learned_from_concurrent_request_is_also_retried(server, inbox):
-    """Several requests go out before the first is answered: each is refused for what it was sent with."""
+    """Several requests are sent before the first response, and each is refused for its own parameters."""
     all_sent = threading.Event()
 
     def answer(seen):

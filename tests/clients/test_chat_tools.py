@@ -1,4 +1,4 @@
-"""Tools of the chat protocol: what is sent, in which forms calls come, and servers that take none."""
+"""Test tools in the chat protocol: what is sent, the forms of tool calls, and servers without tools."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The clients against the embedded world as it is served, and with faults that the app is told to put in their way."""
+"""Test the clients against the embedded world as served, with and without injected faults."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -131,7 +131,7 @@ SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
 
 
 def find_paths(service: CallService) -> FoundPaths:
-    """Find the paths of one and of two hops between sixty items and a country."""
+    """Find the paths of one and two hops between sixty items and a country."""
     return EndpointPathFinder(make_uncached_sender(service), "w").find_item_paths(
         SUBJECTS, OBJECTS, PathSearchOptions(always_two_hops=True)
     )
@@ -191,7 +191,7 @@ TITLES = ("Saturn", "saturn", "Cambridge (disambiguation)", "Ringed planet", "No
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_page_states_match_separate_title_and_revision_calls(clients: dict[str, CallService], follow: bool) -> None:
-    """What a look tells can be compared with what was asked of each title alone."""
+    """The state of a page agrees with separate requests for its title and its revision."""
     wiki = clients["wikipedia"]
     (looked,) = ask(wiki, [make_page_states_call("p", TITLES, follow, "now")])
     at = "2100-01-01T00:00:00Z"

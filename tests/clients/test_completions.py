@@ -1,4 +1,4 @@
-"""What a chat answer is: the table of bodies and statuses that providers send."""
+"""Test how chat responses are classified, over the bodies and statuses that providers send."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def choose(text: Any = "Paris", finish: str | None = "stop", **more: Any) -> dic
 
 
 def outcome(status: int, body: Any) -> str:
-    """Return what comes of an answer: `final`, `later`, `retry` or `stop`, and the code of the failure or the error."""
+    """Return the class of a response (`final`, `later`, `retry` or `stop`), and the code of the failure or error."""
     answer = ServerResponse(status, body if isinstance(body, str) else json.dumps(body))
     try:
         reply = find_chat_failure_or_raise("it", answer)

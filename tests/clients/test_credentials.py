@@ -1,4 +1,4 @@
-"""What requests carry beyond their body: headers, query parameters, keys of commands; and no secret in any text."""
+"""Test what requests carry with their body: headers, query parameters and keys of commands; no text shows a secret."""
 
 import asyncio
 import logging
@@ -57,7 +57,7 @@ def count_runs(folder: Path) -> int:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> list[str]:
-    """A command that prints `token-1-…`, `token-2-…` and so on, and counts its runs in the file `runs`."""
+    """Return a command that prints `token-1-…`, `token-2-…` and so on, and counts its runs in the file `runs`."""
     script = tmp_path / "token.py"
     script.write_text(
         "import pathlib, time\n"
@@ -123,7 +123,7 @@ def test_scorer_and_batch_jobs_send_same_headers_query_and_token(server, inbox, 
 
 
 def test_expired_token_is_replaced_once_for_any_number_of_refused_requests(server, inbox, tokens, tmp_path):
-    """The server answers 24 requests, and then refuses sixteen that are under way with the old token, all at once."""
+    """The server answers 24 requests, then refuses sixteen concurrent requests that carry the old token."""
     old = []
     all_refused = threading.Event()
 

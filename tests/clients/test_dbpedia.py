@@ -1,4 +1,4 @@
-"""DBpedia: resources of any title are asked for as they are, many in one query, each answered or failed for itself."""
+"""Test the DBpedia client: titles are sent unchanged, many in one query, and each succeeds or fails on its own."""
 
 import pytest
 from support.webs.wikidata_web import answer_from, open_store, read_query
@@ -24,7 +24,7 @@ TITLES = [
     "東京",
     "~1*;=@$",
 ]
-"""Title of each resource; its item is the place in the list, from 1."""
+"""Titles of resources; the item of each is its place in the list, from 1."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Server-sent events: what each stream is read as, and chat, refusals and limits on servers that stream."""
+"""Test server-sent events: how streams are parsed, and chat, refusals and limits on servers that stream."""
 
 import json
 from typing import Any
@@ -306,7 +306,7 @@ def test_batch_job_requests_never_stream(server):
 
 
 def test_timeout_applies_to_stream_without_long_pauses(server, inbox):
-    """Thirty pieces, each within a fraction of the time-out."""
+    """Thirty chunks arrive, each within a fraction of the time-out."""
     server.script({**events(*HALVES), "slice": 8, "every_s": 0.05})
     open_chat(server, stream=True, limits=ServiceLimits(timeout_s=0.4, attempts=1)).send([ask()], inbox)
     assert inbox[ask()].error.startswith("timeout") and inbox[ask()].transient

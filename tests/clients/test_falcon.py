@@ -1,4 +1,4 @@
-"""Falcon: sent as its contract says, tried twice with growing time-outs."""
+"""Test the Falcon client: requests follow its contract, with two attempts and growing time-outs."""
 
 import threading
 

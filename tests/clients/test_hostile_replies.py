@@ -1,4 +1,4 @@
-"""Replies that never end, drip, swell or lie: each is a failure with a code, and leaves no connection, thread or memory."""
+"""Test replies that never end, trickle, grow or lie: each fails with a code and leaks no connection, thread or memory."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ BOUND = 500_000
 QUICK = ServiceLimits(parallel=4, timeout_s=0.5, attempts=1, backoff_s=0.01)
 BOUNDED = ServiceLimits(parallel=4, timeout_s=60, attempts=3, backoff_s=0.01, max_bytes=BOUND)
 _WAIT_S = 30.0
-"""How long a test waits for what comes at once unless the machine is busy."""
+"""Time limit for what is immediate unless the machine is busy."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_gzip_bomb_is_stopped_during_decompression(name, start, inbox):
     server = start(REPLIES["gzip bomb"])
     open_client, make_call = CLIENTS[name]
     service = open_client(server.url, BOUNDED)
-    service.send([make_call("Berlin")], inbox)  # what is imported and opened once is not counted
+    service.send([make_call("Berlin")], inbox)  # leaves one-time imports and set-up out of the measurement
     tracemalloc.start()
     try:
         service.send([make_call(f"Berlin{number}") for number in range(4)], inbox)

@@ -1,4 +1,4 @@
-"""A key that a server repeats, in any spelling, is in nothing that a client hands on: no reply, error, note, log or file."""
+"""Test that no key that a server repeats, in any encoding, appears in a reply, error, note, log or file."""
 
 import asyncio
 import json
@@ -68,11 +68,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "redirect to another host": {"status": 307, "headers": {"Location": "http://elsewhere.invalid/KEY?key=KEY"}},
     "redirect within the host": {"status": 307, "headers": {"Location": "/v1/KEY?key=KEY#KEY"}},
 }
-"""Place → what a server answers; `KEY` stands for a spelling of the key."""
+"""Place → a server's response; `KEY` stands for a spelling of the key."""
 
 
 def spell(template: dict[str, Any], spelling: str) -> dict[str, Any]:
-    """Return an answer with a spelling in the places of `KEY`; what a header holds is on one line and without escapes."""
+    """Return a response with a spelling of the key in the places of `KEY`; headers get it on one line, without escapes."""
     body = json.dumps(template["json"]) if "json" in template else template.get("text", "")
     if template.get("type") == "text/event-stream" or "json" in template or body.startswith("{"):
         text = body.replace('\\"KEY\\"', '\\"' + spelling.replace("\\", "\\\\") + '\\"').replace("KEY", spelling)
@@ -124,7 +124,7 @@ KINDS: dict[str, Callable[[Loopback, list[str]], None]] = {
 
 
 def gather(ask: Callable[[list[str]], None], caplog: Any, capsys: Any) -> str:
-    """Return everything that comes out of a request: what is handed on, printed, logged and raised."""
+    """Return all output of a request: replies, printed and logged text, and errors."""
     caplog.set_level(logging.DEBUG)
     caplog.clear()
     handed: list[str] = []

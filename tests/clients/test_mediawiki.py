@@ -1,4 +1,4 @@
-"""Errors of a MediaWikiApi, in both formats and in its header: what is asked again, what stops the run, what is about one row."""
+"""Test MediaWiki API errors, in both formats and in the header: which are retried, stop the run, or concern one row."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Page views: summed over the days the API lists, null where it lists none."""
+"""Test page views: summed over the days that the API lists, null where it lists none."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""Perplexity from a server of the OpenAI protocol: both forms, what is cut off, and servers that cannot."""
+"""Test perplexity from a server of the OpenAI protocol: both forms, truncation, and servers without support."""
 
 import math
 

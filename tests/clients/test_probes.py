@@ -1,4 +1,4 @@
-"""A server that refuses a parameter without naming it: one request in a run is sent without one parameter after another."""
+"""Test servers that refuse a parameter without naming it: one request per run retries without each parameter in turn."""
 
 import re
 
@@ -19,7 +19,7 @@ NAMES = [f"person {number}" for number in range(20)]
 
 
 def refuse_silently(*names: str):
-    """Return a server's behaviour: it takes no request with one of these parameters, and never says why."""
+    """Return a server behaviour that refuses requests with any of these parameters and never says why."""
 
     def answer(body):
         texts = [f"sample {at}" for at in range(body.get("n", 1))]

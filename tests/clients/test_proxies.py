@@ -1,4 +1,4 @@
-"""Models behind a proxy: a host that nothing but the proxy resolves, plain and by TLS of a made authority."""
+"""Test models behind a proxy: only the proxy resolves the host, over plain HTTP and TLS of a test authority."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def proxy(server: Loopback) -> Iterator[LoopbackProxy]:
 
 
 def ask(url: str, inbox) -> str:
-    """Return the model's text, or what went wrong."""
+    """Return the model's text, or the error."""
     limits = ServiceLimits(parallel=20, timeout_s=5, attempts=1, backoff_s=0.01)
     chat = ChatClient(
         "m", ModelSettings(kind="openai", name="m", url=url, limits=limits), lambda: "sk-secret-0123", "tests"

@@ -1,4 +1,4 @@
-"""Redirects: followed within a host; to any other nothing is sent unless the world allows it."""
+"""Test redirects: clients follow them within a host, and send nothing to another host unless the world allows it."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What servers say when they refuse a parameter, and what they say when they refuse something else, in the forms of many providers."""
+"""Test the refusal texts of many providers: those about a parameter, and those about something else."""
 
 import json
 from pathlib import Path
@@ -43,25 +43,25 @@ OTHER_LIMIT, OTHER_SCHEMA, MERGED, NO_TOOLS = (
 
 
 def say(message: str, **more: Any) -> dict[str, Any]:
-    """Return an error as OpenAI writes it."""
+    """Return an error in the form of OpenAI."""
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None, **more}}
 
 
 def google(message: str, **more: Any) -> list[dict[str, Any]]:
-    """Return an error as Gemini's compatible endpoint writes it."""
+    """Return an error in the form of Gemini's compatible endpoint."""
     return [{"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT", **more}}]
 
 
 def extra(
     *names: str, message: str = "Extra inputs are not permitted", kind: str = "extra_forbidden"
 ) -> dict[str, Any]:
-    """Return an error as FastAPI writes it, Mistral's among them; what was sent is repeated in it."""
+    """Return an error in the form of FastAPI (also Mistral), which repeats the request."""
     items = [{"type": kind, "loc": ["body", name], "msg": message, "input": "temperature, seed"} for name in names]
     return {"object": "error", "message": {"detail": items}, "type": "invalid_request_error"}
 
 
 def relayed(body: Any) -> dict[str, Any]:
-    """Return an error as OpenRouter passes it on."""
+    """Return an error in the form in which OpenRouter relays it."""
     metadata = {"raw": json.dumps(body), "provider_name": "Some"}
     return {"error": {"message": "Provider returned error", "code": 400, "metadata": metadata}, "user_id": "u"}
 
@@ -99,7 +99,7 @@ TEACHING = [
     ("search preview", 400, say("Model incompatible request argument supplied: temperature"), NO_TEMPERATURE),
     ("openai temperature", 400, say("Only the default (1) value of temperature is supported"), NO_TEMPERATURE),
     ("range", 422, extra("temperature", message="Input should be greater than 0", kind="greater_than"), NO_TEMPERATURE),
-    # limit of the reply
+    # limit of completion tokens
     ("mistral limit", 422, extra("max_completion_tokens"), {}),
     ("azure limit", 400, say("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", param="max_tokens", code="unsupported_parameter"), OTHER_LIMIT),
     ("openrouter limit", 400, relayed(say("Unsupported parameter: 'max_tokens' is not supported with this model.", param="max_tokens")), OTHER_LIMIT),
@@ -140,7 +140,7 @@ TEACHING = [
     ("nim schema", 422, {"error": "Structured output is not supported for this model"}, OTHER_SCHEMA),
     ("anthropic keyword", 400, say("For 'array' type, 'minItems' values other than 0 or 1 are not supported"), OTHER_SCHEMA),
     ("gemini depth", 400, google("A schema in GenerationConfig in the request exceeds the maximum allowed nesting depth."), OTHER_SCHEMA),
-    # several at once
+    # several parameters at once
     ("litellm", 400, say("litellm.UnsupportedParamsError: bedrock does not support parameters: ['n', 'seed'], for model=some. To drop these, set `litellm.drop_params=True`"), NO_N | NO_SEED),
     ("litellm values", 400, say("UnsupportedParamsError: some does not support parameters: {'frequency_penalty': 0, 'n': 8, 'reasoning_effort': 'low'}"), NO_N | NO_EFFORT),
     ("litellm schema", 400, say("some does not support parameters: ['response_format', 'seed'], for model=some"), OTHER_SCHEMA | NO_SEED),

@@ -1,4 +1,4 @@
-"""What servers refuse is learnt once, noted, and kept out of the keys of recorded calls."""
+"""Test refused parameters: learnt once, noted, and left out of the keys of recorded calls."""
 
 import pytest
 from clients.test_chat import HERE, PROMPT, ask, model, open_chat, says
@@ -12,13 +12,13 @@ ONE_BY_ONE = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.01)
 
 
 def refuse(name: str, message: str = "", param: bool = True) -> dict:
-    """Return what a server says that does not take a parameter."""
+    """Return the error of a server that does not accept a parameter."""
     error = {"message": message or f"Unsupported parameter: '{name}'", "param": name if param else None}
     return {"status": 400, "json": {"error": error}}
 
 
 def refuse_these(*names: str, param: bool = True):
-    """Return a server's behaviour: it takes no request with one of these parameters."""
+    """Return a server behaviour that refuses requests with any of these parameters."""
 
     def answer(seen):
         refused = [name for name in names if name in seen.json()]

@@ -1,4 +1,4 @@
-"""Connections that no further try makes secure: every client ends at once, with the reason and what to do."""
+"""Test TLS faults that no retry repairs: every client stops at once, with the reason and the remedy."""
 
 import ssl
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Tokens of services: sent to the service's own host alone, and hidden in all that it answers."""
+"""Test service tokens: sent only to the service's own host, and masked in all its responses."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ TOKEN = "eyJ0eXAiOiJKV1Qi.c2VjcmV0LTAx.Zm9yZ2VkIQ"
 @pytest.mark.parametrize("name", WITH_TOKENS)
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_requests_carry_configured_token_or_no_authorization(name, token, server, limits, inbox, monkeypatch, tmp_path):
-    # the requests library would take a password from here, and put it in the token's place
+    # requests would read a password from this file and send it in place of the token
     (tmp_path / ".netrc").write_text("machine 127.0.0.1\nlogin someone\npassword of-another-program\n")
     if token:
         monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))

@@ -1,4 +1,4 @@
-"""The Wikipedia client against scripted MediaWikiApi answers, in both JSON forms that wikis give."""
+"""Test the Wikipedia client against scripted responses of the MediaWiki API, in both JSON formats."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def client(server, limits):
 
 @pytest.fixture
 def ask(client, server, inbox):
-    """Answer one call with one scripted JSON."""
+    """Answer one call with one scripted JSON response."""
 
     def body(call, *answers):
         server.script(*[{"json": answer} for answer in answers])
@@ -42,7 +42,7 @@ def ask(client, server, inbox):
 
 
 def pages(form, *entries):
-    """Pages in formatversion 1 (an object by id, flags empty texts) or 2 (a list, flags true)."""
+    """Return pages in formatversion 1 (an object by id, flags as empty texts) or 2 (a list, flags true)."""
     if form == 2:
         return list(entries)
     as_text = [{name: "" if value is True else value for name, value in page.items()} for page in entries]
@@ -84,7 +84,7 @@ def test_history_of_redirect_page_is_requested_without_following_redirects(ask, 
     )
     assert parse_page_revision(ask(alone, answer)) == PageRevision("Algebraic theory", 9, 5, AT, None, False)
     assert "redirects" not in server.seen[0].query
-    # calls from before there was a choice keep their keys
+    # calls without the newer option keep their earlier keys
     assert dict(followed.parts) == {"title": "A", "at": AT}
     assert dict(alone.parts) == {"title": "Algebraic theory", "at": AT, "follow": False}
 

@@ -1,4 +1,4 @@
-"""A ZIM file answers the operations of a Wikipedia; what it lacks is refused by name."""
+"""Test a ZIM file as a Wikipedia: it answers the same operations and names those that it lacks."""
 
 from collections.abc import Callable
 from pathlib import Path

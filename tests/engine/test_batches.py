@@ -1,4 +1,4 @@
-"""Work on one batch: replies read strictly, asked for once more, every row accounted for."""
+"""Test the work on one batch: strict reading of replies, one correction, and every row accounted for."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ class Named(Row):
 
 
 class Scripted:
-    """A chat model that answers each name with its script: one reply an attempt."""
+    """A chat model that answers each name from a script, one reply an attempt."""
 
     identity = "scripted"
     is_outside = True
@@ -84,7 +84,7 @@ def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
 def test_unreadable_completion_is_requested_once_more_with_reason(
     open_work: Callable[[Scripted], BatchWork],
 ) -> None:
-    whole = said("3", finish="length")  # a whole answer counts, though the token limit ended it
+    whole = said("3", finish="length")  # a whole answer counts even at the token limit
     model = Scripted({"a": [said("1")], "b": [said("two"), said("2")], "c": [whole]})
     assert ask_all(open_work(model), ["a", "b", "c"]) == {"a": 1, "b": 2, "c": 3}
     assert [name for name, _ in model.asked] == ["a", "b", "c", "b"]
@@ -177,7 +177,7 @@ def test_finish_writes_rows_rejects_merges_and_call_uses(open_work: Callable[[Sc
     assert load_shard_table(receipt.shard, "merged").to_pylist() == [{"id": "c", "into_id": "a"}]
     assert [use["id"] for use in load_shard_table(receipt.shard, "uses").to_pylist()] == ["a"]
     assert find_batch_receipt(work.batch) == receipt
-    # a text that is the batch's own would make Prefect link the stage's other batches to this one
+    # Prefect would link the stage's other batches to this one if the receipt shared a text object with the batch
     texts = {id(value) for value in vars(receipt).values() if isinstance(value, str)}
     assert not texts & {id(value) for value in vars(work.batch).values()}
 
@@ -208,7 +208,7 @@ def test_lost_or_duplicate_rows_stop_build(open_work: Callable[[Scripted], Batch
 
 
 class Local(Scripted):
-    """A graph on this machine: what it says is not recorded."""
+    """A graph on this machine, whose responses are not recorded."""
 
     identity = "graph-1"
     is_outside = False

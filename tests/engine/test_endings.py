@@ -1,4 +1,4 @@
-"""Builds that publish nothing: which losses end one early, and what is told of it."""
+"""Test builds that publish nothing: which losses end a build early, and what it reports."""
 
 import re
 from pathlib import Path

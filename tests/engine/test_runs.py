@@ -1,4 +1,4 @@
-"""What a run's folder says of it."""
+"""Test the files that describe a run in its folder."""
 
 import os
 import shutil

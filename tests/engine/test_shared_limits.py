@@ -1,4 +1,4 @@
-"""Wikimedia's services of a process share one limiter, and the Query Service has its own: measured at a loopback server."""
+"""Test rate limits on a loopback server: Wikimedia's services share a limiter, and the Query Service has its own."""
 
 import time
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_services_of_two_worlds_share_wikimedia_limits(tmp_path: Path, server: W
     times = [seen.at - started for seen in server.seen]
     assert len(times) == 60
     assert server.most_at_once <= 2
-    # a request may come late to the server, but none before its turn: one in 50 ms
+    # a request may arrive late, but never before its turn: one in 50 ms
     assert all(at >= number * 0.05 - 0.01 for number, at in enumerate(sorted(times)))
 
 

@@ -1,5 +1,7 @@
-"""The command, in a home where every benchmark is built: made once a session, by the command itself, on a machine unlike
-this one as far as can be had (support/processes/other_machine.py)."""
+"""Fixtures with the command and a home where every benchmark is built, once a session, by the command itself.
+
+The builds run in an environment that differs from this one as much as possible (support/processes/other_machine.py).
+"""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from support.worlds.replies import replying
 
 @pytest.fixture(scope="session")
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a home, with what `factmill doctor --prepare` makes where the checkout has it."""
+    """Make a home, with the output of `factmill doctor --prepare` if the checkout has it."""
     home = copy_prepared(tmp_path_factory.mktemp(HOME))
     copy_history(home)
     return home
@@ -26,7 +28,7 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_api(pytestconfig: pytest.Config) -> Iterator[str]:
-    """Return the address of a standing Prefect server: the one of all processes that share the tests, or our own."""
+    """Return the address of a running Prefect server: the one that all test processes share, or a new one."""
     with ExitStack() as stack:
         api = getattr(pytestconfig, "workerinput", {}).get("prefect_api") or stack.enter_context(standing_server())
         wait_ready(api)
@@ -35,9 +37,9 @@ def prefect_api(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def build_of_all(session_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Build every benchmark by `factmill build all`, as a process of its own with a Prefect server of its own.
+    """Build every benchmark by `factmill build all`, in its own process with its own Prefect server.
 
-    Every benchmark has some batches of 20 in each stage: other batches have to give the same rows.
+    Every stage has several batches of 20 rows, since other batch sizes must give the same rows.
     """
     with other_machine(tmp_path_factory.mktemp("locale")) as environment:
         options = ["--batch-size", "20", "--concurrency", "2", "--json"]
@@ -60,15 +62,17 @@ def embedded_build(embedded_builds: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="session")
 def factmill(session_home: Path, prefect_api: str) -> Iterator[Factmill]:
-    """Return the command; builds and evaluations that it makes in this process go without Prefect, and prompts of sources that
-    tests bring get the plainest replies."""
+    """Return the command; in this process its flows run without Prefect.
+
+    Prompts about the tests' own sources get the plainest replies.
+    """
     with replying():
         yield Factmill(session_home, prefect_api, on_prefect=False)
 
 
 @pytest.fixture(scope="session")
 def factmill_on_prefect(session_home: Path, prefect_api: str) -> Factmill:
-    """Return the command, for tests of what a Prefect server is told, or of how Prefect stops a run."""
+    """Return the command with Prefect, for tests of Prefect's records and of how Prefect stops a run."""
     return Factmill(session_home, prefect_api)
 
 

@@ -1,4 +1,4 @@
-"""Small graphs made from N-Triples written in the test itself."""
+"""Fixtures for small graphs from N-Triples written in the test."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Make = Callable[..., WikidataGraph]
 
 @pytest.fixture(scope="session")
 def load_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Load lines (see `spell_out`) as a graph, the same ones once, and return its folder."""
+    """Load lines (see `spell_out`) as a graph, once for the same lines, and return its folder."""
     loaded: dict[str, Path] = {}
 
     def load(text: str, name: str, **options: object) -> Path:
@@ -32,7 +32,7 @@ def load_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture
 def make_graph(tmp_path: Path, load_once: Callable[..., Path]) -> Iterator[Make]:
-    """Load lines as a graph of this test's own, and open it."""
+    """Load lines as a graph for this test alone, and open it."""
     opened: list[WikidataGraph] = []
 
     def make(text: str, name: str = "small", **options: object) -> WikidataGraph:

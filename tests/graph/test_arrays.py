@@ -1,4 +1,4 @@
-"""The arrays of a graph: what is written, that it is read back, and what is refused."""
+"""Test a graph's arrays: written and read back, and refused when damaged."""
 
 import hashlib
 import re
@@ -136,7 +136,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# without the order or the texts a graph is one of an earlier version; that a file is missing which the manifest lists is told too
+# A graph without the order or the texts is of an earlier version; the error also names a file that the manifest lists
+# and that is missing.
 DAMAGES = [
     pytest.param(name, damage, id=f"{name}-{damage.__name__}")
     for name in ARRAY_FILES
@@ -226,7 +227,7 @@ SOME_PAIRS = [(2, 12), (12, 2), (3, 39), (1, 1)]
 
 
 def count_advised(folder: Path) -> int:
-    """Return how many mapped files of a folder this process reads here and there (`rr` of proc(5), smaps)."""
+    """Return how many mapped files of a folder this process reads at random (`rr` of proc(5), smaps)."""
     advised, is_ours = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0]:

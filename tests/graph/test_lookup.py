@@ -1,4 +1,4 @@
-"""Look-ups in a graph: the answers of every operation, what items say in one hop, and what is asked wrongly."""
+"""Test graph lookups: the replies of every operation, one-hop facts of items, and invalid calls."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -406,7 +406,7 @@ NODES_SAY = st.fixed_dictionaries(
         "z": st.tuples(st.sampled_from(DATES), st.integers(7, 11)) | st.tuples(st.sampled_from(NUMBERS), st.just(2)),
     }
 )
-"""What each value node says, one thing as Wikidata's do: a date and its precision, or a number and its unit."""
+"""The one meaning of each value node, as in Wikidata: a date and its precision, or a number and its unit."""
 
 
 def describe(node: str, value: str, meaning: int | None) -> Iterable[str]:

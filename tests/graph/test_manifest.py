@@ -1,4 +1,4 @@
-"""What a graph folder says of itself, and which graphs are refused."""
+"""Test the manifest of a graph folder, and which graphs are refused."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ LINES = """
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Load a graph named `small`; return the folder it is in."""
+    """Load a graph named `small` and return its parent folder."""
     folder = tmp_path_factory.mktemp("loaded")
     (folder / "a.nt").write_text(spell_out(LINES), "utf-8")
     load_graph([folder / "a.nt"], "small", folder / "graphs")
@@ -150,7 +150,7 @@ def test_full_check_reads_even_files_that_look_untouched(graphs: Path) -> None:
     assert damage.keys() == {"graph.duckdb"}
     total = sum(file.size_bytes for file in made.files.values())
     assert lines[-1] == (total, total)
-    # from now on it is known
+    # later opens know the damage
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: has SHA-256"):
         load_manifest_and_check_files("small", graphs)
     flip(path, -1)

@@ -1,4 +1,4 @@
-"""A graph answers every call with the body that the SPARQL client makes of an endpoint's answers to it."""
+"""Test that a graph answers every call with the body that the SPARQL client makes from an endpoint."""
 
 import gzip
 import random
@@ -20,7 +20,7 @@ from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
 ANSWERED = [each for each in list_operations() if callable(each.load_from_graph)]
-"""Every operation that a graph answers, that of a benchmark too."""
+"""Every operation that a graph answers, including a benchmark's own."""
 LANGUAGES = ("en", "it")
 HERE = "anywhere"
 
@@ -113,7 +113,7 @@ KNOWN = list(enumerate(["Q64", "Q142", "Q183", "Q1208", "Q90", "Q821244", "Q99"]
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[tuple[WikidataGraph, pyoxigraph.Store]]:
-    # without a date of its own an item of a graph has that of the dump, which an endpoint does not know
+    # An item without a date of its own gets the dump's date in a graph, which an endpoint does not know.
     changes = [f'wd:{qid} schema:dateModified "2024-05-06T07:08:{second:02}Z"^^xsd:dateTime' for second, qid in KNOWN]
     text = spell_out("\n".join([WORLD.strip(), *changes]))
     (tmp_path / "small.nt").write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""Path finding over the arrays, held to a search through all edges and literals."""
+"""Test path search over the arrays against a search through all edges and literals."""
 
 import importlib
 import os
@@ -429,7 +429,7 @@ EACH_OPTIONS = [
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> SmallGraph:
-    """Return a graph of items with some hundred literals, many of them in one year, on one day or of one number."""
+    """Return a graph of items with some hundred literals, many of the same year, day or number."""
     dice = random.Random(3)
     days = [*(f"19{dice.randrange(50, 60)}-0{dice.randrange(10)}-01" for _ in range(40)), *["1952-03-11"] * 9]
     literals = [

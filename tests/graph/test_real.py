@@ -1,4 +1,4 @@
-"""A real part of Wikidata, loaded and looked up; counted anew by plain Python and asked of a SPARQL engine too."""
+"""Test a real part of Wikidata, loaded and queried, against counts in plain Python and a SPARQL engine."""
 
 import gzip
 import re
@@ -21,7 +21,7 @@ WDT = "http://www.wikidata.org/prop/direct/"
 
 @dataclass
 class Plain:
-    """The dump as plain Python reads it."""
+    """The dump as parsed by plain Python."""
 
     edges: set[tuple[int, int, int]] = field(default_factory=set)
     texts: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
@@ -127,7 +127,7 @@ def test_degrees_match_counted_edges(graph: WikidataGraph, plain: Plain) -> None
 
 @pytest.fixture(scope="module")
 def stated(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
-    """Return a graph of Q42 and Q37599471 with all that is said of them."""
+    """Return a graph of Q42 and Q37599471 with all their statements."""
     folder = tmp_path_factory.mktemp("statements")
     load_graph([shared_data / "wikidata" / "rdf" / f"{name}.ttl" for name in ("Q42", "Q37599471")], "stated", folder)
     with open_graph("stated", folder) as opened:

@@ -1,7 +1,7 @@
-"""A load that is stopped, however, is gone on with by the same command, to the same graph; else its half is dropped, or named.
+"""Test that the same command resumes a stopped load and makes the same graph, or drops or names the partial load.
 
-What stops it: Ctrl-C, a signal, a full disk, a loss of power. What may be other when it is gone on with: files that were
-touched, renamed, moved, cut or changed, options, and the code.
+A load stops by Ctrl-C, a signal, a full disk or a power loss. Before it resumes, files may be touched, renamed, moved,
+truncated or changed, and options and code may differ.
 """
 
 import gzip
@@ -32,7 +32,7 @@ from factmill.tasks.graph.lookup import open_graph
 
 @pytest.fixture(autouse=True)
 def sorted_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make blocks small and commit every few; return the first lines of all that are sorted."""
+    """Make blocks small and commit every few; return the first lines of all sorted blocks."""
     monkeypatch.setattr(streams, "BLOCK_BYTES", 4000)
     monkeypatch.setattr(streams, "TURTLE_BATCH_TRIPLES", 30)
     monkeypatch.setattr(staging, "COMMIT_TEXT_BYTES", 24_000)
@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """Return the contents of the files' graph from a load that nothing stops, in blocks of the usual size."""
+    """Return the contents of the files' graph after an uninterrupted load in blocks of the usual size."""
     folder = tmp_path_factory.mktemp("straight")
     return contents(load_graph(write_files(folder), "straight", folder / "graphs"))
 
@@ -79,7 +79,7 @@ def test_load_resumes_after_repeated_stops_at_any_point(
             stops += 1
     assert stops > 3
     assert contents(made) == straight
-    # what was committed is not sorted again; the few blocks that were sorted ahead are
+    # a resumed load does not sort committed blocks again, only the few that were sorted ahead
     assert len(sorted_blocks) < len(blocks) + stops * staging._MAX_SORTING_BLOCKS
     assert names_in(loads.folder) == ["small", "straight"]
 
@@ -183,11 +183,11 @@ def test_truncated_file_is_named_and_load_resumes_with_complete_file(
     with pytest.raises(SourceError, match=r"b\.nt\.gz: .*truncated.*the same command.*graph remove small"):
         loads.run()
     sorted_blocks.clear()
-    # fetched again, and packed otherwise
+    # downloaded again, and compressed differently
     loads.files[1].write_bytes(gzip.compress(("".join(MORE) + noise).encode(), 1))
     made = loads.run()
     assert "resuming after line" in loads.notices[0]
-    # the first file is finished, and of the second only the end is sorted
+    # the first file is finished, and only the end of the second is sorted
     assert 1 not in sorted_blocks[:-10]
     assert made.lines == loads.run("whole").lines
     loads.files[1].write_bytes(whole)

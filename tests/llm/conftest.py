@@ -1,4 +1,4 @@
-"""A real chat server (llama-cpp-python) on loopback with the tiny random model, for the whole session."""
+"""Fixture with a real chat server (llama-cpp-python) on loopback, which serves the tiny random model all session."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ _START_WITHIN_S = 60.0
 
 @dataclass(frozen=True)
 class ChatServer:
-    """The server: where it is, what key it wants, and what it was asked."""
+    """The server's address, its key and its log."""
 
     url: str
     """Base URL with /v1."""
@@ -28,13 +28,13 @@ class ChatServer:
     log: Path
 
     def count_asked(self) -> int:
-        """Return how many chat requests have come in, whatever was answered."""
+        """Return how many chat requests the server received, whatever it answered."""
         return self.log.read_text("utf-8").count('"POST /v1/chat/completions ')
 
 
 @pytest.fixture(scope="session")
 def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
-    """Start the server once the model is written; skipped, with the reason, where llama-cpp-python is missing."""
+    """Start the server with the tiny model; skip with the reason if llama-cpp-python is missing."""
     if importlib.util.find_spec("llama_cpp") is None:
         pytest.skip("llama-cpp-python is not installed; `make test-llm` installs it")
     folder = tmp_path_factory.mktemp("llm")
@@ -58,7 +58,7 @@ def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer
 
 
 def _wait_ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Return the server's address as soon as it listens; the test run fails with the server's last words if it ends."""
+    """Return the server's address once it listens; fail with the server's last output if it ends."""
     deadline = time.monotonic() + _START_WITHIN_S
     while time.monotonic() < deadline:
         text = log.read_text("utf-8", "replace")

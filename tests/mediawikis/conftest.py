@@ -1,6 +1,6 @@
-"""A real MediaWiki and the embedded one, started once for all tests of this folder.
+"""Fixtures with a real MediaWiki and the embedded one, started once for all tests of this folder.
 
-Skipped, with what to install, where MediaWiki is not there (tests/support/webs/real_mediawiki.py).
+Tests are skipped without MediaWiki, and the reason says what to install (tests/support/webs/real_mediawiki.py).
 """
 
 from collections.abc import Iterator

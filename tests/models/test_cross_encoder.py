@@ -1,4 +1,4 @@
-"""Cross-encoders: what they compute, that a pair's scores do not hang on what it is scored with, what is refused."""
+"""Test cross-encoders: their scores, which do not depend on the other pairs of a batch, and what is refused."""
 
 import json
 import random
@@ -46,7 +46,7 @@ TYPES = [[0] * len(first) + [1] * len(second) for first, second in TOKENS]
 
 
 def convert(home: Path, name: str = "nli", **config: Any) -> CrossEncoder:
-    """Convert a tiny BERT with a head into a home and open it; `config`: what its config.json says beside."""
+    """Convert a tiny BERT with a head into a home and open it; `config` adds keys to its config.json."""
     labels = len(config.get("id2label", "ab"))
     weights = make_weights(prefix="bert.") | make_head(labels)
     make_cross_encoder_folder(write_checkpoint(home / name, weights, **config), get_models_folder(home))

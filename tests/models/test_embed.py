@@ -1,4 +1,4 @@
-"""Embedders: what they compute, and that a text's vector does not hang on what it is encoded with."""
+"""Test embedders: their vectors, which do not depend on the other texts of a batch."""
 
 import importlib.util
 import random
@@ -42,7 +42,7 @@ needs_package = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home's folder of models with the tiny encoder in it."""
+    """Return a home's model folder with the tiny encoder in it."""
     at = tmp_path_factory.mktemp("home")
     make_embedder_folder(write_checkpoint(at / "tiny", make_weights()), get_models_folder(at))
     return at

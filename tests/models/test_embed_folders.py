@@ -1,4 +1,4 @@
-"""Folders of models: made whole or not at all, by one process at a time, and refused when they are something else."""
+"""Test model folders: written completely or not at all, by one process at a time, and refused if invalid."""
 
 import json
 import multiprocessing

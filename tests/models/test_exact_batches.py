@@ -1,4 +1,4 @@
-"""Which texts share a batch, and that a text gets the same bits in every one."""
+"""Test batching of texts: which texts share a batch, and that a text gets the same bits in every batch."""
 
 import os
 import random
@@ -83,7 +83,7 @@ def test_maximum_batch_size_follows_text_length_and_instruction_set() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(find_matmul_instructions("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
 def test_bits_do_not_depend_on_neighbours_when_onednn_is_limited_to_avx2() -> None:
-    """What CTranslate2 computes on AMD's CPUs without AVX-512: the tests of bits once more."""
+    """Runs the bit tests again with what CTranslate2 uses on AMD CPUs without AVX-512."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "bits and not avx2"]
     held = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""Language models: a text gets the same bits whatever it is weighed with, the right ones, and trouble by name."""
+"""Test language models: correct perplexities with the same bits in every batch, and named errors."""
 
 import json
 import math
@@ -40,12 +40,12 @@ TEXTS = [
 ]
 Make = Callable[..., Path]
 STORED: dict[str, Quantization] = {"": "float32", "-int8": "int8"}
-"""What is added to a model's name, and how its weights are stored."""
+"""Suffix of a model's name → the number format of its weights."""
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home with two small models of random weights, and one of the width of a real one, each in int8 too."""
+    """Return a home with two small random models and one of realistic width, each in int8 too."""
     home = tmp_path_factory.mktemp("home")
     shapes = {
         "table": {},
@@ -96,7 +96,7 @@ def test_shared_batches_give_same_results_as_single_texts(home: Path) -> None:
 
 @pytest.mark.parametrize("name", ["table", "rotary"])
 def test_each_token_is_scored_after_those_before_it(home: Path, name: str) -> None:
-    """Against the model's plain output, with the logarithm taken here."""
+    """Compares with the model's plain output, with the logarithm taken here."""
     path = get_models_folder(home) / name
     model = LanguageModel(resolve_language_model_folder(name, home), "cpu")
     engine = ctranslate2.Generator(str(path), "cpu", compute_type="float32")

@@ -1,4 +1,4 @@
-"""The embedded language model: what it is taught, and what it then knows of held-out sentences and paragraphs."""
+"""Test the embedded language model: its training texts, and its perplexity on held-out sentences and paragraphs."""
 
 import json
 import random
@@ -27,7 +27,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbabil
 from factmill.tasks.models.perplexity import EMBEDDED_LANGUAGE_MODEL, EMBEDDED_LANGUAGE_MODEL_FOLDER, LanguageModel
 
 SEED = 11
-"""Another than the one that the training examines itself with."""
+"""Differs from the seed of the training's own test."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def find_perplexities(model: LanguageModel, texts: Sequence[str]) -> list[float]
 
 
 def share_lower(model: LanguageModel, natural: Sequence[str], strange: Sequence[str]) -> float:
-    """Return in which share of pairs the first text is less perplexing."""
+    """Return the share of pairs in which the first text has the lower perplexity."""
     pairs = list(zip(find_perplexities(model, natural), find_perplexities(model, strange), strict=True))
     lost = [
         texts for texts, (one, other) in zip(zip(natural, strange, strict=True), pairs, strict=True) if one >= other

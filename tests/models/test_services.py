@@ -1,4 +1,4 @@
-"""Local models as services: opened when first asked, every call answered once, whoever else asks at the time."""
+"""Test local models as services: opened on first use, every call answered once under concurrent callers."""
 
 import threading
 import time
@@ -69,7 +69,7 @@ def test_unsupported_operation_is_failed_response(tmp_path) -> None:
 
 
 class Slow:
-    """Answers calls in goes that it keeps, the first one when it is let."""
+    """Answers calls in groups that it records, the first group only when released."""
 
     def __init__(self, failing: int = 0) -> None:
         self.goes: list[list[str]] = []
@@ -87,7 +87,7 @@ class Slow:
 
 
 def ask_at_once(slow: Slow, asked: Sequence[list[str]], delivers: Sequence[ResponseHandler] = ()) -> list[object]:
-    """Let callers ask, the later ones while the first is answered; return what each got, or the error it met."""
+    """Send the first caller's calls, then the others' while it is being answered; return each reply or error."""
     service = LocalModelService("here", "model", lambda: "model", {"say": slow.answer})
 
     def ask(place: int) -> object:

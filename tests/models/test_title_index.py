@@ -1,4 +1,4 @@
-"""The index of all titles: how lists of titles are read, that a broken-off index goes on, and what it finds."""
+"""Test the title index: reading title lists, resuming an interrupted index, and search results."""
 
 import errno
 import gzip
@@ -24,7 +24,7 @@ TITLES = ["Danube", "Danube Delta", "Drava", "Jazz", "Łódź", "New York City",
 
 
 class Counting(CharNgramEmbedder):
-    """Counts what it embeds, and can break off."""
+    """An embedder that counts its texts and can stop early."""
 
     def __init__(self, breaks_after: int = 1_000_000) -> None:
         self.embedded: list[str] = []
@@ -105,7 +105,7 @@ def test_nearest_titles_match_exhaustive_search(source: Path, tmp_path: Path) ->
     found = open_index(source, tmp_path).nearest(queries, 3)
     assert found == find_nearest_titles(TITLES, queries, 3, CharNgramEmbedder())
     assert [titles[0] for titles in found] == ["Danube", "New York City", "Danube", "Łódź"]
-    assert found[2] == TITLES[:3]  # an empty question is near nothing: ties, in the order of the list
+    assert found[2] == TITLES[:3]  # an empty question is near nothing: ties, in list order
 
 
 def test_asking_for_more_titles_than_exist_returns_all(source: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_index_is_built_once(source: Path, tmp_path: Path) -> None:
     again = open_index(source, tmp_path, second)
     assert (first.embedded, second.embedded) == (TITLES, [])
     assert np.array_equal(made.vectors, again.vectors)
-    # not even the list is needed any more
+    # the index no longer needs the list
     digest = digest_bytes(source.read_bytes())
     source.unlink()
     assert open_or_build_title_index(source, digest, second, tmp_path).folder == made.folder

@@ -1,4 +1,4 @@
-"""Builds in the warehouse: published whole, named by lock and content, found again, exported with the same bytes."""
+"""Test builds in the warehouse: complete, named by manifest and content, found again, exported byte for byte."""
 
 import json
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ REAL = EMBEDDED | {"wikidata": "https://query.wikidata.org/sparql"}
 
 
 def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | None = None, **more: Any) -> BuildRecord:
-    """Merge one stage and publish one table, as a run does; `flow`: its parameters; `more`: what else the lock has."""
+    """Merge one stage and publish one table, as a run does; `flow` has its parameters, `more` adds to the manifest."""
     shard = warehouse.parent / f"shard-{lock}"
     reject = [{"id": "x", "reason": "odd", "detail": "it is odd", "row": "{}"}]
     use = [{"id": "x", "key": "k", "record_id": "1"}]

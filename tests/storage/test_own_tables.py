@@ -1,4 +1,4 @@
-"""Tables of users: which files of a folder are read, and what is checked before a build starts."""
+"""Test own tables: which files of a folder are read, and the checks before a build starts."""
 
 import json
 import re
@@ -119,7 +119,7 @@ def test_parquet_lists_and_struct_fields_are_read_even_through_unsuffixed_link(t
     (tmp_path / "test.parquet").symlink_to(tmp_path / "blob")
     tables = pin(tmp_path / "test.parquet", map="answers=answer.value")
     (file,) = tables.files
-    # as a build finds it again
+    # the form in which a build finds the file
     resolved = SourceFile(file.path.resolve(), file.name, file.sha256)
     (row,) = iterate_own_table(resolved, tables.own, FORM)
     assert row.fields == {"question": "Who?", "answers": ["Ada", "A. L."], "id": None}

@@ -1,4 +1,4 @@
-"""A published table in the hands of a Python program."""
+"""Test how a Python program reads a published table."""
 
 import sys
 

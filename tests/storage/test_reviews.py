@@ -1,4 +1,4 @@
-"""Decisions of reviewers in the warehouse."""
+"""Test reviewers' decisions in the warehouse."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Shards: whole or not there, and the same bytes for the same rows."""
+"""Test shards: complete or absent, and the same bytes for the same rows."""
 
 import random
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def test_shard_is_reused_with_its_receipt_unless_transient_failures_lost_rows(tm
     assert find_reusable_receipt(tmp_path / "0") == made
     write_finished(tmp_path / "1", unsettled=1)
     assert find_reusable_receipt(tmp_path / "1") is None
-    # a receipt of another place is none
+    # a receipt of another folder is not valid
     moved = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     assert find_reusable_receipt(moved / "0") is None
 

@@ -1,4 +1,4 @@
-"""Source files as streams: the same rows whatever the block size, and an error with file, row and column."""
+"""Test source files as streams: the same rows for every block size, and errors with file, row and column."""
 
 import hashlib
 import json

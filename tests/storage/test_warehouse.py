@@ -1,4 +1,4 @@
-"""The warehouse: its tables, one process at a time, errors that say what to do."""
+"""Test the warehouse: its tables, access by one process at a time, and errors with a remedy."""
 
 import os
 import resource
@@ -104,7 +104,7 @@ def test_empty_log_of_killed_process_does_not_prevent_opening(tmp_path: Path) ->
     with open_warehouse(path) as db:
         assert db.execute("SELECT n FROM t").fetchall() == [(1,)]
     assert not log.exists()
-    (tmp_path / "other.duckdb.wal").mkdir()  # whatever the reason, a log that cannot be made is an error in words
+    (tmp_path / "other.duckdb.wal").mkdir()  # any failure to create the log is a readable error
     check_refused(tmp_path / "other.duckdb", r"other\.duckdb")
 
 
@@ -133,7 +133,7 @@ def test_engine_of_large_warehouse_is_closed_and_next_opening_starts_new_one(
         db.execute("CREATE TABLE t AS SELECT 1 AS n")
     engine = warehouse._engines[os.getpid()]
     close_engine_if_warehouse_is_large(path)
-    assert warehouse._engines[os.getpid()] is engine  # starting another takes longer than it is worth
+    assert warehouse._engines[os.getpid()] is engine  # starting another costs more than it saves
     monkeypatch.setattr(warehouse, "_CLOSE_ENGINE_MIN_BYTES", 0)
     close_engine_if_warehouse_is_large(path)
     close_engine_if_warehouse_is_large(path)
@@ -192,7 +192,7 @@ def test_failed_commit_is_reported_with_warehouse_path(tmp_path: Path, monkeypat
             raise errors.pop()
         return True
 
-    # asked between the commit and the checkpoint first, and once the warehouse is let go
+    # called first between the commit and the checkpoint, then after the warehouse is closed
     monkeypatch.setattr("factmill.tasks.storage.warehouse._has_non_empty_write_ahead_log", fill)
     check_refused(tmp_path / "a.duckdb", r"cannot write the warehouse .*No space left.*run the same command again")
 
@@ -217,7 +217,7 @@ def test_file_that_cannot_grow_is_not_reported_as_damage_and_keeps_its_content(t
             ),
             open_warehouse(path) as db,
         ):
-            # it goes into the log beside the file, and from there no further
+            # the rows reach the log next to the file, and go no further
             db.execute("INSERT INTO kept SELECT range, hash(range) FROM range(40000)")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -241,11 +241,11 @@ def test_damaged_page_is_reported_as_damage_in_one_line(tmp_path: Path) -> None:
 
 
 class Stopped(BaseException):
-    """What a handler of SIGTERM raises, as Prefect's does."""
+    """Raised by a SIGTERM handler, as Prefect's is."""
 
 
 class Interrupted:
-    """A connection of which a statement is interrupted by a signal: DuckDB loses what the handler raises."""
+    """A connection whose statement a signal interrupts: DuckDB loses the exception that the handler raises."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, statement: str) -> None:
         self._connection, self._statement = connection, statement

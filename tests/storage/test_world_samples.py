@@ -1,4 +1,4 @@
-"""The embedded world's own rows for MultiHal: what is kept of them, and the sentence forms that they keep to."""
+"""Test the embedded world's rows for MultiHal: which are kept, and the sentence forms that they follow."""
 
 import re
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ NOT_FORMED = {
     "simpleqa_27": "is answered in cubits",
     "simpleqa_43": "asks what halueval_0 asks, written a little differently",
 }
-"""Rows whose questions are of no form: a step drops them, or the embedded translator refuses them."""
+"""Rows whose questions have no form: a step drops them, or the embedded translator refuses them."""
 
 
 def find_samples() -> FoundationFiles:

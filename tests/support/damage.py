@@ -1,4 +1,4 @@
-"""What becomes of files: bytes that are lost, changed or put in, and JSON that no one meant to write."""
+"""Damage files: lose, change or insert bytes, and draw malformed JSON."""
 
 import json
 import random
@@ -14,12 +14,12 @@ _SPLICED = (
 
 _PAGE = 512
 WAYS = ("bit", "bit", "cut", "zeros", "more", "twice", "nothing")
-"""What becomes of a file: a flipped bit, a lost end, a page of zeros, bytes put in behind, a line or chunk that stands twice, no
-byte left."""
+"""Kinds of damage: a flipped bit, a lost end, a page of zeros, appended bytes, a repeated line or chunk, an empty file.
+"""
 
 
 def damage(whole: bytes, how: str, draw: random.Random) -> bytes:
-    """Return what becomes of a file in one of these ways, in a place that is drawn; it is another file in any case."""
+    """Return a file damaged in one of these ways at a drawn position; it always differs from the original."""
     if not whole or how == "nothing":
         return b"" if whole else b"\x00"
     at = draw.randrange(len(whole))
@@ -39,7 +39,7 @@ def damage(whole: bytes, how: str, draw: random.Random) -> bytes:
 
 
 def mutilate(whole: bytes) -> st.SearchStrategy[bytes]:
-    """Give files like this one, in which a few things are wrong."""
+    """Draw files like this one with a few faults."""
     places = st.integers(0, len(whole))
     edit = st.tuples(places, st.integers(0, 40), st.sampled_from(_SPLICED) | st.binary(max_size=8))
 
@@ -66,7 +66,7 @@ _LEAVES: st.SearchStrategy[Any] = (
 
 
 def odd_json(*keys: str) -> st.SearchStrategy[Any]:
-    """Give values of JSON; objects have these keys more often than others."""
+    """Draw JSON values; objects prefer these keys."""
     names = st.sampled_from(keys or ("id",)) | st.text(max_size=4)
     return st.recursive(
         _LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=6), max_leaves=12
@@ -74,11 +74,11 @@ def odd_json(*keys: str) -> st.SearchStrategy[Any]:
 
 
 def replace_parts(row: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Give rows like this one, of which some values are others, and some keys are lost."""
+    """Draw rows like this one with some values replaced and some keys missing."""
     other = odd_json(*row)
     return st.fixed_dictionaries({}, optional={key: st.just(value) | other for key, value in row.items()})
 
 
 def write_lines(rows: list[Any]) -> bytes:
-    """Return rows as JSON Lines, as Python writes them: half surrogates as they are spelt, NaN and Infinity too."""
+    """Return rows as JSON Lines as Python writes them, with escaped half surrogates, NaN and Infinity."""
     return "".join(f"{json.dumps(row)}\n" for row in rows).encode()

@@ -1,8 +1,7 @@
-"""What no author of a command thinks of: arguments, worlds, files and warehouses that are wrong in ways of their own.
+"""Draw hostile commands: arguments, worlds, files and warehouses that are wrong in unforeseen ways.
 
-A case is drawn by a seed and its number alone, so that one that fails is run again by both. Commands are those of the
-command tree, so that a new one is covered as soon as it is there; what it needs besides follows from what its arguments
-are called.
+A seed and a number define a case, so a failing case can be repeated. The commands come from the command tree, so new
+ones are covered at once; the names of their arguments decide what else they need.
 """
 
 import json
@@ -28,10 +27,10 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 
 ENDLESS = ("serve", "worker", "world")
-"""Commands that end when they are stopped: here each is given something that it refuses."""
+"""Commands that run until they are stopped; here each gets an argument that it refuses."""
 CODES = {0, 1, 2, 3, 4}
 MOST_SAID = 9000
-"""Characters on standard error, at most: the usage, and an argument of 4,096 characters, each written out."""
+"""Maximum number of characters on standard error: the usage, and an argument of 4,096 escaped characters."""
 _BODIES = (
     "inf", "-inf", "nan", "-1", "0", "1e400", "-1e-400", "9" * 23, "9" * 4001, "0x10", "", " ", "x", "1;2", "½", "１",
 )  # fmt: skip
@@ -49,7 +48,7 @@ _LITERALS = (
     *("0001-01-01", "9999-12-31", "2026-01-01T00:00:00Z", "12:00:00", '"http://127.0.0.1:9/a b"', '"http://127.0.0.1:99999/"', "1_0", "0b1"),
     *('"http://127.0.0.1:9/\\u0000"', '"http://[::1"', '"http://a..b/"', '"http://\\u202e/"', '"file:///etc/passwd"', "[1e400]", "{ a = { a = nan } }"),
 )  # fmt: skip
-"""Values of TOML, of which all addresses are of this machine or of none."""
+"""TOML values; all addresses are on this machine or nowhere."""
 _CONTENTS: tuple[bytes, ...] = (
     b"", b" \n", b"\xef\xbb\xbf", b"\xef\xbb\xbf[]", b"\x00" * 300, b"[" * 60_000, b'{"a":' * 30_000, b"[]", b"{}", b"null", b"[null]",
     b"[1, 2", b"\xff\xfe[\x00]\x00", b"PAR1PAR1", b"PAR1" + b"\xff" * 40 + b"PAR1", b"\x1f\x8b\x08\x00", b"BZh9", b"(\xb5/\xfd", b"9" * 5000,
@@ -58,9 +57,9 @@ _CONTENTS: tuple[bytes, ...] = (
     b".".join([b"a"] * 20_000) + b"=1", b"name = 1\n", b"\x00\x00\x00\x00\x00\x00\x00\x00DUCK" + b"\x00" * 100,
 )  # fmt: skip
 _KINDS = ("fifo", "folder", "missing", "loop", "/dev/null", "/dev/zero", "below a file", "long line")
-"""What may lie where a file is expected, besides files of any content."""
+"""Non-files in place of an expected file."""
 FORMS = sorted((ASSETS_ROOT / "data" / "world" / "sources").glob("*/*"))
-"""Sources of each kind, which are damaged."""
+"""Sources of each kind, to be damaged."""
 _NAMED_LIKE = (
     "x.json", "x.jsonl", "x.csv", "x.parquet", "x.toml", "x.nt", "x.ttl.gz", "x.html", "x", "P19.json", "pairs.jsonl", "TruthfulQA.csv",
 )  # fmt: skip
@@ -69,16 +68,16 @@ _WEIGHTS = {
     **dict.fromkeys(("--pairs", "--answers", "--titles", "--replies", "--release"), 4),
     "--warehouse": 3,
 }
-"""How much more often than others an option is the hostile one: what they name has many forms."""
+"""Weight of an option as the hostile one: options that name many forms come more often."""
 
 
 class Hang(BaseException):
-    """A command took longer than any may."""
+    """A command exceeded the time limit."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise Hang in what takes longer; another timer of the process goes on afterwards."""
+    """Raise Hang if the block takes longer; another timer of the process continues afterwards."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Hang
@@ -105,7 +104,7 @@ def list_commands() -> dict[str, Any]:
 
 
 def list_settings(model: type[BaseModel] = World, place: str = "") -> Iterator[str]:
-    """Yield the place of each setting of a world's file, such as `wikidata.limits.timeout_s`."""
+    """Yield the path of each setting of a world's file, such as `wikidata.limits.timeout_s`."""
     for name, field in model.model_fields.items():
         kinds = [each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type)]
         inner = next((each for each in kinds if issubclass(each, BaseModel)), None)
@@ -133,7 +132,7 @@ _WORLD = {
 
 
 def write_world(path: Path, **changed: str) -> Path:
-    """Write a world whose services are not there; `changed`: place → its value, as it stands in TOML."""
+    """Write a world whose services are absent; `changed`: path → its value in TOML."""
     result = {
         place: value for place, value in _WORLD.items() if not any(place.startswith(f"{each}.") for each in changed)
     }
@@ -143,7 +142,7 @@ def write_world(path: Path, **changed: str) -> Path:
 
 @dataclass(frozen=True)
 class Case:
-    """One command as it is given."""
+    """One command with its arguments."""
 
     words: str
     arguments: tuple[str, ...]
@@ -154,26 +153,26 @@ class Case:
 
 
 class Cases:
-    """Draws cases, and makes what they name."""
+    """Draws cases and makes the files that they name."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where files are made, and a warehouse with builds, whose texts are hostile too."""
+        """`folder`: gets the files, and a warehouse with builds whose texts are hostile too."""
         self.folder, self.commands = folder, list_commands()
         self.warehouse = folder / "w.duckdb"
         self.builds = [each(self.warehouse).build_id for each in (publish_hostile, publish_withheld)]
         with duckdb.connect(str(self.warehouse)) as db:
-            for table in ("calls", "build_calls"):  # as those of recorded calls, which tell a time
+            for table in ("calls", "build_calls"):  # like ids of recorded calls, which contain a time
                 db.execute(f"UPDATE {table} SET record_id = '0000000000000001-' || substr(md5(record_id), 1, 8)")
         self.world = write_world(folder / "world.toml")
         self._made = 0
 
     def choose(self, seed: int, number: int) -> tuple[Random, str]:
-        """Return what a case is drawn by, and its command."""
+        """Return the random source of a case and its command."""
         chance = Random(f"{seed} {number}")
         return chance, chance.choice(list(self.commands))
 
     def draw(self, seed: int, number: int) -> Case:
-        """Return a case: a command with what it needs, and one or two of its arguments, its world or its warehouse hostile."""
+        """Return a command with what it needs, where one or two arguments, its world or its warehouse are hostile."""
         chance, words = self.choose(seed, number)
         command = self.commands[words]
         options = [each for each in command.params if each.opts[0] not in ("--json", "--help")]
@@ -195,13 +194,13 @@ class Cases:
             else:
                 arguments[:0] = [each.opts[0], value]
         if words in ENDLESS:
-            # the last one counts of an option that is given twice
+            # for an option that is given twice, the last value counts
             refused = {"serve": ("--interval", "0s"), "worker": ("--address", "x"), "world": ("--port", "-1")}
             arguments += refused[words]
         return Case(words, tuple(arguments))
 
     def _need(self, chance: Random, words: str, option: Any) -> str:
-        """Return what lets a command go on to what else it is given."""
+        """Return a valid value, so that the command reaches its other arguments."""
         name, metavar = option.opts[0], option.metavar or ""
         if name == "--warehouse":
             return str(self.warehouse)
@@ -224,7 +223,7 @@ class Cases:
         return chance.choice(self.builds) if any(each in metavar for each in ("BUILD", "A", "B")) else "x"
 
     def _draw_value(self, chance: Random, option: Any) -> str:
-        """Return something wrong for an option."""
+        """Return a wrong value for an option."""
         name, metavar = option.opts[0], option.metavar or ""
         if name == "--warehouse":
             return str(self.make_warehouse(chance))
@@ -238,7 +237,7 @@ class Cases:
         return chance.choice(_BODIES if numbers else pools.get(metavar, _NAMES))
 
     def draw_world(self, chance: Random) -> Path:
-        """Return a world of which a setting is wrong, or whose file is."""
+        """Return a world with a wrong setting or a damaged file."""
         if chance.random() < 0.2:
             return self.make_file(chance, "x.toml")
         places = chance.sample(SETTINGS, chance.choice((1, 1, 2)))
@@ -246,7 +245,7 @@ class Cases:
         return write_world(path, **{place: chance.choice(_LITERALS) for place in places})
 
     def make_file(self, chance: Random, name: str = "") -> Path:
-        """Return something where a file is expected: of any content or kind, or a damaged source."""
+        """Return a path where a file is expected: any content or kind, or a damaged source."""
         folder = self.folder / f"f{self._next()}"
         folder.mkdir()
         form = chance.choice(FORMS)
@@ -259,7 +258,7 @@ class Cases:
         return path if chance.random() < 0.8 else folder
 
     def make_warehouse(self, chance: Random) -> Path:
-        """Return something where a warehouse is expected: of any kind, damaged, or with a record that is broken JSON."""
+        """Return a path where a warehouse is expected: any kind, damaged, or with a record of broken JSON."""
         path = self.folder / f"f{self._next()}.duckdb"
         what = chance.random()
         if what < 0.3:
@@ -273,10 +272,10 @@ class Cases:
         )
 
     def break_json(self, path: Path, table: str, column: str, text: str) -> Path:
-        """Return a copy of the warehouse in whose column every row holds this text."""
+        """Return a copy of the warehouse in which every row of a column has this text."""
         shutil.copy(self.warehouse, path)
         with duckdb.connect(str(path)) as db:
-            # of another type: what is broken cannot be written into a column of JSON
+            # the type changes, since a JSON column does not accept broken text
             db.execute(
                 f"CREATE OR REPLACE TABLE {table} AS SELECT * REPLACE (?::VARCHAR AS {column}) FROM {table}", [text]
             )
@@ -291,7 +290,7 @@ JSON_COLUMNS = (
     *(("builds", column) for column in ("lock", "origin", "report")),
     *(("calls", "parts"), ("calls", "body"), ("rejects", "row")),
 )
-"""Columns of a warehouse that hold JSON, of those that have rows here."""
+"""JSON columns of the tables that have rows here."""
 
 
 def make_kind(path: Path, kind: str) -> Path:
@@ -313,7 +312,7 @@ def make_kind(path: Path, kind: str) -> Path:
 
 
 def damage(chance: Random, whole: bytes) -> bytes:
-    """Return content of which some parts are lost, changed or put in."""
+    """Damage content: lose, change or insert parts."""
     spliced = (
         b"\x00", b"\xff", b"\xed\xa0\x80", b"\r", b"\n", b'"', b",", b"]", b"{", b"\\ud800", b"null", b"NaN", b"1e999",
         b"[" * 5000, b"9" * 5000, b"",
@@ -325,7 +324,7 @@ def damage(chance: Random, whole: bytes) -> bytes:
 
 
 def list_named(cases: Cases) -> dict[str, list[str]]:
-    """Return the cases that once ended in a traceback or in none at all: what is wrong → the command."""
+    """Return the cases that once ended in a traceback or never ended: fault → command."""
     folder, place = cases.folder / "named", ["--warehouse", str(cases.warehouse)]
     folder.mkdir()
     fifo = str(make_kind(folder / "fifo.duckdb", "fifo"))
@@ -374,7 +373,7 @@ def list_named(cases: Cases) -> dict[str, list[str]]:
 
 
 def run_case(factmill: Factmill, arguments: Sequence[str], seconds: float) -> tuple[Ran | None, str]:
-    """Run a command; return what it did, and what is wrong with that: a traceback, a hang, a code or a message that none has."""
+    """Run a command; return its result and the problem with it: a traceback, a hang, or an unknown code or message."""
     try:
         with within(seconds):
             ran = factmill(*arguments)
@@ -391,5 +390,5 @@ def run_case(factmill: Factmill, arguments: Sequence[str], seconds: float) -> tu
 
 
 def describe(arguments: Sequence[str]) -> str:
-    """Return a command as one line, its long arguments cut."""
+    """Return a command as one line, with long arguments shortened."""
     return " ".join(json.dumps(each if len(each) < 120 else f"{each[:50]}…{len(each)}") for each in arguments)

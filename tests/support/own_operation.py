@@ -1,4 +1,4 @@
-"""An operation that a benchmark brings along: how an item is described, defined here and nowhere else."""
+"""Define an operation of a benchmark's own: the description of an item."""
 
 from collections.abc import Sequence
 from typing import Any

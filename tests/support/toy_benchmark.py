@@ -1,4 +1,4 @@
-"""A sixth benchmark, as CONTRIBUTING's "A new benchmark" says to write one: which country has which number in Wikidata."""
+"""Define a sixth benchmark as CONTRIBUTING's "A new benchmark" describes: each country's number in Wikidata."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ from factmill.tasks.storage.source_files import SourceFile
 
 
 class Country(Row):
-    """A country's name, as a file has it."""
+    """A country's name from a file."""
 
     name: str
 

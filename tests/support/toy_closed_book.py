@@ -1,4 +1,4 @@
-"""How models would be measured closed book on the sixth benchmark (toy_benchmark.py): what is its own, and nothing else."""
+"""Define the closed-book evaluation of the sixth benchmark (toy_benchmark.py): only its own parts."""
 
 from toy_benchmark import COUNTRIES, CountryQuestion
 

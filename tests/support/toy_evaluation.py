@@ -1,4 +1,4 @@
-"""How models would be measured on the sixth benchmark (toy_benchmark.py): is the number right, as a program sees it, and as a judge does?"""
+"""Define an evaluation of the sixth benchmark (toy_benchmark.py): a program and a judge check the number."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Literal
@@ -69,7 +69,7 @@ def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> ResolvedBui
 
 
 def list_questions(rows: pa.Table, inputs: CountryEvaluationInputs) -> Iterator[CountryAsked]:
-    """Every country in every setting."""
+    """Return every country in every setting."""
     read = rows_from_arrow(CountryQuestion, rows)
     drawn = sample_question_clusters([row.letter for row in read], inputs.params)
     for setting in inputs.settings:

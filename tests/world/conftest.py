@@ -1,4 +1,4 @@
-"""The sample world, read once and served once for all tests of this folder."""
+"""Fixtures with the sample world, read and served once for all tests of this folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,13 +33,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorld]:
 
 @pytest.fixture(scope="session")
 def site(world: RunningWorld) -> mwclient.Site:
-    """mwclient as it comes, with retries kept short."""
+    """Return mwclient unchanged, except for short retries."""
     host = world.endpoints["wikipedia"].removeprefix("http://")
     return mwclient.Site(host, scheme="http", max_retries=2, retry_timeout=0)
 
 
 class Asking:
-    """Short ways to put questions to the running world."""
+    """Short functions that query the running world."""
 
     def __init__(self, world: RunningWorld) -> None:
         self.world = world

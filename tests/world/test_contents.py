@@ -1,4 +1,4 @@
-"""data/world/ itself: nothing in it is wrong, and it holds what the default build needs."""
+"""Test that data/world/ is valid and has all that the default build needs."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def data() -> WorldData:
 
 
 def name_near(data: WorldData, item: Item) -> list[Item]:
-    """Return an item and those that its statements name, in the order of their numbers as text."""
+    """Return an item and those that its statements name, sorted by their numbers as text."""
     named = sorted({each.value.qid for each in item.statements if isinstance(each.value, ItemValue)})
     return [item, *(data.items[qid] for qid in named if qid in data.items)]
 

@@ -1,4 +1,4 @@
-"""Reading data/world/: values, articles with their revisions, and every violation named."""
+"""Test reading data/world/: values, articles with their revisions, and named violations."""
 
 import shutil
 from pathlib import Path
@@ -100,7 +100,7 @@ CATEGORIES = "categories.yaml"
 BERLIN = "articles/Berlin.html"
 GERMANY = "articles/Germany.html"
 CASES = [
-    # file changed, text in it, text instead; file that is found wrong, key, problem
+    # file changed, text in it, replacement; file with the error, key, problem
     (PLACES, "P36: Q64", "P36: Q99", PLACES, "Q183.P36: ", "Q99 is not described"),
     (PLACES, "P36: Q64", "P99: Q64", PLACES, "Q183.P99: ", "unknown property"),
     (PLACES, "P36: Q64", "P36: Berlin", PLACES, "Q183.P36: ", "'Berlin' is not an item"),

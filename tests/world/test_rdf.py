@@ -1,4 +1,4 @@
-"""The world as RDF: the shapes of Wikidata's own dumps."""
+"""Test the world as RDF: it has the shapes of Wikidata's own dumps."""
 
 import io
 import re
@@ -36,7 +36,7 @@ def store(sample: WorldData) -> pyoxigraph.Store:
 
 
 def select(store: pyoxigraph.Store, pattern: str) -> list[list[str]]:
-    """Return the rows of a pattern, each value as N-Triples writes it, prefixes shortened, sorted."""
+    """Return the sorted rows of a pattern, as N-Triples with short prefixes."""
     rows = store.query(f"{PREFIXES} SELECT * WHERE {{ {pattern} }}")
     names = [variable.value for variable in rows.variables]
     return sorted([_shorten(str(row[name])) for name in sorted(names)] for row in rows)
@@ -82,7 +82,7 @@ def test_quantities_carry_sign_and_unit(store: pyoxigraph.Store, sample: WorldDa
         ['"-3"^^xsd:decimal', "wd:Q199"],
         ['"1.96"^^xsd:decimal', "wd:Q11573"],
     ]
-    # the plus sign that Wikidata writes is dropped by the store, as by the real query service
+    # the store drops Wikidata's plus sign, as the real query service does
     direct = [
         line
         for line in iterate_world_triples(sample)
@@ -117,7 +117,7 @@ _PARIS = [("en", "Paris"), ("de", "Paris"), ("fr", "Paris"), ("it", "Parigi"), (
             "?p a wikibase:Property ; wikibase:directClaim wdt:P36 ; wikibase:propertyType ?t",
             [["wd:P36", "wikibase:WikibaseItem"]],
         ),
-        ("wd:Q64 wdt:P1082 ?n", [['"3755251"^^xsd:decimal']]),  # the best rank alone is truthy
+        ("wd:Q64 wdt:P1082 ?n", [['"3755251"^^xsd:decimal']]),  # only the best rank is truthy
         ("wd:Q64 p:P1082 [ a wikibase:BestRank ; ps:P1082 ?n ]", [['"3755251"^^xsd:decimal']]),
         (
             "wd:Q64 p:P1082 [ ps:P1082 ?n ; wikibase:rank ?r ]",
@@ -178,6 +178,6 @@ def test_predicates_match_those_of_real_dump(sample: WorldData, shared_data: Pat
 
 
 def _kinds(store: pyoxigraph.Store) -> set[str]:
-    """Return the predicates of a store, property ids replaced, those of properties themselves left out."""
+    """Return a store's predicates with property ids replaced, without those of properties themselves."""
     subjects = (quad for quad in store if "/entity/P" not in str(quad.subject))
     return {re.sub(r"/P\d+$", "/P", quad.predicate.value) for quad in subjects}

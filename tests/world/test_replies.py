@@ -1,4 +1,4 @@
-"""Scripted replies: how files are read and written, what a prompt finds in them, and what is said where nothing is written."""
+"""Test scripted replies: reading and writing files, how prompts find replies, and the fallback."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ ENTRY = """- question: Who?
 
 @pytest.fixture(autouse=True)
 def written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answer from the files alone, also where other tests of the process complete them."""
+    """Answer from the files alone, even if other tests of the process complete them."""
     monkeypatch.setattr(scripted_replies, "find_scripted_reply", find_written)
 
 

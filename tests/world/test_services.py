@@ -1,4 +1,4 @@
-"""Page views, Falcon, SPARQL and faults of the running world."""
+"""Test page views, Falcon, SPARQL and faults of the running world."""
 
 import json
 import time
@@ -102,7 +102,7 @@ def test_items_without_own_article_have_page_views_too(sample: WorldData) -> Non
 
 
 def test_page_views_have_missing_days(sample: WorldData) -> None:
-    """Over many titles some have gaps, and a rarely viewed title has days without a view."""
+    """Some of many titles have gaps, and a rarely viewed title has days without a view."""
     counts = []
     for title in ("Berlin", "Germany", "Paris", "Julius Caesar", "BER", "City of Berlin", "Spree Athens"):
         try:
@@ -224,7 +224,7 @@ def test_faults_are_validated_listed_and_cleared(ask: Any) -> None:
 
 
 def test_mwclient_survives_lag_and_server_errors(ask: Any) -> None:
-    # a site of its own, with no pause between attempts
+    # a site object of its own, with no pause between attempts
     host = ask.world.endpoints["wikipedia"].removeprefix("http://")
     site = mwclient.Site(host, scheme="http", max_retries=3, retry_timeout=0)
     ask.order_fault(kind="status", path="/w/", status=503)

@@ -1,4 +1,4 @@
-"""Starting and stopping the world."""
+"""Test starting and stopping the world."""
 
 import fcntl
 import os
@@ -29,7 +29,7 @@ from factmill.tasks.world.serving import (
 
 
 def answers(url: str) -> bool:
-    """True when a SPARQL server answers there."""
+    """True if a SPARQL server answers there."""
     try:
         return requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200
     except requests.ConnectionError:
@@ -71,7 +71,7 @@ def test_oxigraph_dies_with_a_killed_parent_even_when_its_thread_ended(tmp_path:
     url = parent.stdout.readline().strip()
     assert answers(url)
     parent.kill()
-    while answers(url):  # or the test runs into its time-out
+    while answers(url):  # otherwise the test times out
         time.sleep(0.02)
 
 
@@ -150,7 +150,7 @@ def test_port_in_use_is_named(tmp_path: Path, sample_folder: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        # the one after it is Oxigraph's, and may be in use too
+        # the next port is Oxigraph's, and may be in use too
         result = rf"\b(?:{port}|{port + 1})\b[^\n]*in use[^\n]*$"
         with pytest.raises(EmbeddedWorldError, match=result), running_world(tmp_path, sample_folder, port=port):
             pass

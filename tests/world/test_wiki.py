@@ -1,4 +1,4 @@
-"""The embedded MediaWikiApi, asked through mwclient and as the Action API documents."""
+"""Test the embedded MediaWiki API through mwclient, and as the Action API documents."""
 
 import json
 from pathlib import Path
@@ -246,7 +246,7 @@ def test_titles_that_no_page_can_have_are_rejected(text: str) -> None:
         parse_wiki_title(text)
 
 
-# recorded file, parameters put in place of those recorded, whether we give every key that was recorded
+# recorded file, parameters that replace the recorded ones, whether we return every recorded key
 REQUESTS = [
     ("TestVcrPageExistence.test_exists_true", {"titles": "spree_Athens"}, False),
     ("TestVcrWikiCategories.test_categories", {"titles": "spree_Athens"}, True),
@@ -269,7 +269,7 @@ def test_responses_have_shape_of_recorded_ones(
     ours = {path for path in ours if not path.startswith(("query.redirects", "warnings"))}
     assert ours - theirs == set()
     if is_whole:
-        # whether a reply is the last one depends on the limit
+        # the limit decides whether a reply is the last one
         varying = ("warnings", "batchcomplete", "continue")
         assert {path for path in theirs - ours if not path.startswith(varying)} == set()
 
@@ -281,7 +281,7 @@ def test_page_views_have_shape_of_recorded_ones(ask: Any, shared_data: Path) -> 
 
 
 def describe_shape(reply: Any, path: str = "") -> set[str]:
-    """Return the paths of a reply with the type at their ends; page ids and places in lists are one path."""
+    """Return the paths of a reply with the types at their ends; page ids and list positions share one path."""
     if isinstance(reply, dict):
         found: set[str] = set()
         for key, value in reply.items():

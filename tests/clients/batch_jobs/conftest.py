@@ -1,4 +1,4 @@
-"""A server of batch jobs, and the messages logged while they are awaited."""
+"""Fixtures for batch job tests: a batch server, and the messages logged while jobs run."""
 
 import pytest
 from support.batches.asking import answer

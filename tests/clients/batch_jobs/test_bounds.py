@@ -1,4 +1,4 @@
-"""Batch jobs of a run that may spend only so much: a job takes the lines that can be paid."""
+"""Test batch jobs under a cost bound: a job takes only the lines that the budget can pay for."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ def ask_bound(server, folder, bounds: BudgetLimits) -> tuple[dict[str, CallRespo
 
 
 def test_batch_jobs_submit_affordable_lines_until_cost_bound_is_reached(make_server, tmp_path):
-    # a line can cost US$ 0.99 at half the price, and costs 0.20
+    # At half price a line costs at most US$ 0.99 and in fact US$ 0.20.
     got, budget = ask_bound(server := make_server(), tmp_path, BudgetLimits(cost_usd=5.0))
     lines = [len(server.read_input(job)) for job in server.jobs]
     assert len(got) == sum(lines) == budget.requests["here"]
@@ -43,7 +43,7 @@ def test_completion_without_usage_is_charged_maximum_cost_of_its_line(make_serve
         return {"json": {**answer(body)["json"], "usage": None}}
 
     got, budget = ask_bound(make_server(say), tmp_path, BudgetLimits(cost_usd=3.0))
-    assert len(got) == 3  # of US$ 0.99 each
+    assert len(got) == 3  # at most US$ 0.99 each
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(2.97))
 
 
@@ -81,7 +81,7 @@ def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_
     ):
         chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))
     assert got == {}
-    # US$ 0.99 a line, at the most
+    # a line costs at most US$ 0.99
     assert (budget.spent.paid_usd, budget.spent.unanswered_usd) == (0.0, pytest.approx(9.9))
     assert f"To cancel it: factmill jobs --cancel batch_0001 --warehouse {tmp_path}/w.duckdb" in messages[-1]
     server.ends.clear()

@@ -1,4 +1,4 @@
-"""A model that is asked by batch jobs: the same replies as singly, through restarts, losses and ends of all kinds."""
+"""Test chat through batch jobs: same responses as single requests, through restarts, lost lines and every job end."""
 
 import threading
 
@@ -126,7 +126,7 @@ def test_unreachable_server_is_reported_at_once_without_waiting(make_server, tmp
     with pytest.raises(ServiceUnreachable, match=r"cannot be reached: .*factmill doctor"):
         collect(chat, ask_all(3))
     with pytest.raises(ServiceUnreachable, match="cannot be reached"):
-        collect(chat, ask_all(1))  # another batch of the stage
+        collect(chat, ask_all(1))  # another batch of the same stage
     assert messages == []
 
 
@@ -234,7 +234,7 @@ def test_jobs_shrink_when_account_exceeds_its_enqueued_limit(make_server, tmp_pa
 
 @pytest.mark.parametrize(("few", "sizes"), [(20, [59]), (2, [59, 5]), (0, [59, 5])])
 def test_few_requests_left_unanswered_by_job_are_sent_singly(make_server, tmp_path, few, sizes):
-    """A job may take a day, whatever is in it."""
+    """A job may take a day however few requests it has."""
     server = make_server(loses_every=11)
     got = collect(open_chat(server, tmp_path, jobs=jobs(first_singly=True, few_singly=few)), ask_all(60))
     assert len(got) == 60
@@ -306,7 +306,7 @@ def test_run_waits_for_full_account_and_stops_when_it_stays_full(make_server, tm
 
 
 def list_sizes(server) -> str:
-    """Return how many requests the jobs have, those with an x that were refused."""
+    """Return the number of requests in each job, and mark refused jobs with an x."""
     return " ".join(f"{len(server.read_input(job))}{'x' * (job['status'] == 'failed')}" for job in server.jobs)
 
 
@@ -317,7 +317,7 @@ def test_job_is_created_once_its_file_is_processed(make_server, tmp_path, status
     assert len(collect(open_chat(server, tmp_path), ask_all(3))) == 3
     assert len(server.jobs) == 1
     paths = [(seen.method, seen.path.removeprefix("/v1/")) for seen in server.web.seen]
-    # what only says `uploaded` may never say more, so a job is asked for after four looks
+    # A file that stays `uploaded` may never change, so the queue creates the job after four polls.
     looks, asked = (4, 6) if status == "uploaded" else (9, 1)
     assert (paths.count(("GET", "files/file-0000")), paths.count(("POST", "batches"))) == (looks, asked)
 
@@ -376,7 +376,7 @@ def test_job_with_unexplained_refusals_is_probed_with_single_requests(make_serve
 
     server = make_server(refuse)
     chat = open_chat(server, tmp_path, jobs=jobs(first_singly=first_singly, few_singly=0))
-    chat._has_sent_first = True  # as where an earlier run has left a job
+    chat._has_sent_first = True  # as if an earlier run had left a job
     calls = ask_all(10, samples=2)
     got = collect(chat, calls)
     if not first_singly:

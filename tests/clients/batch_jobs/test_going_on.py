@@ -1,4 +1,4 @@
-"""Jobs that a stopped or killed run left, that the server forgot or half told, and files of them that are spoilt."""
+"""Test recovery of batch jobs: after a stopped or killed run, a server that lost state, and damaged job files."""
 
 import re
 import threading
@@ -31,7 +31,7 @@ def test_stopped_build_resumes_its_job(make_server, tmp_path, messages):
 
 
 def test_rereading_job_for_late_caller_resends_no_request(make_server, tmp_path, messages):
-    """What it has left unanswered is in another job by then."""
+    """By then another job holds the requests that this one left unanswered."""
     server, calls = make_server(), ask_all(10)
     server.ends = {1: "never", 2: "never"}
     interrupt(open_chat(server, tmp_path), calls, lambda: any("in_progress" in line for line in messages))
@@ -53,7 +53,7 @@ def test_rereading_job_for_late_caller_resends_no_request(make_server, tmp_path,
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
 def test_job_whose_creation_response_was_lost_is_found_again(make_server, tmp_path, path):
-    """The answer to an upload or to making a job is lost, and then the process dies."""
+    """The response to the upload or the job creation is lost, then the process dies."""
     server, calls = make_server(), ask_all(10)
     server.cuts[path] = 1
     assert len(collect(open_chat(server, tmp_path), calls)) == 10
@@ -142,7 +142,7 @@ def test_uploaded_job_never_created_is_resubmitted_when_its_file_is_lost(make_se
     ],
 )
 def test_job_that_may_still_be_running_stops_run(make_server, tmp_path, messages, key, noted, lists, doubt):
-    """To ask its requests anew would pay them twice."""
+    """Sending the requests again would pay for them twice."""
     server, calls = make_server(), ask_all(3)
     leave_a_lost_job(server, tmp_path, calls, messages)
     (file,) = (tmp_path / "jobs").iterdir()
@@ -252,7 +252,7 @@ def test_cancel_command_quotes_job_id_from_server_for_shell(make_server, tmp_pat
 def test_job_with_recorded_responses_is_forgotten_when_another_job_stops_run(
     make_server, tmp_path, samples, most, known
 ):
-    """Of a call whose samples are in two jobs nothing is kept before all have come."""
+    """If the samples of a call are in two jobs, nothing is recorded until all have arrived."""
     server, calls, got = make_server(), ask_all(12, samples), {}
     server.ends = {number: "never" for number in known if number > 1}
     serve = server.web.handle

@@ -1,4 +1,4 @@
-"""What is known of jobs, on disk: found again after any end, by one process at a time; looking at one runs no command."""
+"""Test job files on disk: they survive any end, one process at a time uses them, and reading them runs no command."""
 
 import dataclasses
 import fcntl
@@ -89,7 +89,7 @@ def test_job_file_removed_concurrently_by_another_process_is_ignored(files, tmp_
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", lock_late)
         assert others.lock_jobs_with(["x"]) == []
-    path.symlink_to("gone")  # is listed, and is not there when it is read
+    path.symlink_to("gone")  # is listed, but missing when read
     assert others.find_learnt_settings() is None
 
 
@@ -138,7 +138,7 @@ STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"
 
 
 def note_job(folder: Path, server: Loopback, **settings: object) -> JobFile:
-    """Return a job of a model with these settings, as its file says it."""
+    """Return a job of a model with these settings, read back from its file."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
     files = JobFileRegistry(
         JobFolderAndRun(folder / "jobs", "r", folder / "w.duckdb"), JobServerSettings.of_model(model)

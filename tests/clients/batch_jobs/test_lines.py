@@ -1,4 +1,4 @@
-"""Lines of batch jobs: written so that nothing splits them otherwise, and read whatever a server makes of them."""
+"""Test lines of batch jobs: no reader splits them differently, and any server output is readable."""
 
 import json
 
@@ -104,7 +104,7 @@ def test_first_successful_line_wins_among_duplicates():
             ServerResponse(0, "batch_expired: late"),
         ),
         ({"error": "gone"}, ServerResponse(0, "line_failed: gone")),
-        # a refusal beside an empty response, as vLLM's program writes it
+        # vLLM's program writes an error together with an empty response
         (
             {"response": {"status_code": 400, "request_id": "r"}, "error": {"code": 5}},
             ServerResponse(400, '{"code": 5}'),

@@ -1,4 +1,4 @@
-"""Message Batches: what they ask and answer is the same as singly, whatever is lost on the way, and nothing is paid twice."""
+"""Test Message Batches: same responses as single requests, whatever is lost on the way, and no double payment."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -88,7 +88,7 @@ def test_batch_whose_creation_got_no_response_is_found_again(server, tmp_path) -
 
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_process_killed_during_batch_creation_pays_once(server, tmp_path, messages, has_ended) -> None:
-    """Batches of others hold as many requests; one is under way, one has ended."""
+    """Other users' batches hold as many requests; one is in progress and one has ended."""
     calls = ask_all(10)
     server.cut_creations = 1
     server.ends = {1: "never"}

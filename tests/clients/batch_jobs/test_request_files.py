@@ -1,4 +1,4 @@
-"""Requests that are written to a file, and replies that come in one."""
+"""Test requests written to a file and responses read from one."""
 
 import json
 
@@ -12,7 +12,7 @@ from factmill.tasks.errors import AwaitingReplyFile, OutputError, SourceError
 
 
 class Rounds:
-    """A run that is asked by files, in one folder, round by round."""
+    """A run that exchanges request files in one folder, round by round."""
 
     def __init__(self, folder, server, run="granola-1a2b"):
         self.folder, self.server, self.run = folder, server, run
@@ -22,7 +22,7 @@ class Rounds:
         return OfflineRequestAndReplyFiles(self.run, self.folder, self.requests if writes else None, replies)
 
     def ask(self, calls, replies=None, **changed):
-        """Return what came, and what the run says of the file that it wrote; empty: it wrote none."""
+        """Return the responses, and the run's message about the file it wrote; empty if it wrote none."""
         files, got = self.open(replies), {}
         try:
             open_chat(self.server, None, files=files, **changed).send(
@@ -100,7 +100,7 @@ def test_refused_parameters_are_rewritten_and_refusal_file_can_be_read_twice(mak
     rounds.answer()
     got, _ = rounds.ask(calls, rounds.replies, choices=True)
     assert {len(reply.body["texts"]) for reply in got.values()} == {2}
-    rounds.ask(ask_all(3, samples=2)[2:], choices=True)  # the next stage is asked so from the start
+    rounds.ask(ask_all(3, samples=2)[2:], choices=True)  # the next stage uses files from the start
     assert [("max_completion_tokens" in line["body"], "n" in line["body"]) for line in rounds.lines] == [
         (True, False)
     ] * 2

@@ -1,4 +1,4 @@
-"""What an HTTP answer means: an answer, a final failure, another try, or the end of the run."""
+"""Test how HTTP responses are classified: a reply, a final failure, a retry, or the end of the run."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -1,4 +1,4 @@
-"""What a run may spend is never crossed: what it could cost at most is held before a request goes out."""
+"""Test that a run never exceeds its budget: the maximum cost is reserved before a request is sent."""
 
 import threading
 from random import Random
@@ -35,7 +35,7 @@ def server():
 
 
 def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed) -> dict[str, CallResponse]:
-    """Ask until the bound is reached, which it has to be; return the replies that came."""
+    """Ask until the budget is exhausted, which must happen; return the replies."""
     result = {"kind": "openai", "name": "m", "url": f"{server.url}/v1", "usd_per_million_in": 0.0, **changed}
     limits = ServiceLimits(parallel=parallel, timeout_s=30, attempts=4, backoff_s=0.001)
     chat = ChatClient(
@@ -61,7 +61,7 @@ def test_total_cost_stays_within_bound_for_any_response_cost(server):
 
     def answer(_):
         with lock:
-            owed.append(random.choice([1, 5, 100]) / 100)  # US$ 1 is 100 tokens
+            owed.append(random.choice([1, 5, 100]) / 100)  # US$ 1 buys 100 tokens
         return says(round(100 * owed[-1]), delay_s=0.002 + random.random() / 200)
 
     server.handle = answer
@@ -140,12 +140,12 @@ USED = {"usage": {"prompt_tokens": 10, "completion_tokens": 50}}
         ({"status": 400, "json": FAILED}, 0.0, 2.0),
         ({"json": FAILED}, 0.0, 2.0),
         ({"json": {"choices": [{"error": FAILED["error"], "finish_reason": "error", "message": {"content": ""}}]}}, 0.0, 2.0),
-        # a gateway gave up, and the server may have answered
+        # a gateway timed out, and the server may have answered
         ({"status": 504, "json": FAILED}, 1.0, 1.0),
         ({"status": 408, "json": FAILED}, 1.0, 1.0),
         ({"status": 500, "text": "<html>bad gateway</html>"}, 1.0, 1.0),
         ({"text": "<html>welcome</html>"}, 1.0, 1.0),
-        # an error that tells usage
+        # an error that reports usage
         ({"json": FAILED | USED}, 0.0, 2.5),
     ],
 )  # fmt: skip
@@ -185,7 +185,7 @@ def test_fee_per_request_is_reserved_and_paid(server):
     budget = Budget(BudgetLimits(cost_usd=3.0))
     came = ask(server, budget, parallel=1, usd_per_request=0.5)
     assert {reply.cost_usd for reply in came.values()} == {0.6}
-    assert budget.spent.paid_usd == pytest.approx(1.8)  # the fourth can cost 1.5
+    assert budget.spent.paid_usd == pytest.approx(1.8)  # the fourth request may cost 1.5
 
 
 def test_reported_cost_above_token_prices_raises_later_reservations(server):
@@ -195,7 +195,7 @@ def test_reported_cost_above_token_prices_raises_later_reservations(server):
     budget = Budget(BudgetLimits(cost_usd=9.0))
     came = ask(server, budget, parallel=1)
     assert {reply.cost_usd for reply in came.values()} == {2.0}
-    assert budget.spent.paid_usd == 6.0  # the next can cost as many times more: 4
+    assert budget.spent.paid_usd == 6.0  # the reservation grows by the same factor, to 4
 
 
 def test_server_exceeding_its_token_limit_raises_later_reservations(server):

@@ -1,4 +1,4 @@
-"""The size of requests: it shrinks to what works, grows back with care, and one heavy call does not bring it down."""
+"""Test the size of request groups: it shrinks to what works, grows slowly, and one heavy call does not lower it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ PARALLEL = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.0)
 
 
 class Service:
-    """Answers groups that are not too big; remembers how big each was."""
+    """Answers groups up to a maximum size, and records the size of each."""
 
     def __init__(self, most: int, heavy: Sequence[int] = ()) -> None:
         self.most = most

@@ -1,4 +1,4 @@
-"""How many requests a service is sent at once: fewer after trouble, more after successes, and evenly spread."""
+"""Test the number of concurrent requests: fewer after failures, more after successes, evenly spaced."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -46,7 +46,7 @@ def start_times(latency_s: float) -> list[float]:
 
 def test_requests_of_slow_service_start_one_by_one_without_burst():
     times = start_times(latency_s=10.0)
-    # a start that is due within two milliseconds is not waited for
+    # the limiter does not wait for a start that is due within 2 ms
     assert times[16] == pytest.approx(16 * 0.0015, abs=0.002)
     assert times[31] == pytest.approx(31 * 0.0015, abs=0.002)
 
@@ -66,7 +66,7 @@ def test_pause_beyond_maximum_raises_error_instead_of_waiting():
 
 
 def run_virtually(main: Coroutine[Any, Any, Any]) -> Any:
-    """Return what a coroutine returns, on a clock that jumps from event to event."""
+    """Return the result of a coroutine, run on a clock that jumps from event to event."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
@@ -76,7 +76,7 @@ def now() -> float:
 
 
 async def use(limiter: RequestLimiter, lengths: Iterable[float], spans: list[tuple[float, float]]) -> None:
-    """Carry out one request after the other through a limiter, and note when each began and ended."""
+    """Send requests one after the other through a limiter, and record when each begins and ends."""
     for length in lengths:
         await limiter.acquire()
         began = now()
@@ -87,13 +87,13 @@ async def use(limiter: RequestLimiter, lengths: Iterable[float], spans: list[tup
 
 
 def count_most(times: Iterable[float], window_s: float) -> int:
-    """Return how many moments any window holds at most."""
+    """Return the largest number of moments within any window."""
     ordered = sorted(times)
     return max(sum(start <= each < start + window_s for each in ordered) for start in ordered)
 
 
 def share_among(limiters: Sequence[RequestLimiter], lengths: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Send with eight workers through each limiter, and return the spans of each limiter's requests."""
+    """Send through each limiter with eight workers, and return the spans of each limiter's requests."""
 
     async def main() -> list[list[tuple[float, float]]]:
         spans: list[list[tuple[float, float]]] = [[] for _ in limiters]
@@ -114,7 +114,7 @@ def test_services_sharing_limiter_stay_below_its_bounds_together(length_s: float
     everything = [span for own in spans for span in own]
     starts = [start for start, _ in everything]
     assert count_most(starts, 60 - 1e-6) <= 200
-    assert count_most(starts, 1) <= 4  # five would take four gaps of 0.3 s
+    assert count_most(starts, 1) <= 4  # five would need four gaps of 0.3 s
     assert max(sum(start <= at < end for start, end in everything) for at in starts) <= 3
     last = max(end for _, end in everything)
     assert last < max(480 * 0.3, 480 * length_s / 3) * 1.15 + 5, "slower than the bounds ask for"
@@ -159,7 +159,7 @@ def test_refusals_without_retry_after_pause_service_of_known_rate_ever_longer() 
             if outcome == "r":
                 await one.acquire()
                 one.note_trouble(None, backoff_s=5.0)
-                one.note_trouble(None, backoff_s=5.0)  # under way when the pause began
+                one.note_trouble(None, backoff_s=5.0)  # in progress when the pause began
                 one.release()
             began = now()
             await other.acquire()

@@ -1,4 +1,4 @@
-"""The engine: everything is done once, trouble is waited out, and what is final comes back as a failed reply."""
+"""Test the sending engine: each call runs once, failures are retried, final failures are failed replies."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ def send(
 
 @pytest.fixture
 def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Send in a loop whose clock jumps, so that pauses are exact and take no time."""
+    """Run the sender on a clock that jumps, so that pauses are exact and take no time."""
     loop = VirtualLoop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -367,7 +367,7 @@ def test_exception_in_thread_is_raised_where_it_is_awaited():
 
 
 class Scarce:
-    """Memory of the thread that sends, which runs out at the n-th callback that its loop schedules."""
+    """Makes the sending thread run out of memory at the n-th callback that its loop schedules."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.left = self.used = 0
@@ -384,7 +384,7 @@ class Scarce:
         patch.setattr(asyncio.BaseEventLoop, "call_soon", call_soon)
 
     def try_to_send(self, left: int) -> object:
-        """Return the replies, the error, or None when sending does not end."""
+        """Return the replies, the error, or None if sending does not end."""
         self.left, self.used, ended = left, 0, []
 
         def try_it() -> None:
@@ -409,7 +409,7 @@ def test_sending_ends_cleanly_wherever_memory_runs_out(monkeypatch: pytest.Monke
     ended = [type(memory.try_to_send(at)) for at in range(1, memory.used + 1)]
     assert type(None) not in ended
     assert ResourcesExhausted in ended
-    gc.collect()  # coroutines that were cut off warn here
+    gc.collect()  # unfinished coroutines warn here
 
 
 def test_abandoned_function_closes_no_connection_after_reading_its_response(server, limits):

@@ -1,4 +1,4 @@
-"""The SPARQL client against a small Turtle graph, and against an endpoint that misbehaves."""
+"""Test the SPARQL client against a small Turtle graph and a faulty endpoint."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def client(server, limits):
 
 @pytest.fixture
 def ask(store, server, client, inbox):
-    """Answer calls from the graph; return the body of each."""
+    """Answer calls from the graph and return their bodies."""
 
     def answer(seen):
         query = seen.query.get("query") or seen.form()["query"]

@@ -1,4 +1,4 @@
-"""Paths through SPARQL: the queries against a small Turtle graph, on two engines, and what is made of the solutions."""
+"""Test path queries in SPARQL: against a small Turtle graph on two engines, and how solutions become paths."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def plain() -> PlainPaths:
 
 @pytest.fixture(scope="module", params=["oxigraph", "rdflib"])
 def engine(request) -> Callable[[str], str]:
-    """Return what answers a query with the JSON of its solutions: two engines that have nothing in common."""
+    """Return a function that answers a query with its JSON results, for two independent engines."""
     import rdflib
 
     if request.param == "rdflib":
@@ -132,7 +132,7 @@ def test_date_is_found_as_statement_and_as_qualifier(ask, server):
 
 def test_date_is_found_at_its_precision(ask):
 
-    # in one query, since rdflib takes its time to read one
+    # one query, since rdflib parses slowly
     expected = {
         PartialDate(1952): 1,
         PartialDate(1952, 3): 1,

@@ -1,4 +1,4 @@
-"""Paths through SPARQL on small random graphs: what the plain finder finds, and nothing else."""
+"""Test path queries in SPARQL on small random graphs: they find exactly what the plain finder finds."""
 
 import string
 
@@ -76,7 +76,7 @@ triples = st.one_of(
     ),
     st.builds(lambda s: ox.Triple(statement(s), about("rank"), about("DeprecatedRank")), statements),
 )
-# each value node says one thing, as Wikidata's do
+# each value node has one meaning, as in Wikidata
 meanings = st.fixed_dictionaries(
     {
         name: st.tuples(dates, st.none() | st.integers(7, 11)) | st.tuples(numbers, st.sampled_from([5, 199]))

@@ -1,4 +1,4 @@
-"""What a worker refuses, and what the driver says of a cluster that lacks what it asks."""
+"""Test what a worker refuses, and the driver's errors when a cluster lacks a capability."""
 
 import logging
 import pickle
@@ -82,7 +82,7 @@ def test_worker_prints_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
             ]
         )
     )
-    with pytest.raises(MemoryError):  # which Dask has another worker try
+    with pytest.raises(MemoryError):  # makes Dask try another worker
         answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", NOTHING)
     answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING)
     assert said == [

@@ -1,4 +1,4 @@
-"""Two workers, each a process, answer as this process does; they may be killed and others may join in the midst."""
+"""Test two worker processes: they give this process's responses, even when some are killed and others join."""
 
 import re
 import signal
@@ -91,7 +91,7 @@ def cluster(loopback: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def ask(service: CallService, calls: list[Call]) -> tuple[dict[str, CallResponse], Counter[str]]:
-    """Return the replies to calls by key, and how often each was delivered."""
+    """Return the replies by key, and how often each was delivered."""
     replies: dict[str, CallResponse] = {}
     delivered: Counter[str] = Counter()
 
@@ -176,7 +176,7 @@ def test_malformed_answer_names_its_worker(
         )
         return RequestAnsweredByUnpickling(kind, identity, code, operation, fewer)
 
-    # the worker is not told of the last one
+    # the worker never receives the last call
     monkeypatch.setattr(capabilities, "RequestAnsweredByUnpickling", ask_of_fewer)
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
@@ -220,7 +220,7 @@ def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
 
     def take(call: Call, reply: CallResponse) -> None:
         if not seen:
-            # one joins while the others die: what they have under way waits for it
+            # a new worker joins while the others die, and their work waits for it
             loopback.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL)
             for worker in loopback.workers[:2]:
                 loopback.kill(worker)
@@ -231,7 +231,7 @@ def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
-        # named by its process, so that `factmill gc` finds what a killed one has left
+        # the name has the process id, so that `factmill gc` finds what a killed worker left
         assert len(loopback.find_left(worker)) == 1
 
 

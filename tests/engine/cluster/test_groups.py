@@ -1,4 +1,4 @@
-"""How what is asked is cut into groups."""
+"""Test how calls are cut into groups."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a worker holds: what is named, or all of its home that is whole, compared with its digests."""
+"""Test what a worker offers: the named models, or all complete models of its home, compared by digest."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_models_are_served_by_name_and_path_under_their_digests(tiny: Path, tmp_
 def test_damaged_folder_is_refused_when_named_and_skipped_otherwise(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # the packaged encoder is converted on first use, which takes a while
+    # converting the packaged encoder on first use is slow
     monkeypatch.setattr("factmill.tasks.engine.cluster.worker.choose_default_embedder", lambda home: "char-ngrams-1")
     weights = (tiny / "model.bin").read_bytes()
     (tiny / "model.bin").write_bytes(bytes([weights[0] ^ 1]) + weights[1:])

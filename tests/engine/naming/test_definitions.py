@@ -1,4 +1,4 @@
-"""What a definition rests on, and that it is known by what it computes."""
+"""Test which modules a definition depends on, and that its identity follows from what it computes."""
 
 from collections.abc import Mapping
 from textwrap import dedent

@@ -1,4 +1,4 @@
-"""What services are known by."""
+"""Test the identities of services."""
 
 from datetime import date
 from pathlib import Path

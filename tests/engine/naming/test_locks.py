@@ -1,4 +1,4 @@
-"""What makes two builds the same: each input changes the lock, and nothing else does."""
+"""Test build manifests: each input changes the manifest's digest, and nothing else does."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,7 +62,7 @@ INPUTS: ResolvedBuildInputs[BuildInputs] = ResolvedBuildInputs(ToyInputs(params=
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """Put a prompt, a list and a query of the test's own in place of ours, and a world file beside them."""
+    """Return a folder with the test's own prompt, list, query and world file in place of the project's."""
     root = tmp_path / "root"
     for name, text in {
         "prompts/toy/ask.md": PROMPT,
@@ -173,7 +173,7 @@ def test_changed_world_changes_manifest_except_user_agent_and_rate_limits(
 
 
 def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str) -> dict[str, Any]:
-    """Return the code of GRANOLA-EQ as its lock would name it with another text in a module."""
+    """Return the code section of GRANOLA-EQ's manifest after the text of a module changes."""
     code = {**load_source_code()}
     assert code[module].count(old) == 1
     code[module] = code[module].replace(old, new)
@@ -211,7 +211,7 @@ def describe_changed(monkeypatch: pytest.MonkeyPatch, module: str, old: str, new
             'def normalize_answer(text: str = "")',
             "normalize_answer",
         ),
-        # what the engine reads all replies with
+        # the code with which the engine reads every reply
         (
             "factmill.tasks.text.reply_wrappers",
             "JSON5_MAX_CHARACTERS = ",

@@ -1,4 +1,4 @@
-"""What a module rests on, told from the text of modules."""
+"""Test which modules a module depends on, derived from source text."""
 
 import ast
 from pathlib import Path

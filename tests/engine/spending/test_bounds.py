@@ -1,4 +1,4 @@
-"""What is computed here is broken off when the run may do no more; what is sent to others is waited for."""
+"""Test run limits: local computing stops at the limit, and requests already sent are awaited."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ CALLS = [Call("here", "translate_text", {"text": str(number)}) for number in ran
 
 
 class Answering:
-    """Answers calls one after the other; time is over after the second."""
+    """Answers calls one after the other; the time limit passes after the second."""
 
     identity, is_outside = "here", True
 

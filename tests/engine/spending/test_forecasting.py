@@ -1,4 +1,4 @@
-"""Forecasts of what a pilot or an earlier build asked: scaled by rows, priced as the world prices it."""
+"""Test forecasts from a pilot or an earlier build: scaled by rows, priced with the world's prices."""
 
 import json
 import subprocess
@@ -105,7 +105,9 @@ def test_evaluation_settings_that_share_draws_are_drawn_and_counted_together():
 
 
 def test_pilot_rows_are_weighted_by_size():
-    sizes = {f"q{at}": size for at, size in enumerate((0.25, 0.5, 1.0, 1.25))}  # 0.75 on average, that of all being 1
+    sizes = {
+        f"q{at}": size for at, size in enumerate((0.25, 0.5, 1.0, 1.25))
+    }  # 0.75 on average; the average of all rows is 1
     calls = [call(f"{row}_{path}") for row, size in sizes.items() for path in range(int(4 * size))]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 12, 12)]
     basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, sizes=sizes)
@@ -135,7 +137,7 @@ def test_forecast_from_earlier_build_uses_token_prices_of_current_world():
 @pytest.mark.parametrize(
     ("prices", "recorded", "expected"),
     [
-        ({}, 0.0, 0.002),  # asked when the world's file told no price
+        ({}, 0.0, 0.002),  # recorded while the world's file had no price
         ({"mode": "batch"}, 0.002, 0.001),
         ({"mode": "batch"}, 0.001, 0.001),
         ({"mode": "batch", "batch_price": 1.0}, 0.001, 0.002),
@@ -143,7 +145,7 @@ def test_forecast_from_earlier_build_uses_token_prices_of_current_world():
         ({"usd_per_million_cached": 0.5}, 0.0001, 0.002),
         ({"usd_per_million_reasoning": 20.0}, 0.0025, 0.0025),
         ({"usd_per_million_cache_write": 1.25}, 0.0022, 0.0022),
-        ({"usd_per_request": 0.001}, 0.006, 0.006),  # a request for each of four samples
+        ({"usd_per_request": 0.001}, 0.006, 0.006),  # one request for each of four samples
         ({"usd_per_request": 0.001}, 0.002, 0.006),
     ],
 )

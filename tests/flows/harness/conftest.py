@@ -1,4 +1,4 @@
-"""A small build of every benchmark that models are measured on, and answers to its questions: right, wrong, empty, refused."""
+"""Fixtures with a small build of every evaluated benchmark, and right, wrong, empty and refused answers to it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from factmill.tasks.evaluation.scoring_session import EvaluationSession
 from factmill.tasks.storage.table_store import TableStore
 
 SAID = (None, "", "I'm sorry, but I cannot help with that.", "**Answer:** Paris", None, "I do not know.")
-"""What questions are answered with in turns; None: the gold answer."""
+"""Answers to questions in turn; None: the gold answer."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Played:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The metrics of `factmill evaluate --answers`."""
+        """Return the metrics of `factmill evaluate --answers`."""
         folder = self.store.path.parent
         path = folder / "played.jsonl"
         lines = ({"setting": place[0], "id": place[1], "answer": text} for place, text in self.answers.items())
@@ -58,7 +58,7 @@ class Played:
 def play(
     factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Played]]:
-    """Yield what plays a benchmark, built once a session: the files of this folder go to one process."""
+    """Yield a function that plays a benchmark, built once a session; one process runs all files of this folder."""
 
     @cache
     def play(name: str) -> Played:
@@ -78,7 +78,7 @@ def play(
         return Played(factmill, session, store, build_id, answers, by_prompt)
 
     yield play
-    play.cache_clear()  # what sessions have opened is closed with them
+    play.cache_clear()  # closes what sessions have opened
 
 
 @pytest.fixture(params=list(EVALUATIONS))
@@ -88,7 +88,7 @@ def played(request: pytest.FixtureRequest, play: Callable[[str], Played]) -> Pla
 
 @pytest.fixture(autouse=True)
 def home_of_builds(factmill: Factmill, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is called without the command find the home's models, and nothing outside."""
+    """Let code that runs without the command find the home's models, and nothing outside."""
     monkeypatch.setenv("FACTMILL_HOME", str(factmill.home))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")

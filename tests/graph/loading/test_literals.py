@@ -1,4 +1,4 @@
-"""Dates and numbers: put together from statements, qualifiers and value nodes, and compared with plain Python."""
+"""Test dates and numbers assembled from statements, qualifiers and value nodes, against plain Python."""
 
 import itertools
 import random
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 def store(text: str) -> tuple[list[Row], dict[str, int]]:
-    """Return the literals of lines (see `spell_out`) in order, and what was left out."""
+    """Return the sorted literals of lines (see `spell_out`), and what was left out."""
     found = sort_block_lines_into_rows(LineBlock("a.nt", 1, spell_out(text).encode()), SHAPES)
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS staging")
@@ -262,7 +262,7 @@ UNIVERSE = [
 
 
 def put_together(lines: Iterable[str]) -> tuple[set[Row], dict[str, int]]:
-    """Put literals together triple by triple, following each from its statement."""
+    """Assemble literals triple by triple, following each from its statement."""
     said: dict[tuple[str, str], set[str]] = defaultdict(set)
     for line in lines:
         subject, predicate, thing = line.split(" ", 2)
@@ -376,7 +376,7 @@ NEARLY_NUMBERS = st.one_of(
 
 
 def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
-    """Return the values that are accepted, and the reasons for which others are set aside."""
+    """Return the accepted values, and the reasons why others are malformed."""
     lines = "\n".join(f'wd:Q1 wdt:P1 "{value}"^^xsd:{datatype}' for value in values)
     found = sort_block_lines_into_rows(LineBlock("a.nt", 1, spell_out(lines).encode()), SHAPES)
     return {
@@ -387,7 +387,7 @@ def read_in_bulk(values: Iterable[str], datatype: str) -> dict[str, list[Any]]:
 
 @pytest.fixture(scope="module")
 def compute_in_bulk() -> Iterator[Compute]:
-    """Compute number and key of values as the tables are made."""
+    """Compute the number and key of values by the SQL that makes the tables."""
     query = (
         f"SELECT number, {LITERAL_KEY_SQL} FROM (SELECT *, {CANONICAL_NUMBER_SQL} AS number FROM given) ORDER BY place"
     )

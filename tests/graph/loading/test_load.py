@@ -1,4 +1,4 @@
-"""Loading a dump into a graph: what is stored, what is refused, and what a broken load leaves."""
+"""Test loading a dump into a graph: what is stored, what is refused, and what a failed load leaves."""
 
 import gzip
 import os

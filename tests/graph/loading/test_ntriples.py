@@ -1,4 +1,4 @@
-"""The grammar of N-Triples and the canonical spelling of a line."""
+"""Test the grammar of N-Triples and the canonical spelling of a line."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Lines that are scanned byte by byte go where the regular expressions send them, however they are spelled."""
+"""Test that the byte scanner sorts lines as the regular expressions do, in every spelling."""
 
 import random
 from collections import Counter
@@ -81,7 +81,7 @@ OBJECTS = [
 
 
 def tell(found: StagedRowsAndCounts) -> tuple[Any, ...]:
-    """Return all that lines were sorted into, whatever the order."""
+    """Return all sorted lines, independent of their order."""
     rows = {
         name: Counter(str(row) for table in tables for row in table.to_pylist())
         for name, tables in found.tables.items()
@@ -90,7 +90,7 @@ def tell(found: StagedRowsAndCounts) -> tuple[Any, ...]:
 
 
 def sort_both(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Sort a block with the scan and without."""
+    """Sort a block with and without the scan."""
     block, found = LineBlock("a.nt", 1, text), []
     for size in (0, len(text) + 1):
         monkeypatch.setattr(shapes_module, "MIN_SCANNED_BLOCK_BYTES", size)

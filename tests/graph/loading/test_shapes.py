@@ -1,4 +1,4 @@
-"""What the lines of a dump are sorted into."""
+"""Test how the lines of a dump are sorted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be converted are refused by what is wrong with them, and leave nothing behind."""
+"""Test encoder checkpoints that cannot be converted: the error names the fault, and nothing is left behind."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from factmill.tasks.models.converting.encoder import load_encoder_tokenizer, mak
 
 
 def change(file: str, **values: object) -> Callable[[Path], None]:
-    """Return what sets keys of a checkpoint's JSON file."""
+    """Return a function that sets keys of a checkpoint's JSON file."""
 
     def write(checkpoint: Path) -> None:
         path = checkpoint / file
@@ -25,17 +25,17 @@ def change(file: str, **values: object) -> Callable[[Path], None]:
 
 
 def drop(file: str) -> Callable[[Path], None]:
-    """Return what removes a checkpoint's file."""
+    """Return a function that removes a checkpoint's file."""
     return lambda checkpoint: (checkpoint / file).unlink()
 
 
 def put(file: str, content: bytes) -> Callable[[Path], None]:
-    """Return what writes a checkpoint's file."""
+    """Return a function that writes a checkpoint's file."""
     return lambda checkpoint: (checkpoint / file).write_bytes(content) and None
 
 
 def without(name: str) -> Callable[[Path], None]:
-    """Return what leaves a tensor out."""
+    """Return a function that leaves out a tensor."""
     weights = {key: values for key, values in make_weights().items() if key != name}
     return lambda checkpoint: write_tensors(checkpoint / "model.safetensors", weights)
 

@@ -1,4 +1,4 @@
-"""Decoders' checkpoints become language models that weigh as transformers does, or a named error says why not."""
+"""Test conversion of decoder checkpoints: perplexities equal those of transformers, or an error names the reason."""
 
 import json
 import math
@@ -44,7 +44,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def make_checkpoint(tmp_path: Path) -> Make:
-    """Write a checkpoint with random weights, as Hugging Face does."""
+    """Write a checkpoint with random weights, in the form of Hugging Face."""
     reason = "converting needs the extra `convert`"
     torch = pytest.importorskip("torch", reason=reason)
     transformers = pytest.importorskip("transformers", reason=reason)
@@ -62,7 +62,7 @@ def make_checkpoint(tmp_path: Path) -> Make:
 
 
 def weigh_with_transformers(checkpoint: Path, numbers: list[int]) -> float:
-    """Return the perplexity that transformers' own loss gives."""
+    """Return the perplexity from transformers' own loss."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""NLLB checkpoints become translators, or a named error says why not."""
+"""Test conversion of NLLB checkpoints into translators, or the error that names the reason."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ Make = Callable[..., Path]
 
 @pytest.fixture
 def make_checkpoint(tmp_path: Path) -> Make:
-    """Write a checkpoint's small files, as those of NLLB-200 have them."""
+    """Write a checkpoint's small files as NLLB-200 has them."""
 
     def make(codes: list[str] | None = None, size: int = 7_000, **config: Any) -> Path:
         folder = tmp_path / "checkpoint"
@@ -52,7 +52,7 @@ def make_checkpoint(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def make_whole_checkpoint(make_checkpoint: Make) -> Make:
-    """Write a checkpoint with random weights, wide apart, so that no two translations are nearly as good."""
+    """Write a checkpoint with widely spread random weights, so that no two translations have nearly equal scores."""
     torch = pytest.importorskip("torch", reason="converting needs the extra `convert`")
     transformers = pytest.importorskip("transformers", reason="converting needs the extra `convert`")
 
@@ -78,7 +78,7 @@ def make_whole_checkpoint(make_checkpoint: Make) -> Make:
 
 
 def say_with_transformers(folder: Path, tokens: list[str], text: str, language: str) -> tuple[str, ...]:
-    """Return the tokens that Hugging Face's own search finds, without the no-repeat rule, which it applies otherwise."""
+    """Return the tokens from Hugging Face's own search, without its differing no-repeat rule."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""Weights in 7 bits: no product overflows, whatever the CPU; and what computes in which numbers."""
+"""Test 7-bit weights: no product overflows on any CPU; and which numbers each component computes in."""
 
 import struct
 from pathlib import Path
@@ -28,7 +28,7 @@ MATRIX = "decoder/layer_0/self_attention/linear_0/weight"
 
 
 def read_variable(path: Path, name: str) -> np.ndarray:
-    """Return a variable of a model.bin, which may be written anew afterwards."""
+    """Return a copy of a model.bin's variable, so that the file may be overwritten later."""
     return np.array(load_mapped_weights(path).variables[name])
 
 

@@ -1,4 +1,4 @@
-"""Searches in company that lasts: what a text is told does not turn with what it is searched for with."""
+"""Test anchored search: a text's translation does not depend on the other texts of its batch."""
 
 import json
 import random
@@ -50,13 +50,13 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
-    """Have it search in company on any CPU."""
+    """Enable anchored batching on any CPU."""
     translator.search.anchored_batching = choose_batch_invariant_search_sizes(multiplier, translator.decoding)
     return translator
 
 
 class Watched:
-    """A CTranslate2 model that keeps what it is asked."""
+    """A CTranslate2 model that records its calls."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -80,7 +80,7 @@ def test_row_bits_are_same_in_products_of_any_number_of_rows(model: str, request
     opened = open_ctranslate2_model("Translator", folder, "cpu", "float32", 1, "")
     source, seen = ["eng_Latn", "▁Berlin", "</s>"], set()
     for count in (*range(4, 40), 47, 48, 49, 63, 64, 80, 87):
-        # in a greedy search a step has a row for each text
+        # in a greedy search a step has one row per text
         results = opened.translate_batch(
             [source] * count,
             target_prefix=[["deu_Latn"]] * count,
@@ -114,7 +114,7 @@ def test_tokens_and_score_bits_are_same_alone_and_in_anchored_batches() -> None:
 
 
 class Ending:
-    """A CTranslate2 model with random weights whose texts end, as real ones do, after different numbers of steps."""
+    """A CTranslate2 model with random weights whose texts end after different numbers of steps, as with real ones."""
 
     def __init__(self, model: Any, tokens: list[str]) -> None:
         self._model, self._ends = model, tokens
@@ -198,7 +198,7 @@ def test_no_text_row_is_leftover_row_in_avx2_search() -> None:
 
 
 def test_search_that_needs_more_steps_gets_them(random_small: Path) -> None:
-    """Random weights never end, so each is begun anew until the most that there may be."""
+    """Random weights never end a text, so each search restarts with more steps up to the maximum."""
     decoding = BeamSearchOptions(max_tokens=100)
     alone = Translator(random_small, "cpu", batching="alone", decoding=decoding)
     anchored = anchor(Translator(random_small, "cpu", decoding=decoding), "avx512")

@@ -1,4 +1,4 @@
-"""Translators: the same translation whatever a text is batched with, and trouble by name."""
+"""Test translators: the same translation in every batch, and named errors."""
 
 import json
 import random
@@ -23,7 +23,7 @@ from factmill.tasks.models.translator import (
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, Untranslatable
 
 SHORT = BeamSearchOptions(max_tokens=24)
-"""Random weights never end a translation by themselves."""
+"""A limit, since random weights never end a translation."""
 QUESTIONS = [
     "Where was Marie Curie born?",
     "In which city did Karl Marx die?",
@@ -52,7 +52,7 @@ def random_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One encoder and one decoder layer of the shape of NLLB-200-distilled-600M."""
+    """Return one encoder and one decoder layer of the shape of NLLB-200-distilled-600M."""
     return make_random_translator(tmp_path_factory.mktemp("nllb"), width=1024, heads=16, inner_width=4096, layers=1)
 
 
@@ -64,7 +64,7 @@ def store_as_int8(folder: Path, models: Path) -> Path:
 def check_batchings(
     translators: list[Translator], asked: list[TranslationRequest], batchings: int, seed: int = 0
 ) -> None:
-    """Compare tokens and scores, bit for bit, of each text alone and in many random batchings by each translator."""
+    """Compare the tokens and scores of each text, bit for bit, alone and in many random batches by each translator."""
     alone = {pair: translators[0].find_best_translations([pair])[0] for pair in asked}
     assert len({found.score for found in alone.values()}) > 1
     chance = random.Random(seed)
@@ -98,7 +98,7 @@ def test_nllb_layer_gives_same_translations_in_every_batch(random_nllb: Path, tm
 
 @pytest.mark.slow
 def test_translations_and_rejects_are_same_in_every_batch(embedded: Translator) -> None:
-    """With what is refused, and what is searched for twice."""
+    """Includes rejects and texts that are searched twice."""
     texts = [
         *QUESTIONS,
         "J. J. Thomson",

@@ -1,4 +1,4 @@
-"""The embedded translator on what it was made for: held-out sentences and paths, the samples' own texts, labels."""
+"""Test the embedded translator on its own domain: held-out sentences and paths, texts of the samples, labels."""
 
 import csv
 import random
@@ -22,12 +22,12 @@ from factmill.tasks.text.translating.placeholders import (
 from factmill.tasks.text.translating.translation import SOURCE_LANGUAGE, TARGET_LANGUAGES, PathPart, TranslationOutcome
 
 SEED = 11
-"""Another than the one that the training examines itself with."""
+"""Differs from the seed of the training's own test."""
 
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    # in half the time, and the last bits of floats turn no sentence here
+    # takes half the time; the last bits of floats change no sentence here
     return Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", batching="length")
 
 
@@ -49,7 +49,7 @@ def translate_all(translator: Translator, texts: list[Mapping[str, str]]) -> tup
 
 @pytest.mark.slow
 def test_at_least_94_percent_of_held_out_sentences_are_exact(translator: Translator) -> None:
-    # 94.6: the model was taught for 3,600 steps (training.json), not the script's 6,500
+    # 94.6: the model was trained for 3,600 steps (training.json), not the script's 6,500
     assert share_exact(*translate_all(translator, list_held_out(corpus(), SEED, 300))) >= 0.94
 
 
@@ -75,7 +75,7 @@ def test_numbers_with_units_are_exact(translator: Translator) -> None:
     values = [number_unit(unit, "8,848.86") for unit in corpus().units]
     found, plain = translate_all(translator, values)
     asked = [(value[SOURCE_LANGUAGE], language) for value in values for language in TARGET_LANGUAGES]
-    # CLDR's words where it knows the unit, else the corpus's with the number in the language's form
+    # CLDR's words if it knows the unit, else the corpus's with the number in the language's form
     wanted = [
         format_localized_amount(*each) or localize_dates_and_numbers(text, *each)
         for each, text in zip(asked, plain, strict=True)
@@ -114,7 +114,7 @@ def test_portuguese_is_brazilian() -> None:
 
 @cache
 def sample_texts() -> tuple[str, ...]:
-    """Questions and answers of every row that the samples keep."""
+    """Return the questions and answers of every row in the samples."""
     found = find_foundation_files([ASSETS_ROOT / "data" / "world" / "sources"], list(FOUNDATIONS))
     rows = [
         row.outcome
@@ -133,7 +133,7 @@ def test_at_least_98_percent_of_sample_forms_and_labels_are_exact(translator: Tr
 
 
 def test_at_least_99_percent_of_samples_matching_no_form_are_rejected(translator: Translator) -> None:
-    """The 14 other wordings of each DefAn question, and questions without an answer in the embedded world."""
+    """These are the 14 other wordings of each DefAn question, and questions without an answer in the embedded world."""
     files = (ASSETS_ROOT / "data" / "world" / "sources" / "defan").glob("*.csv")
     rows = [row for path in files for row in csv.DictReader(path.read_text("utf-8").splitlines())]
     wordings = [row["questions"] for row in rows if not corpus().match(row["questions"])]

@@ -1,4 +1,4 @@
-"""SentencePiece alone cuts words as the tokenizer of Hugging Face does, which then is not needed."""
+"""Test that SentencePiece alone tokenizes as Hugging Face's tokenizer does, so that it is not needed."""
 
 import random
 import shutil
@@ -15,7 +15,7 @@ from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory that holds what the tokenizer of NLLB is read from."""
+    """Return a folder with the files from which NLLB's tokenizer is read."""
     for module in ("transformers", "google.protobuf"):
         pytest.importorskip(module, reason="comparing with transformers needs the extra `convert`")
     made = tmp_path_factory.mktemp("tokenizer")

@@ -1,4 +1,4 @@
-"""What housekeeping removes, and what it must not: anything that a build that stays, or a process that runs, rests on."""
+"""Test what housekeeping removes, and that it spares all data of remaining builds and running processes."""
 
 import fcntl
 import json
@@ -50,11 +50,11 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 NOW = datetime.now(UTC)
 ALL = RetentionPolicy(newest_builds=1, builds_since=None, records_since=NOW + timedelta(days=1))
-"""Nothing is kept for being young."""
+"""Age protects nothing."""
 
 
 class House:
-    """A warehouse whose builds are made as runs make them, with a recorded call each and one that all share."""
+    """A warehouse whose builds are made as runs make them; each has one recorded call of its own and one shared call."""
 
     def __init__(self, folder: Path) -> None:
         self.path = empty_warehouse(folder / "w.duckdb")
@@ -85,7 +85,7 @@ class House:
             insert_new_call_records(db, records)
 
     def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
-        """Leave the folder of a run that was stopped after its first batch."""
+        """Leave the folder of a run that stopped after its first batch."""
         folder = self.runs / name
         write_shard(folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
         (folder / "run.json").write_text(json.dumps({"options": {"begun": begun.isoformat()}}), "utf-8")
@@ -103,7 +103,7 @@ class House:
             return {each for (each,) in db.execute("SELECT record_id FROM calls").fetchall()}
 
     def digests(self) -> dict[tuple[str, str], bool]:
-        """Return (build, table) → whether its rows still have the digest they were published with."""
+        """Return (build, table) → whether its rows still have the digest of their publication."""
         with open_warehouse(self.path) as db:
             return {
                 (build, name): digest_table_as_parquet(load_published_table(db, build, name)) == sha256
@@ -167,7 +167,7 @@ def test_evaluated_or_audited_builds_are_kept_unless_policy_allows_removal(house
 
     measured, audited, plain, _ = (house.build(name) for name in "abcd")
     evaluation = house.build("e", "a model", params={"source_digest": digest(measured)})
-    # what looks into an evaluation keeps it, though a newer one is there
+    # an analysis keeps its evaluation, even when a newer evaluation exists
     analysis = house.build("f", "folder", params={"evaluation": digest(evaluation)})
     house.build("g", "a model")
     with open_warehouse(house.path) as db:
@@ -311,7 +311,7 @@ def test_compaction_frees_space_and_keeps_every_digest(house: House) -> None:
     assert all(digests.values())
     assert house.records() == records
     assert [each.name for each in house.path.parent.glob("w.duckdb*") if each.is_file()] == ["w.duckdb"]
-    house.build("c")  # with its keys and bounds, as before
+    house.build("c")  # keys and bounds are still in place
     with open_warehouse(house.path) as db, pytest.raises(Exception, match="Duplicate key"):
         db.execute("INSERT INTO builds SELECT * FROM builds")
 
@@ -323,7 +323,7 @@ def test_compacted_file_keeps_its_path_link_and_permissions(house: House) -> Non
     link.symlink_to(house.path.name)
     left = house.path.with_name(
         f"w.duckdb.compact-{os.getpid()}"
-    )  # of a process of our number, as the first of a container
+    )  # of a process with our id, such as the first in a container
     left.write_bytes(house.path.read_bytes())
     compact_warehouse(link)
     assert link.is_symlink()

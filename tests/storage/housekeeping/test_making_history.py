@@ -1,5 +1,4 @@
-"""Prefect's database is made by one server at a time, never gone on with when that was killed meanwhile, and put aside when
-it is damaged."""
+"""Test creation of Prefect's database: one server at a time, redone after a kill, and put aside when damaged."""
 
 import os
 import sqlite3
@@ -27,7 +26,7 @@ def make(home: Path) -> Path:
 
 
 def write(path: Path) -> None:
-    """Write a database at the newest revision that the installed Prefect knows, of some hundred pages."""
+    """Write a database of some hundred pages at the newest revision that the installed Prefect knows."""
     spec = find_spec("prefect")
     assert spec and spec.origin
     migrations = Path(spec.origin).parent / "server/database/_migrations/versions/sqlite"
@@ -48,7 +47,7 @@ def count_runs(path: Path) -> int:
 
 def test_half_created_database_of_killed_server_is_removed(tmp_path: Path) -> None:
     path = make(tmp_path)
-    with guarded_prefect_database_creation(tmp_path, print):  # ends without a word of the server's
+    with guarded_prefect_database_creation(tmp_path, print):  # ends without any output of the server
         path.write_bytes(b"half")
         path.with_name("prefect.db-wal").write_bytes(b"a migration")
     with guarded_prefect_database_creation(tmp_path, print) as made:

@@ -1,4 +1,4 @@
-"""Claims and other processes' journals: what one process asks or has asked, no other does."""
+"""Test claims and journals of other processes: no call is sent by two processes."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ with CallClaims(Path(sys.argv[1])).claim(sys.argv[2:]) as held:
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
-    """A process that holds the claims on A and B."""
+    """A process that claims A and B."""
     process = Popen([executable, "-c", _HOLD, str(tmp_path), A, B], stdin=PIPE, stdout=PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "2\n"
@@ -88,7 +88,7 @@ def test_full_disk_raises_named_error_and_leaves_no_claim(tmp_path: Path, monkey
 
 
 class Slow:
-    """A service whose answers wait for `free`; `asked` counts its calls, `begun` tells of the first."""
+    """A service whose replies wait for `free`; `asked` counts its calls, and `begun` is set by the first."""
 
     identity, is_outside = "slow", True
 
@@ -126,7 +126,7 @@ def test_two_caches_on_one_warehouse_send_call_once_and_both_record_it(tmp_path:
     other.join()
     assert sorted(service.asked) == ["a", "b", "c"]
     assert sorted(sent) == [1, 2]
-    # each has it in a journal of its own, so the other may be killed
+    # each process has the record in its own journal, so the other may be killed
     second.close()
     with open_warehouse(warehouse) as db:
         assert db.execute("SELECT count(*) FROM calls").fetchone() == (2,)
@@ -228,9 +228,9 @@ def test_each_of_two_caches_applies_its_own_maximum_age(tmp_path: Path) -> None:
         closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as other,
     ):
         assert [each.get_or_send(calls("a"), service).sent for each in (lenient, strict, other)] == [0, 1, 0]
-        # what stands in a journal is looked at for its age too
+        # the age limit applies to records in journals too
         old = replace(make_record(calls("b")[0], CallResponse(None)), asked_at=datetime.now(UTC) - timedelta(days=2))
-        for each in (lenient, other):  # journals before and after the one with the newest are read in no order
+        for each in (lenient, other):  # the journals before and after the newest have no fixed order
             assert each._journal
             each._journal.append(replace(old, record_id=f"{0:016x}-{0:08x}"))
         with closing(CallCache(warehouse, "record", oldest_allowed=oldest)) as third:

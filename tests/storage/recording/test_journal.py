@@ -1,4 +1,4 @@
-"""The journal: whole lines or nothing, whoever dies when."""
+"""Test the journal: a line is whole or absent, whenever a process dies."""
 
 import fcntl
 import os
@@ -107,7 +107,7 @@ def test_journal_gets_its_name_only_once_locked_and_stale_drafts_are_removed(
     rename = Path.rename
 
     def look(draft: Path, name: Path) -> Path:
-        if not found:  # as a process that clears up does before the lock
+        if not found:  # as a cleaning process does before the lock
             draft.unlink()
         found.append([path.name for path in lock_orphan_journals(tmp_path)])
         return rename(draft, name)

@@ -1,4 +1,4 @@
-"""Recording and replay: asked once, served ever after, misses explained."""
+"""Test recording and replay: a call is sent once and then served, and misses are explained."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ def test_journal_of_killed_run_is_adopted_by_next_run(tmp_path: Path) -> None:
     first = recorder(tmp_path)
     first.get_or_send(calls("a", "b"), service)
     assert first._journal is not None
-    os.close(first._journal._fd)  # what the kernel does when the process dies
+    os.close(first._journal._fd)  # the kernel does this when the process dies
     assert ask(tmp_path, service, "a", "b").replayed == 2
     assert service.asked == ["a", "b"]
 
@@ -175,7 +175,7 @@ def test_already_stored_records_are_not_stored_again(tmp_path: Path) -> None:
 
 
 def side_by_side(times: int, do: Callable[[], Any]) -> list[Any]:
-    """Do something so many times at once; return what each of them returned."""
+    """Run a function in several threads at once and return their results."""
     with ThreadPoolExecutor(times) as pool:
         return [each.result(10) for each in [pool.submit(do) for _ in range(times)]]
 
@@ -212,7 +212,7 @@ def test_batch_waiting_for_failed_call_gets_same_error(tmp_path: Path) -> None:
     threads[0].start()
     service.begun.wait()
     threads[1].start()
-    threads[1].join(0.5)  # it waits for the first by then, or else asks for itself, which ends alike
+    threads[1].join(0.5)  # by now it waits for the first, or sends itself, with the same end
     service.free.set()
     for thread in threads:
         thread.join(10)
@@ -264,7 +264,7 @@ def test_call_merged_between_lookup_and_request_is_not_sent_again(
     monkeypatch.setattr(shared, "_send_missing", ask_late)
     monkeypatch.setattr(
         "factmill.tasks.storage.recording.call_cache._get_warehouse_file_state", lambda warehouse: None
-    )  # as within one tick
+    )  # as if within one clock tick
     assert bodies(shared.get_or_send(calls("a"), service)) == [{"echo": "a"}]
     shared.close()
     assert service.asked == ["a"]

@@ -1,5 +1,4 @@
-"""Recorded calls: how bodies lie in the warehouse, which are too old to serve, and what a rebuild settled about an earlier build's
-replies."""
+"""Test recorded calls: how the warehouse stores bodies, which are too old to serve, and what a revalidation keeps."""
 
 import json
 import time

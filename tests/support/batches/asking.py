@@ -1,4 +1,4 @@
-"""What tests of batch jobs ask, and a chat model that is asked so."""
+"""Make calls for tests of batch jobs, and a chat model that sends them as jobs."""
 
 import threading
 from pathlib import Path
@@ -29,7 +29,7 @@ Who is $name?
 
 
 def answer(body: dict) -> dict:
-    """Return what the server says to a request."""
+    """Return the server's response to a request."""
     said = f"{body['messages'][-1]['content']} {body.get('seed', '')}"
     choices = [
         {"index": at, "finish_reason": "stop", "message": {"content": f"{said} {at}"}} for at in range(body.get("n", 1))
@@ -44,7 +44,7 @@ def open_chat(
     files: OfflineRequestAndReplyFiles | None = None,
     **changed,
 ) -> ChatClient:
-    """Return a model at a server, what is known of its jobs lying in a folder; `files`: by which it is asked, if it is."""
+    """Return a model at a server, with job files in a folder; `files`: request and reply files to use instead of jobs."""
     given = {
         "kind": "openai",
         "name": "m-1",
@@ -67,7 +67,7 @@ def open_chat(
 
 
 def place_of(folder: Path) -> JobFolderAndRun:
-    """Return where a folder's jobs are known; its warehouse has a name that is not the usual one."""
+    """Return where a folder's job files are; its warehouse has an unusual name."""
     return JobFolderAndRun(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
 
 
@@ -109,7 +109,7 @@ def wait_for(condition) -> None:
 
 
 def interrupt(chat: ChatClient, calls, condition) -> dict[str, CallResponse]:
-    """Ask, break it off when a condition holds, and return what has come."""
+    """Send calls, interrupt when a condition is true, and return the replies so far."""
     got: dict[str, CallResponse] = {}
     errors = []
 

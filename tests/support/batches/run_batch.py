@@ -1,6 +1,6 @@
-"""A stand-in for `vllm run-batch`, which needs a model: it posts each line of a file to a server and writes what that says.
+"""Imitate `vllm run-batch`, which needs a model: post each line of a file to a server and write its response.
 
-The lines are those that vLLM's program writes: an answer in `response.body`, a refusal in `error` with no body.
+Lines have the form of vLLM's program: a response in `response.body`, a refusal in `error` without a body.
 """
 
 import json
@@ -10,7 +10,7 @@ import httpx2
 
 
 def run_batch(requests: Path, replies: Path, url: str) -> int:
-    """Answer a file of requests from the server at a base URL; return how many there were. The replies come in no order."""
+    """Answer a file of requests from the server at a base URL, in no fixed order; return their number."""
     lines = [json.loads(line) for line in requests.read_text("utf-8").splitlines()]
     assert len({line["custom_id"] for line in lines}) == len(lines)
     assert all(line.keys() == {"custom_id", "method", "url", "body"} for line in lines)

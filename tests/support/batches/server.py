@@ -1,7 +1,7 @@
-"""A server of batch jobs on loopback: files and jobs as the OpenAI protocol has them, with its state on disk.
+"""Serve batch jobs on loopback: files and jobs of the OpenAI protocol, with state on disk.
 
-A job goes one step further each time it is looked at, so nothing here waits for time to pass. The server restarts itself,
-loses lines, answers out of order and puts lines into the error file, as it is told.
+A job advances one step with each poll, so nothing here waits for time to pass. On request the server restarts itself,
+loses lines, answers out of order and puts lines into the error file.
 """
 
 import json
@@ -16,12 +16,12 @@ from typing import Any
 from support.webs.loopback import Loopback, Seen
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
-"""Body of a chat request → the server's answer: status, json."""
+"""Body of a chat request → the server's response: status, json."""
 _STEPS = ("validating", "in_progress", "in_progress", "finalizing")
 
 
 class BatchServer:
-    """The server; its address stays the same when it restarts."""
+    """The server; its address stays the same after a restart."""
 
     def __init__(
         self,
@@ -32,23 +32,29 @@ class BatchServer:
         fails_every: int = 0,
         restarts_at: frozenset[int] = frozenset(),
     ) -> None:
-        """`loses_every`, `fails_every`: of all lines, counted from the first; `restarts_at`: at which requests, from 1."""
+        """Start the server.
+
+        `loses_every` and `fails_every` count all lines from the first; `restarts_at` lists requests, counted from 1.
+        """
         self.answered: Counter[str] = Counter()
-        """How often a line was answered, by the digest of its request's body."""
+        """Digest of a line's request body → number of responses."""
         self.ends: dict[int, str] = {}
-        """Number of a job, from 1 → how it ends, where that is not `completed`."""
+        """Number of a job, from 1 → its end, if not `completed`."""
         self.spoil: Callable[[bytes], bytes] = lambda content: content
-        """What becomes of the bytes of files of answers."""
+        """Changes the bytes of output files."""
         self.restarts = self.requests = self.lost = self.failed = 0
         self.answers_singly = True
         self.lists = True
-        """False: it lists neither files nor jobs."""
+        """False: the server lists neither files nor jobs."""
         self.cuts: Counter[str] = Counter()
-        """Path → how often what was done by a POST there is done, but not told."""
+        """Path → number of POSTs that take effect but lose their response."""
         self.most_in_hand: Callable[[], float] = lambda: math.inf
-        """How many requests all jobs of the account may hold at once; one job more fails as a whole."""
+        """Maximum number of requests in all jobs of the account at once; a job beyond it fails as a whole."""
         self.file_states: Callable[[int], str] = lambda _: ""
-        """How often a file was looked at, or a job of it asked for → its status; empty: the server tells none. A job needs one that is processed."""
+        """Number of polls of a file, or of attempts to create its job → its status.
+
+        Empty: the server reports no status. A job needs a file that is `processed`.
+        """
         self._looks: Counter[str] = Counter()
         self._answer = answer
         self._loses_every, self._fails_every, self._restarts_at = loses_every, fails_every, restarts_at
@@ -61,7 +67,7 @@ class BatchServer:
 
     @property
     def jobs(self) -> list[dict[str, Any]]:
-        """The jobs as they stand on disk."""
+        """Return the jobs in their state on disk."""
         paths = sorted(self._folder.glob("batch_*.json"))
         return [json.loads(path.read_text("utf-8")) for path in paths]
 
@@ -71,12 +77,12 @@ class BatchServer:
         return [json.loads(line) for line in lines if line]
 
     def forget(self) -> None:
-        """Know nothing more of any job and file."""
+        """Delete all jobs and files."""
         for path in self._folder.iterdir():
             path.unlink()
 
     def restart(self) -> None:
-        """Stop and start again on the same address, knowing what is on disk alone."""
+        """Stop and start again on the same address with only the state on disk."""
         self.restarts += 1
         old, port = self.web, self.web.port
         old.handle = lambda _: {"cut": True}
@@ -124,7 +130,7 @@ class BatchServer:
         return answer
 
     def _list(self, kind: str, after: str | None) -> dict[str, Any]:
-        """Answer with a page of one, the newest first, so that whoever looks has to turn pages."""
+        """Return a page of one entry, newest first, so that clients have to page."""
         if kind == "batches":
             listed = self.jobs[::-1]
         else:
@@ -174,7 +180,7 @@ class BatchServer:
         return {"json": job}
 
     def _step(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return a job one step further on."""
+        """Return a job after its next step."""
         end = "cancelled" if job["status"] == "cancelling" else self.ends.get(job["number"], "completed")
         if job["status"] not in (*_STEPS, "cancelling"):
             return job
@@ -194,12 +200,12 @@ class BatchServer:
         return self._end(job, lines, end)
 
     def _count_in_hand(self, job: dict[str, Any]) -> int:
-        """Return how many requests a job and all others that the server works on hold."""
+        """Return the number of requests in a job and in all other active jobs."""
         others = [each for each in self.jobs if each["status"] in _STEPS[1:]]
         return sum(len(self.read_input(each)) for each in [job, *others])
 
     def _end(self, job: dict[str, Any], lines: list[dict[str, Any]], end: str) -> dict[str, Any]:
-        """Answer the lines of a job; of one that does not complete, half of them."""
+        """Answer the lines of a job, or half of them if it does not complete."""
         assert len({line["custom_id"] for line in lines}) == len(lines)
         assert all((line["method"], line["url"]) == ("POST", job["endpoint"]) for line in lines)
         Random(job["id"]).shuffle(lines)

@@ -1,4 +1,4 @@
-"""What a build left in the warehouse, and whether its report adds up."""
+"""Read the rows that a build left in the warehouse, and check that its report adds up."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ Rows = list[dict[str, Any]]
 
 
 def query_build(report: Any, statement: str) -> Rows:
-    """Return the rows that a query with the build's id as its parameter finds in the build's warehouse."""
+    """Return the rows of a query in the build's warehouse, with the build's id as its parameter."""
     with open_warehouse(Path(report["warehouse"])) as db:
         found: Rows = db.sql(statement, params=[report["build_id"]]).to_arrow_table().to_pylist()
     return found
@@ -21,7 +21,7 @@ def read_table(report: Any, table: str) -> Rows:
 
 
 def check_balance(report: Any) -> None:
-    """See that every row that came in is published, rejected with a reason, or merged, in each stage and in all."""
+    """Check that every input row is published, rejected with a reason, or merged, in each stage and in total."""
     assert report["inputs"] + report["opened"] == report["rows"] + report["rejects"] + report["merged"]
     for stage in report["stages"]:
         assert stage["rows_in"] == stage["rows_out"] + stage["rejects"] + stage["merged"], stage

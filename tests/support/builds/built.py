@@ -1,4 +1,4 @@
-"""Builds whose rows, rejects, calls and review try to be more than text, as the page of a build gets them."""
+"""Publish builds whose rows, rejects, calls and review try to be more than text, for tests of a build's page."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ HOSTILE = (
 
 
 def publish_hostile(warehouse: Path) -> BuildRecord:
-    """Publish rows of MultiHal all of whose texts are hostile, with rejects and calls that are."""
+    """Publish MultiHal rows whose texts are all hostile, with hostile rejects and calls."""
     rows = [
         multihal_row(
             f"simpleqa_{at}", input=text, output=text, domain=text, source_dataset=text, source_name=text,
@@ -64,7 +64,7 @@ def publish_hostile(warehouse: Path) -> BuildRecord:
 
 
 def publish_withheld(warehouse: Path) -> BuildRecord:
-    """Publish questions of FanOutQA, one of dev and two of test, with a call and a reject that tell their answers."""
+    """Publish one dev and two test questions of FanOutQA, with a call and a reject that reveal their answers."""
     build = publish_rows(warehouse, FANOUTQA, fanout_tables())
     with open_warehouse(warehouse) as db:
         for at in range(3):
@@ -83,7 +83,7 @@ def add_call(
     key: str = "",
     operation: str = "chat",
 ) -> None:
-    """Record a call that a row rests on."""
+    """Record a call that a row depends on."""
     key = key or f"key-{row_id}"
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?, ?, 'ok', NULL, false, ?, 1, 1, 0.5, 0.1, '2026-04-30 12:00:00+00')",

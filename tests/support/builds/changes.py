@@ -1,4 +1,4 @@
-"""A lock of a small benchmark, and what changed between two builds of it, with values that try to be more than text."""
+"""Make a manifest of a small benchmark and the diff of two builds of it, with values that try to be more than text."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ WORLD = ChangeCause("world", "wikidata", f"item_facts of {HOSTILE} returned some
 
 
 def make_diff(**changed: Any) -> BuildDiff:
-    """Return a diff with one row of each kind, told by values that try to be more than text."""
+    """Return a diff with one row of each kind, whose values try to be more than text."""
     rows = [
         RowChange(
             "added",

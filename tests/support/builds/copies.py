@@ -1,4 +1,4 @@
-"""A build of so many rows as a test wants: copies of another build's, published beside it."""
+"""Publish a build with any number of rows, copied from another build."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 
 def publish_copies(warehouse: Path, build: str, table: str, rows: int) -> str:
-    """Publish a build whose rows are those of another build (by its id, or latest:NAME), again and again, each with an id of its own."""
+    """Publish a build of repeated rows of another build (by its id, or latest:NAME), each copy with its own id."""
     origin = resolve_build(warehouse, build)
     with open_warehouse(warehouse) as db:
         found = load_published_table(db, origin.build_id, table)

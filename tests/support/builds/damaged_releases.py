@@ -1,4 +1,4 @@
-"""A released folder as strangers might hand it on: each kind of damage by name, as what it does to the folder."""
+"""Damage release folders: each kind of damage by name, as a function on the folder."""
 
 import json
 import os
@@ -25,17 +25,17 @@ DEV = "data/fanoutqa/dev.parquet"
 INDEX, LOCK, SUMS = "release.json", "lock.json", "SHA256SUMS"
 Change = Callable[[Any], Any]
 COMMANDS = ("diff", "evaluate", "release", "release --force")
-"""Those that read a release's folder, in an order in which the last may replace it."""
+"""Commands that read a release's folder; the last may replace it."""
 REPLACED = {
     "form of an earlier factmill",
     "column of numbers, all digests updated",
     "column of nulls, all digests updated",
 }
-"""Damages that --force replaces: the files agree with each other, so that nothing goes that was not released."""
+"""Damages that --force replaces: the files agree with each other, so only released content is lost."""
 
 
 def make_released(factmill: Factmill, folder: Path) -> Path:
-    """Return a folder with a warehouse, w.duckdb, and the release of its build, whole."""
+    """Return a folder with a warehouse, w.duckdb, and the undamaged release of its build."""
     publish_rows(folder / "w.duckdb", FANOUTQA, fanout_tables(("dev", "dev", "test")))
     to = ("--to", folder / "whole", "--with-answers", "--warehouse", folder / "w.duckdb")
     ran = factmill("release", "latest:fanoutqa", *to)
@@ -44,16 +44,16 @@ def make_released(factmill: Factmill, folder: Path) -> Path:
 
 
 def copy_damaged(released: Path, folder: Path, damage: str) -> Path:
-    """Return a copy of the whole release, damaged."""
+    """Return a damaged copy of the release."""
     shutil.copytree(released / "whole", folder)
     DAMAGES[damage](folder)
     return folder
 
 
 def run_commands(factmill: Factmill, released: Path, folder: Path, damage: str, commands: Sequence[str]) -> None:
-    """Check that commands which read a damaged release end in words that name it.
+    """Check that commands which read a damaged release end with an error that names it.
 
-    `released`: as of `make_released`.
+    `released` comes from `make_released`.
     """
     none, warehouse = folder.with_name("none.duckdb"), released / "w.duckdb"
     release = ("release", "latest:fanoutqa", "--to", folder, "--with-answers", "--warehouse", warehouse)
@@ -77,7 +77,7 @@ def run_commands(factmill: Factmill, released: Path, folder: Path, damage: str, 
 
 
 def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
-    """Make sizes and sums those of the files that lie there; on request the digests of tables and of all rows too."""
+    """Update sizes and digests to the current files; on request also the digests of tables and of all rows."""
     index = json.loads((folder / INDEX).read_bytes())
     splits = [split for config in index["configs"] for split in config["splits"]]
     for file in (file for split in splits for file in split["files"]):
@@ -101,14 +101,14 @@ def resum(folder: Path, tables: bool = False, content: bool = False) -> None:
 
 
 def write_sums(folder: Path) -> None:
-    """Write the list of digests as of the files that lie there."""
+    """Write the list of digests of the current files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
     lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n" for path in files]
     (folder / SUMS).write_text("".join(lines), "utf-8", "surrogateescape")
 
 
 def edit(name: str, change: Change, sums: bool = True) -> Callable[[Path], None]:
-    """Return what puts a changed object into one of the folder's JSON files."""
+    """Return a function that changes an object in one of the folder's JSON files."""
 
     def apply(folder: Path) -> None:
         result = change(json.loads((folder / name).read_bytes()))
@@ -120,7 +120,7 @@ def edit(name: str, change: Change, sums: bool = True) -> Callable[[Path], None]
 
 
 def rewrite(change: Change, path: str = DEV, store_schema: bool = False, **resumming: bool) -> Callable[[Path], None]:
-    """Return what writes a changed table, with sums that agree."""
+    """Return a function that writes a changed table with matching digests."""
 
     def apply(folder: Path) -> None:
         pq.write_table(change(pq.read_table(folder / path)), folder / path, store_schema=store_schema)
@@ -130,7 +130,7 @@ def rewrite(change: Change, path: str = DEV, store_schema: bool = False, **resum
 
 
 def put(name: str, data: bytes, sums: bool = False) -> Callable[[Path], None]:
-    """Return what puts bytes in the place of a file."""
+    """Return a function that replaces a file with bytes."""
 
     def apply(folder: Path) -> None:
         (folder / name).write_bytes(data)
@@ -146,7 +146,7 @@ def alter_questions(table: pa.Table) -> pa.Table:
 
 
 def fill_column(name: str, values: Callable[[int], pa.Array]) -> Change:
-    """Return what puts values (number of rows → values) in the place of a column's."""
+    """Return a function that replaces a column's values (number of rows → values)."""
     return lambda table: table.set_column(table.column_names.index(name), name, values(table.num_rows))
 
 
@@ -156,7 +156,7 @@ def _swap(table: pa.Table) -> pa.Table:
 
 
 def _replace(make: Callable[[Path, Path], object], name: str = DEV) -> Callable[[Path], None]:
-    """Return what takes a file away and has something else made in its place: (where it lay, where it lies now)."""
+    """Return a function that moves a file and calls `make` with its old and new path."""
 
     def apply(folder: Path) -> None:
         moved = folder.with_name(f"{folder.name}-moved")
@@ -167,7 +167,7 @@ def _replace(make: Callable[[Path, Path], object], name: str = DEV) -> Callable[
 
 
 def _listen(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:  # addresses of sockets are short: relative to the folder
+    with socket.socket(socket.AF_UNIX) as listener:  # socket addresses are short: use a relative path
         here = Path.cwd()
         os.chdir(path.parent)
         listener.bind(path.name)
@@ -175,7 +175,7 @@ def _listen(path: Path) -> None:
 
 
 def _enlarge(name: str, size: int) -> Callable[[Path], None]:
-    return lambda folder: os.truncate(folder / name, size)  # sparse: no disk is filled
+    return lambda folder: os.truncate(folder / name, size)  # sparse, so it fills no disk
 
 
 def _split(**changed: Any) -> Callable[[Path], None]:
@@ -196,7 +196,7 @@ def _twins(one: str, other: str) -> Callable[[Path], None]:
 
 
 def _forge_lock(change: Change) -> Callable[[Path], None]:
-    """Return what changes a lock, with all digests and ids that follow from it."""
+    """Return a function that changes a manifest, with all dependent digests and ids."""
 
     def apply(folder: Path) -> None:
         result = json.loads((folder / LOCK).read_bytes())
@@ -338,4 +338,4 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "two names that differ in case alone": _twins("NOTE", "Note"),
     "two names of one normal form": _twins("caf\u00e9", "cafe\u0301"),
 }  # fmt: skip
-"""Name → what does it to a release of FanOutQA that holds all of its build."""
+"""Name → function that damages a FanOutQA release of a whole build."""

@@ -1,4 +1,4 @@
-"""A release loaded by other libraries: what they make of each config and split, and whether that is what was published."""
+"""Load a release with other libraries and check that every config and split equals what was published."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def list_splits(folder: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, P
 
 
 def check_loads(folder: Path) -> int:
-    """Load every config and split with rows with every library, compare them, and return how many there are."""
+    """Load every config and split with rows with every library, compare them, and return their number."""
     import datasets
     import polars
 

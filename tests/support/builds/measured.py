@@ -1,4 +1,4 @@
-"""A build with the command to measure models on it."""
+"""Bundle a build with the command that evaluates models on it."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 @dataclass(frozen=True)
 class Measured:
-    """A build of one benchmark, in a warehouse of its own."""
+    """A build of one benchmark, in its own warehouse."""
 
     factmill: Factmill
     benchmark: str
@@ -36,13 +36,13 @@ class Measured:
         return self.factmill("evaluate", self.benchmark, *options, *self.place, **environment)
 
     def __call__(self, *options: str | Path, **environment: str) -> Any:
-        """Evaluate, and return what --json prints."""
+        """Evaluate and return the --json output."""
         ran = self.run(*options, **environment)
         assert ran.code == 0, ran.err
         return ran.json
 
     def start_and_kill(self, is_due: Callable[[], bool], *options: str | Path, **environment: str) -> None:
-        """Start an evaluation, and kill it once it is due and has hardly computed for a second."""
+        """Start an evaluation, and kill it when it is due and has been nearly idle for 1 s."""
         process = self.factmill.start("evaluate", self.benchmark, *options, *self.place, **environment)
         try:
             while not is_due():
@@ -54,7 +54,7 @@ class Measured:
             process.communicate()
 
     def verify(self, expected: Any, **environment: str) -> None:
-        """See that an evaluation is rebuilt byte for byte."""
+        """Check that an evaluation is rebuilt byte for byte."""
         ran = self.factmill("verify", expected["evaluation_id"], "--warehouse", self.warehouse, "--json", **environment)
         assert ran.json["agrees"], ran.err
 
@@ -65,7 +65,7 @@ class Measured:
 
 
 def _wait_idle(pid: int, quiet_s: float = 1.0) -> None:
-    """Wait until a process has hardly computed for so long, a minute at most: what was answered is recorded then."""
+    """Wait, at most a minute, until a process is nearly idle: by then its responses are recorded."""
     begun = since = time.monotonic()
     computed = -1.0
     while since + quiet_s > (now := time.monotonic()) < begun + 60:

@@ -1,4 +1,4 @@
-"""Builds put into a warehouse as they are, without a flow: rows of any content, under any licence."""
+"""Publish builds in a warehouse without a flow: rows of any content under any licence."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,8 +37,10 @@ def publish_rows(
     by: str = "mine",
     **lock: Any,
 ) -> BuildRecord:
-    """Publish rows (table → columns by name) as a build by a model, or by none (`by` is empty); tables that are not named are
-    empty."""
+    """Publish rows (table → columns by name) as a build by a model, or by none if `by` is empty.
+
+    Tables that are not named are empty.
+    """
     made = {
         name: pa.Table.from_pylist(list(tables.get(name, ())), schema=arrow_schema(model))
         for name, model in benchmark.tables.items()

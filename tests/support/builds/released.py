@@ -1,4 +1,4 @@
-"""Small rows of two benchmarks, as releases need them: several languages and licences; a dev and a test part."""
+"""Make small tables of two benchmarks for releases: several languages and licences, a dev and a test part."""
 
 import json
 from typing import Any
@@ -16,11 +16,11 @@ NASTY = (
     " ",
     "x" * 1_000_000,
 )
-"""Texts that break what is careless."""
+"""Texts that break careless code."""
 
 
 def multihal_row(question: str, language: str = "eng", **changed: Any) -> dict[str, Any]:
-    """Return a row of MultiHal about a question, path 1; the question's id begins with its source."""
+    """Return a row of MultiHal for path 1 of a question, whose id begins with its source."""
     source = question.partition("_")[0]
     row = {
         "path_id": f"{question}_1",

@@ -1,4 +1,4 @@
-"""A small evaluation as a report gets it, with answers that try to be more than text."""
+"""Make a small evaluation for reports, with answers that try to be more than text."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ HOSTILE = (
     "![x](http://elsewhere.example/y.png) | cell\nline",
     "long " * 20_000,
 )
-"""Answers; each is wrong."""
+"""Answers, all wrong."""
 _SERVICES = {"wikidata": "embedded-1", "wikipedia": "embedded-1"}
 MODEL = "weak <b>& $x$"
 
@@ -88,7 +88,7 @@ EVALUATION: Evaluation = dataclasses.replace(
 def make_evaluated(
     model: str, answers: Sequence[str], scripted: dict[str, str] | None = None, **facts: Any
 ) -> PublishedEvaluation:
-    """Return an evaluation of one setting with these answers: `gold` is right, an empty one lacks a score."""
+    """Return an evaluation of one setting with these answers: `gold` is right, and an empty one has no score."""
     result = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
     params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
     lock = {

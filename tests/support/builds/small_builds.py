@@ -1,4 +1,4 @@
-"""Small builds that models are measured on: each is made once for all processes that share the tests, and copied."""
+"""Make small builds for evaluations, once for all test processes, and copy them."""
 
 import fcntl
 import shutil
@@ -20,14 +20,14 @@ SMALL = {
 
 @dataclass(frozen=True)
 class SmallBuilds:
-    """What makes and copies them."""
+    """Makes and copies the builds."""
 
     factmill: Factmill
     folder: Path
-    """Of all processes."""
+    """Shared by all processes."""
 
     def copy(self, benchmark: str, warehouse: Path) -> str:
-        """Put a warehouse with the small build of a benchmark where none is yet, and return the build's id."""
+        """Put a warehouse with a benchmark's small build where none exists yet, and return the build's id."""
         self.folder.mkdir(exist_ok=True)
         made, result = self.folder / f"{benchmark}.duckdb", self.folder / f"{benchmark}.id"
         with (self.folder / f"{benchmark}.lock").open("w") as lock:

@@ -1,4 +1,4 @@
-"""Runs `factmill`: in this process where what a command does is tested, as a process of its own where how it ends is."""
+"""Run `factmill`: in this process to test a command, or in its own process to test how it ends."""
 
 import io
 import json
@@ -25,18 +25,18 @@ from factmill.tasks import progress
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = "PREFECT_API_URL"
 _WIDTH = "200"
-"""Columns of what is printed, so that messages are not wrapped."""
+"""Columns of the output, so that messages are not wrapped."""
 FEW_QUESTIONS = (
     *("--source", str(ROOT / "data/world/sources/fanoutqa/places.json")),
     *("--source", "wikidata", "--sets", "P40", "--sets", "P57", "--sets-a-kind", "1"),
 )
-"""Options of a FanOutQA of some questions of people, and some of a graph."""
+"""Options of a FanOutQA build with some human questions and some from a graph."""
 Process = subprocess.Popen[str] | ReadyProcess
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -53,16 +53,16 @@ class Factmill:
 
     home: Path
     prefect_api: str = ""
-    """Address of a standing Prefect server; empty: a build starts one of its own, which only a process can."""
+    """Address of a running Prefect server; empty: a build starts its own, which only a separate process can."""
     program: str = "from factmill.flows.cli.entry import main; main()"
-    """What a process of its own runs."""
+    """The Python code of a separate process."""
     on_prefect: bool = True
-    """False: what is made in this process is made without Prefect."""
+    """False: flows of this process run without Prefect."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Ran:
-        """Run a command in this process, as `main` does but for the end of the process.
+        """Run a command in this process, as `main` does except for ending the process.
 
-        `stdin`: what is piped into it, 64 KiB at most.
+        `stdin`: input of at most 64 KiB.
         """
         out, err = io.StringIO(), io.StringIO()
         piped, writer = os.pipe()
@@ -88,22 +88,22 @@ class Factmill:
         return Ran(code, out.getvalue(), err.getvalue())
 
     def get_json(self, *arguments: str | Path, **environment: str) -> Any:
-        """Run a command that has to succeed, with --json, and return what it prints."""
+        """Run a command with --json, which must succeed, and return its output."""
         ran = self(*arguments, "--json", **environment)
         assert ran.code == 0, ran.err
         return ran.json
 
     def run_process(self, *arguments: str | Path, **environment: str) -> Ran:
-        """Run a command as a process of its own, which has hash seeds of its own too."""
+        """Run a command as its own process, with its own hash seeds."""
         process = self.start(*arguments, **environment)
         out, err = process.communicate()
         return Ran(process.returncode, out, err)
 
     def start(self, *arguments: str | Path, **environment: str) -> Process:
-        """Start a command as a process of its own and let it run.
+        """Start a command as its own process, without waiting for it.
 
-        It is a new Python where Prefect has to read its settings anew, as with a server of its own, and where it serves,
-        since it then starts others by way of its own beginning.
+        It is a new Python if Prefect must read its settings again, as with its own server, and if the command serves,
+        since it then starts other processes by its own entry point.
         """
         result = {**inherited(), **self._environment(), **environment}
         is_new = "serve" in arguments or any(name.startswith("PREFECT_") for name in {*environment} - {_ADDRESS})
@@ -129,15 +129,15 @@ class Factmill:
 
 
 _commands = cache(get_command)
-"""Typer's app → what it makes of it for each command anew."""
+"""Typer's app → its commands, which it would otherwise rebuild for each call."""
 
 
 @cache
 def _prefect_settings(api: str) -> Settings:
-    """Return Prefect's settings with this server; made once, since reading the environment takes longer than some commands."""
+    """Return Prefect's settings with this server, cached because reading the environment is slower than some commands."""
     return get_settings_context().settings.copy_with_update({PREFECT_API_URL: api} if api else {})
 
 
 def inherited() -> dict[str, str]:
-    """Return this process's environment without the Prefect settings of the tests: a command makes its own."""
+    """Return this process's environment without the tests' Prefect settings: a command makes its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}

@@ -1,4 +1,4 @@
-"""`factmill` of any checkout, in one process that runs command after command without Prefect."""
+"""Run the `factmill` of any checkout, in one process that runs command after command without Prefect."""
 
 import json
 import os
@@ -30,7 +30,11 @@ class OtherCommand:
     """The process; each command is a call."""
 
     def __init__(self, program: Path | None, home: Path, prefect_api: str) -> None:
-        """Start. `prefect_api`: address of a standing Prefect server; `program`: the `factmill` of a virtual environment; None: the checkout of this file."""
+        """Start the process.
+
+        `prefect_api`: address of a running Prefect server; `program`: the `factmill` of a virtual environment, or None
+        for the checkout of this file.
+        """
         python, self.root = sys.executable, ROOT
         if program:
             python = str(program.parent / "python")
@@ -51,7 +55,7 @@ class OtherCommand:
             text=True,
         )
         self.model_settings = frozenset(json.loads(self._read()))
-        """What a world's file may say of a model."""
+        """Model settings that a world's file may have."""
 
     def __call__(self, *arguments: str | Path, **environment: str) -> Ran:
         """Run a command."""

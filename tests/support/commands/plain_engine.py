@@ -1,8 +1,7 @@
-"""Recipes run by plain calls and threads in the place of Prefect's: all that is ours is done, and no server is told of it.
+"""Run recipes by plain calls and threads in place of Prefect: all of factmill's code runs, but no server records it.
 
-A third of the computing of a small build is Prefect's and its server's. So what a command makes in the process of the tests
-goes this way, unless the test looks at what Prefect does: its runs, logs, artifacts, and how it stops. Processes of
-their own go by Prefect always.
+Prefect and its server take a third of the computing time of a small build. Commands in the test process therefore run
+this way, unless the test concerns Prefect's runs, logs, artifacts or stops. Separate processes always use Prefect.
 """
 
 import json
@@ -27,11 +26,11 @@ from factmill.tasks.engine.batches import find_batch_receipt
 R = TypeVar("R")
 _show_figure = artifacts.format_figure_markdown
 _shown: dict[tuple[Any, ...], str] = {}
-"""Shape of a figure → what was drawn of it."""
+"""Shape of a figure → its drawing."""
 
 
 class PlainRunner:
-    """What Prefect's ThreadPoolTaskRunner does with steps, as far as `building` uses it: threads, and found batches."""
+    """Imitates the parts of Prefect's ThreadPoolTaskRunner that `building` uses: threads, and finished batches."""
 
     def __class_getitem__(cls, _result: object) -> type["PlainRunner"]:
         return cls
@@ -46,15 +45,15 @@ class PlainRunner:
         self._threads.shutdown(cancel_futures=True)
 
     def submit(self, step: Task[..., BatchReceipt], parameters: Mapping[str, Any]) -> Future[BatchReceipt]:
-        """Run a step in a thread, or find its receipt where Prefect would find its result."""
+        """Run a step in a thread, or return its receipt where Prefect would find its result."""
         assert callable(step.task_run_name)
-        assert step.task_run_name(parameters=parameters)  # type: ignore[call-arg] # Prefect gives it the parameters
+        assert step.task_run_name(parameters=parameters)  # type: ignore[call-arg] # Prefect passes the parameters
         return self._threads.submit(copy_context().run, _work, step, parameters)
 
 
 @contextmanager
 def without_prefect() -> Iterator[None]:
-    """Run flows that are called in this process, and their steps, without Prefect for as long as the block lasts."""
+    """Run flows of this process and their steps without Prefect inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "ThreadPoolTaskRunner", PlainRunner)
         patch.setattr(artifacts, "create_table_artifact", _check_table)
@@ -66,7 +65,7 @@ def without_prefect() -> Iterator[None]:
 
 
 def _call(flow: Flow[..., R], *given: Any, **named: Any) -> R:
-    """Check a flow's parameters and name its run, as Prefect does, and make it."""
+    """Check a flow's parameters and name its run, as Prefect does, then run it."""
     params, run = flow.validate_parameters(get_call_parameters(flow.fn, given, named)).values()
     assert make_run_name(flow.name, params, run)
     make: Callable[..., R] = flow.fn
@@ -79,7 +78,7 @@ def _work(step: Task[..., BatchReceipt], parameters: Mapping[str, Any]) -> Batch
 
 
 def _show_once(figure: ReportFigure) -> str:
-    """Draw a figure, unless one was drawn that differs in its values alone: where points are, and which have none, is the same."""
+    """Draw a figure, unless a figure of the same shape was drawn: the same points, with the same ones missing."""
     shape = (
         *(figure.name, figure.kind, figure.y_range),
         *((each.label, each.x, *map(_find_missing, (each.y, each.low, each.high))) for each in figure.series),
@@ -94,7 +93,7 @@ def _find_missing(values: Sequence[float | None]) -> tuple[bool, ...]:
 
 
 def _leave_to_system(_file: int) -> None:
-    """Wait for no disk: what is written here outlives its process at most, never the machine."""
+    """Skip the wait for the disk: files here need to survive their process, never the machine."""
 
 
 def _check_table(table: Sequence[Mapping[str, Any]], key: str, description: str) -> None:
@@ -105,5 +104,5 @@ def _check_table(table: Sequence[Mapping[str, Any]], key: str, description: str)
 
 def _check_markdown(markdown: str, key: str, description: str) -> None:
     assert key == key.lower()
-    assert isinstance(markdown, str)  # empty where there is nothing to draw
+    assert isinstance(markdown, str)  # empty if there is nothing to draw
     assert description

@@ -1,4 +1,4 @@
-"""A process that runs `factmill` where the toy benchmarks and an evaluation are in the lists, from modules of a folder of their own."""
+"""Run `factmill` in a process whose lists include the toy benchmarks and an evaluation, from modules of a folder."""
 
 import json
 import os
@@ -30,7 +30,7 @@ for line in sys.stdin:
 
 
 class ToyCommand:
-    """The process; commands go to it a line of JSON each. `evaluation`: the record by which models are measured."""
+    """The process, which reads each command as a line of JSON. `evaluation`: the definition of the evaluation."""
 
     def __init__(
         self, factmill: Factmill, folder: Path, evaluation: str = "toy_evaluation:COUNTRIES_EVALUATION"
@@ -49,7 +49,7 @@ class ToyCommand:
         )
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> Ran:
-        """Run a command on the warehouse of the folder; it has to end with this code."""
+        """Run a command on the folder's warehouse; it must end with this code."""
         self.begin(*arguments)
         assert self._process.stdout
         ran = Ran(*json.loads(self._process.stdout.readline()))
@@ -57,13 +57,12 @@ class ToyCommand:
         return ran
 
     def begin(self, *arguments: str | Path) -> None:
-        """Begin a command and do not wait for it."""
+        """Start a command without waiting for it."""
         assert self._process.stdin
         self._process.stdin.write(json.dumps([*map(str, arguments), "--warehouse", str(self.warehouse)]) + "\n")
         self._process.stdin.flush()
 
     def is_alive(self) -> bool:
-        """True while the process runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:

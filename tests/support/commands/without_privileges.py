@@ -1,4 +1,4 @@
-"""A program in front of the command that gives up what lets root read and write everything, where root runs the tests."""
+"""Run a command without root's right to read and write every file, if root runs the tests."""
 
 import ctypes
 import os
@@ -9,11 +9,11 @@ PROGRAM = (
     "if not os.getuid(): assert not ctypes.CDLL(None).capset(struct.pack('Ii', 0x20080522, 0), bytes(24))\n"
     "from factmill.flows.cli.main import main; main()"
 )
-"""Linux alone knows how: all capabilities go, so that root is held to the modes of files like anyone."""
+"""Linux only: drops all capabilities, so that file modes apply to root too."""
 
 
 def find_hindrance() -> str:
-    """Return why that cannot be done here; empty where it can."""
+    """Return why that is impossible here; empty if it is possible."""
     if os.getuid():
         return ""
     try:

@@ -1,4 +1,4 @@
-"""A page as Chromium shows it, and what it asked for on the way."""
+"""Open a page in Chromium, and record its requests."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def find_chromium() -> str:
 
 
 def open_page(page: Path) -> tuple[str, list[str]]:
-    """Return the document that Chromium made of a page, and the addresses that it asked a proxy for."""
+    """Return the document that Chromium made from a page, and the addresses that it requested from a proxy."""
     asked: list[str] = []
 
     class Proxy(BaseHTTPRequestHandler):

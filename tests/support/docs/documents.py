@@ -1,4 +1,4 @@
-"""What the documents tell readers to type."""
+"""Read the commands that the documents show."""
 
 import re
 import shlex
@@ -13,22 +13,22 @@ DOCUMENTS = (
     *sorted(path.relative_to(ASSETS_ROOT).as_posix() for path in (ASSETS_ROOT / "docs").rglob("*.md")),
 )
 OWN = "my_facts"
-"""The benchmark of the page that says how to write one; tests/flows/test_packages.py installs and tries such a package."""
+"""The benchmark of the page on writing one; tests/flows/test_packages.py installs and tries such a package."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"…|\b[A-Z]{4,}\b(?!=)")
-"""What a reader puts something in the place of."""
+"""Placeholders that a reader replaces."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A line to type."""
+    """A command line that a document shows."""
 
     line: str
     output: tuple[str, ...] = ()
-    """What it prints, as the document shows it; `…` stands for what is left out."""
+    """The output that the document shows; `…` replaces omitted text."""
 
     def find_missing_output(self, printed: str) -> list[str]:
-        """Return the shown lines that were not printed, but for spaces, times and digests."""
+        """Return the shown lines that were not printed, ignoring spaces, times and digests."""
         found = _mask_what_differs(printed)
         return [
             line
@@ -38,7 +38,7 @@ class Example:
 
     @property
     def words(self) -> list[str]:
-        """The command and its arguments, without settings of the environment and the comment behind."""
+        """Return the command and its arguments, without environment settings and the trailing comment."""
         words = shlex.split(self.line, comments=True)
         return words[len(self._settings) :]
 
@@ -48,11 +48,11 @@ class Example:
         return list(takewhile(re.compile(r"[A-Z_]+=").match, words))
 
     def environment(self, **ours: str) -> Mapping[str, str]:
-        """Return what the line sets; `ours` comes before."""
+        """Return the environment variables that the line sets, after `ours`."""
         return dict(setting.split("=", 1) for setting in self._settings) | ours
 
     def can_run(self, endless: Sequence[str]) -> bool:
-        """Say whether it is a command of ours that ends and in which nothing is left to be put in."""
+        """Return whether it is one of our commands, ends by itself, and has no placeholder left."""
         words = self.words
         return (
             words[:1] == ["factmill"]
@@ -68,20 +68,20 @@ def _mask_what_differs(text: str) -> str:
 
 
 def list_blocks(document: str, *languages: str) -> list[str]:
-    """Return a document's blocks of code in these languages."""
+    """Return a document's code blocks in these languages."""
     return [
         text for language, text in _BLOCK.findall((ASSETS_ROOT / document).read_text("utf-8")) if language in languages
     ]
 
 
 def list_named_files(document: str) -> dict[str, str]:
-    """Return name → content of the files that a document shows: a line with the name in backticks and a colon, then a block."""
+    """Return name → content of a document's files: a line with the name in backticks and a colon, then a block."""
     text = (ASSETS_ROOT / document).read_text("utf-8")
     return dict(re.findall(r"^`([\w.-]+)`:\n```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
 
 def list_examples(document: str) -> list[Example]:
-    """Return what a document tells to type, in order; in a console's block, what stands behind a `$`."""
+    """Return the command lines of a document in order; in a console block, the text after each `$`."""
     found: list[Example] = []
     for language, block in _BLOCK.findall((ASSETS_ROOT / document).read_text("utf-8")):
         lines = block.replace("\\\n", " ").splitlines()

@@ -1,4 +1,4 @@
-"""A Chromium that a test drives over its debugging protocol: it opens pages, presses keys, reads the page, and is killed."""
+"""Drive a Chromium over its debugging protocol: open pages, press keys, read the page, kill the browser."""
 
 import importlib.resources
 import json
@@ -73,7 +73,7 @@ class DrivenChromium:
         self.wait_until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def list_axe_findings(self) -> list[tuple[str, str]]:
-        """Return what axe-core finds fault with on the page: rule, and the first element that breaks it."""
+        """Return axe-core's findings on the page: the rule, and the first element that breaks it."""
         self.read(importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8"))
         found = "(found) => found.violations.map((each) => [each.id, each.nodes[0].html.slice(0, 200)])"
         return [(rule, element) for rule, element in self.read(f"axe.run().then({found})")]

@@ -1,11 +1,11 @@
-"""A page as a browser takes it: what in it acts, or leads elsewhere."""
+"""Parse a page as a browser does: find active content and external links."""
 
 import re
 from html.parser import HTMLParser
 
 
 class ReadPage(HTMLParser):
-    """What a page holds that a browser acts on."""
+    """The active elements of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loads in small steps that are stopped half way, and the files they read."""
+"""Load graphs in small steps that stop half way, and write the source files."""
 
 import bz2
 import gzip
@@ -24,11 +24,11 @@ from factmill.tasks.graph.loading.sources import streams
 streams.BLOCK_BYTES, streams.TURTLE_BATCH_TRIPLES, staging.COMMIT_TEXT_BYTES = 4000, 30, 24_000
 files, folder = sys.argv[2:], Path(sys.argv[1])
 """
-"""How a process of its own loads in small blocks and commits every few, as a long load would."""
+"""Code of a separate process that loads in small blocks and commits every few, as a long load would."""
 
 
 def make_lines(start: int, stop: int) -> list[str]:
-    """Return lines of edges, labels, what is not kept, blank and malformed ones."""
+    """Return lines of edges and labels, lines that are not kept, and blank and malformed lines."""
     text = []
     for nth in range(start, stop):
         text += [f"wd:Q{nth} wdt:P31 wd:Q{nth % 7 + 1}", f'wd:Q{nth} rdfs:label "item {nth}"@en']
@@ -44,7 +44,7 @@ MORE = make_lines(150, 300)
 
 @dataclass
 class Loads:
-    """Loads of some files into one folder, and what they told."""
+    """Loads of some files into one folder, and their progress reports."""
 
     files: Sequence[Path]
     folder: Path
@@ -58,7 +58,7 @@ class Loads:
         progress: Callable[[LoadProgress], None] | None = None,
         **options: object,
     ) -> GraphManifest:
-        """Load; `stop_after` so many news, stop it as Ctrl-C does; `progress` hears them too."""
+        """Load, and stop after `stop_after` reports as Ctrl-C does; `progress` receives the reports too."""
         self.notices, self.phases, news = [], [], 0
 
         def hear(expected: LoadProgress) -> None:
@@ -80,13 +80,13 @@ class Loads:
         )
 
     def stop(self, after: int = 60, **options: object) -> None:
-        """Load, and stop it after so many news as Ctrl-C does."""
+        """Load, and stop after this many reports as Ctrl-C does."""
         with pytest.raises(KeyboardInterrupt):
             self.run(stop_after=after, **options)  # type: ignore[arg-type]
 
 
 def write_files(folder: Path) -> list[Path]:
-    """Write a plain and a packed file of N-Triples and one of Turtle."""
+    """Write a plain and a compressed file of N-Triples and one of Turtle."""
     (folder / "a.nt").write_text("".join(LINES), "utf-8")
     (folder / "b.nt.gz").write_bytes(gzip.compress("".join(MORE).encode(), mtime=0))
     triples = pyoxigraph.parse("".join(line for line in make_lines(400, 450)[8:]), format=pyoxigraph.RdfFormat.TURTLE)
@@ -96,7 +96,7 @@ def write_files(folder: Path) -> list[Path]:
 
 
 def contents(made: GraphManifest) -> dict[str, object]:
-    """Return what must not depend on how often a load was stopped. (Files of DuckDB differ with its row groups.)"""
+    """Return the contents that must not depend on interruptions. (DuckDB's files differ in their row groups.)"""
     found = made.model_dump(exclude={"name", "created_at", "files"})
     for source in found["sources"]:
         source["path"] = Path(source["path"]).name

@@ -1,4 +1,4 @@
-"""People and organisations of a few triples, some with one name, for the steps that find out who is meant."""
+"""Write people and organisations of a few triples, some with the same name, for the disambiguation steps."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ ORGANISATIONS = [
     write_item("Q66", "Android", "P749 Q62", of=["Q80", "Q71"]),
     write_item("Q71", "video platform", "P279 Q72", "P279 Q81", of=[]),
     write_item("Q72", "business", "P279 Q73", of=[]),
-    # above and below each other, as Wikidata sometimes has it
+    # each is a subclass of the other, as sometimes in Wikidata
     write_item("Q73", "company", "P279 Q43229", "P279 Q72", of=[]),
     write_item("Q80", "verb", "P279 Q81", of=[]),
     write_item("Q81", "thing", "P279 Q81", of=[]),

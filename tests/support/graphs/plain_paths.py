@@ -1,6 +1,6 @@
-"""Paths found the plain way, by looking at every triple: what the engines are held to.
+"""Find paths by scanning every triple, as the reference for the engines.
 
-Written from the definition alone (core/wikidata_paths.py): no index, no batch, no order of evaluation.
+The code follows the definition alone (core/wikidata_paths.py): no index, no batch, no evaluation order.
 """
 
 from collections import defaultdict
@@ -24,7 +24,10 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 class PlainPaths:
-    """A finder over triples in memory; rows are tuples in the order of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA without `pair`."""
+    """A finder over triples in memory.
+
+    Rows are tuples in the order of ITEM_PATHS_SCHEMA or LITERAL_PATHS_SCHEMA without `pair`.
+    """
 
     def __init__(self, triples: Iterable[ox.Triple | ox.Quad]) -> None:
         self.claims: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -41,7 +44,7 @@ class PlainPaths:
                     self._take(item, subject, predicate, thing)
 
     def find_item_rows(self, subject: int, target: int, hops: int) -> list[tuple[Any, ...]]:
-        """Return the paths between two items, in the agreed order."""
+        """Return the paths between two items, in the defined order."""
         rows = set()
         for backward, (start, end) in enumerate([(subject, target), (target, subject)]):
             for first, middle in self.claims[start]:
@@ -54,7 +57,7 @@ class PlainPaths:
     def find_literal_rows(
         self, subject: int, wanted: PartialDate | NumberWithUnit, properties: frozenset[int], hops: int
     ) -> list[tuple[Any, ...]]:
-        """Return the paths from an item to a date or number, in the agreed order."""
+        """Return the paths from an item to a date or number, in the defined order."""
         walks = [(None, subject)] if hops == 1 else self.claims[subject]
         rows = set()
         for first, holder in walks:

@@ -1,4 +1,4 @@
-"""N-Triples written short: prefixed names instead of whole IRIs."""
+"""Write N-Triples with prefixed names instead of whole IRIs."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ PREFIXES = {
 def spell_out(text: str) -> str:
     """Return N-Triples from lines with prefixed names: `wd:Q1 wdt:P31 wd:Q5`, one triple a line, no full stop.
 
-    Blank lines are passed over.
+    Blank lines are skipped.
     """
     return "".join(f"{_spell_line(line.strip())} .\n" for line in text.split("\n") if line.strip())
 

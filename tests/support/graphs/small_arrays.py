@@ -1,4 +1,4 @@
-"""Small graphs as arrays, from edges and literals written in the test, and what a plain search finds in them."""
+"""Make small graphs as arrays, from edges and literals written in the test, and search them in plain Python."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A row of table `literals` but for what follows from it."""
+    """A row of table `literals` without its derived columns."""
 
     item: int
     property: int
@@ -58,13 +58,13 @@ class Literal:
 
 
 def null_first(row: Iterable[Any]) -> list[tuple[bool, Any]]:
-    """Return what rows with nulls are sorted by."""
+    """Return a sort key for rows with nulls."""
     return [(value is not None, value) for value in row]
 
 
 @dataclass
 class SmallGraph:
-    """A graph in a folder, with what it was made of."""
+    """A graph in a folder, with its edges and literals."""
 
     folder: Path
     edges: Collection[Edge]
@@ -72,12 +72,12 @@ class SmallGraph:
     others: Collection[int] = ()
     """Items without edges and literals."""
     keys: dict[int, int] = field(default_factory=dict)
-    """Position of a literal → a key that is not its own."""
+    """Position of a literal → a wrong key."""
     arrays: GraphArrays = field(init=False)
     connection: duckdb.DuckDBPyConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        # as tables hold them: numbers in their canonical spelling
+        # as in the tables: numbers in their canonical spelling
         spelled = {replace(each, value=each.number or each.value) for each in self.literals}
         self.literals = sorted(spelled, key=lambda each: null_first(astuple(each)))
         self.connection = duckdb.connect(config={"python_enable_replacements": False, "threads": 1})
@@ -153,7 +153,7 @@ LITERAL_TYPES = [
 def search_items(
     graph: SmallGraph, pairs: Sequence[tuple[int, int]], options: PathSearchOptions
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of ITEM_PATHS_SCHEMA and PAIRS that a search through all edges gives."""
+    """Return the rows of ITEM_PATHS_SCHEMA and PAIRS from a search through all edges."""
     edges = [edge for edge in set(graph.edges) if edge[1] not in options.ignored_properties]
     paths: list[Row] = []
     outcomes: list[Row] = []
@@ -179,7 +179,7 @@ def search_literals(
     properties: set[int],
     options: PathSearchOptions,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of LITERAL_PATHS_SCHEMA and PAIRS that a search through all edges and literals gives."""
+    """Return the rows of LITERAL_PATHS_SCHEMA and PAIRS from a search through all edges and literals."""
     paths: list[Row] = []
     outcomes: list[Row] = []
     for position, (subject, wanted) in enumerate(pairs):

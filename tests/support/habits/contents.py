@@ -1,7 +1,7 @@
-"""What a chat model should say: prompts are recognised by their messages, and the reply is scripted, or the plainest.
+"""Write a chat model's completion: recognise the prompt from its messages, and reply from a script or plainly.
 
-The messages alone are read, as a model reads them: a prompt's template of prompts/*.md is laid upon them, and what stands
-in the place of `$name` is that variable.
+Only the messages are read, as by a model. The templates of prompts/*.md are matched against them, and the text in the
+place of `$name` is that variable.
 """
 
 import re
@@ -17,28 +17,28 @@ from factmill.tasks.core.prompts import PromptTemplate
 
 Message = dict[str, Any]
 LOOKED_UP = "Berlin"
-"""What a model under test looks up, whatever it is asked."""
+"""The text that an evaluated model looks up for every question."""
 
 
 CHAT = PromptTemplate("chat", "", "author", (), (("user", ""),), 0.0, 64, None)
-"""What anybody may say to a model."""
+"""Any message that is no prompt of ours."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A prompt as it was recovered from a request."""
+    """A prompt recovered from a request."""
 
     prompt: PromptTemplate
     variables: dict[str, str]
     is_correction: bool
-    """True when messages follow those of the prompt: a reply was sent back."""
+    """True if messages follow the prompt's: a reply was sent back."""
 
 
 class Contents:
-    """Scripted replies behind messages."""
+    """The scripted replies to messages."""
 
     def write(self, asked: Asked) -> str:
-        """Return the reply that is right and in the agreed form."""
+        """Return the correct reply in the agreed form."""
         if asked.prompt is CHAT:
             return "Blue."
         if asked.prompt.role == "answerer":
@@ -56,14 +56,14 @@ class Contents:
 
 
 def recognise(messages: Sequence[Message]) -> Asked:
-    """Return which prompt the messages are, and with what in it; CHAT when they are none of ours."""
+    """Return the prompt and variables that the messages contain; CHAT for no prompt of ours."""
     said = [message["content"] for message in messages]
     for prompt, patterns in _list_patterns():
         if len(said) >= len(patterns):
             found = [pattern.fullmatch(text) for pattern, text in zip(patterns, said, strict=False)]
             if all(found):
                 given = {name: value for match in found if match for name, value in match.groupdict().items()}
-                # what was done to values that they might not close the tag they stand in
+                # undo the escape that keeps values from closing their tag
                 variables = {name: given[name].replace("< /", "</") for name in prompt.inputs}
                 return Asked(prompt, variables, len(said) > len(patterns))
     return Asked(CHAT, {}, False)
@@ -76,7 +76,7 @@ def _list_patterns() -> list[tuple[PromptTemplate, list[re.Pattern[str]]]]:
         load_prompt(path.relative_to(folder).with_suffix("").as_posix()) for path in sorted(folder.rglob("*.md"))
     ]
     own = [(prompt, [_make_pattern(text) for _, text in prompt.parts]) for prompt in prompts]
-    # for a model without a system role the system message stands before the first user message
+    # for a model without a system role, the system message precedes the first user message
     merged = [
         (prompt, [_make_pattern(f"{prompt.parts[0][1]}\n\n{prompt.parts[1][1]}"), *patterns[2:]])
         for prompt, patterns in own

@@ -1,7 +1,6 @@
-"""How models dress what they say. A dress takes the right reply and returns what is said instead.
+"""Wrap correct replies as models do: a wrapper takes the correct reply and returns what the model writes instead.
 
-Which of its forms a dress takes is drawn from the request's own random numbers, so that the same request is always
-answered alike.
+The request's own random numbers choose a wrapper's form, so the same request always gets the same reply.
 """
 
 import re
@@ -16,7 +15,7 @@ DEPTH = 10_000
 
 @dataclass(frozen=True)
 class Said:
-    """One choice of a reply."""
+    """One choice of a completion."""
 
     content: str | None
     finish: str = "stop"
@@ -43,7 +42,7 @@ def lead_in(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def think_aloud(text: str, _asked: Asked, draw: Random) -> Said:
-    """Think in the form of the reply too, as models do that are told a form, and of something else first."""
+    """Think first, in the reply's form and about a wrong answer, as models do that are given a form."""
     tag = draw.choice(["think", "think", "thinking", "reasoning"])
     first = text.splitlines()[0]
     label = _LABELLED.match(first)
@@ -54,7 +53,7 @@ def think_aloud(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def number_otherwise(text: str, _asked: Asked, draw: Random) -> Said:
-    """Number lines with other marks, and lines that have no number where they are items of a list."""
+    """Number lines with other marks; list items without numbers get one."""
     style = draw.choice(["{}. ", "{}) ", "Level {}: " if "1:: " in text else "{}. "])
     if _NUMBERED.search(text):
         return Said(_NUMBERED.sub(lambda found: style.format(found[1]), text))
@@ -64,7 +63,7 @@ def number_otherwise(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def embolden(text: str, _asked: Asked, draw: Random) -> Said:
-    """Set a line's label, or the whole of each line, in bold, or make items of the lines."""
+    """Set a line's label or each whole line in bold, or turn the lines into list items."""
     if text.startswith("{"):
         return Said(f"**{text}**")
     style = draw.choice(["label", "line", "item"])
@@ -81,12 +80,12 @@ def remark(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def widen(text: str, _asked: Asked, _draw: Random) -> Said:
-    """Write the marks of the form as East Asian keyboards do."""
+    """Write the colons of labels in full width, as East Asian keyboards do."""
     return Said(_LABELLED.sub(lambda found: found[0].strip().replace(":", "\uff1a"), text))
 
 
 def gloss(text: str, asked: Asked, _draw: Random) -> Said:
-    """Say of each level that it is one."""
+    """Mark each level after the first as less specific."""
     if asked.prompt.id != "granola/granular_answers":
         return Said(text)
     first, *rest = text.splitlines()
@@ -121,7 +120,7 @@ def number_in_script(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def mark_sources(text: str, _asked: Asked, _draw: Random) -> Said:
-    """Set marks of sources behind the lines."""
+    """Append source marks to the lines."""
     return Said(text if text.startswith("{") else "\n".join(f"{line} [1][2]" for line in text.splitlines()))
 
 
@@ -132,19 +131,19 @@ def explain(text: str, _asked: Asked, draw: Random) -> Said:
 
 
 def go_on(text: str, _asked: Asked, draw: Random) -> Said:
-    """Make up the next turn."""
+    """Invent the next turn."""
     return Said(
         f"{text}\n{draw.choice(['User: And the next one?', 'Human: Thanks.', '<|im_start|>user' + chr(10) + 'And now?'])}"
     )
 
 
 def write_json5(text: str, _asked: Asked, _draw: Random) -> Said:
-    """Write JSON with a comma too many and a comment."""
+    """Write JSON with an extra comma and a comment."""
     return Said(f"{{ // as asked for\n{text[1:-1]},\n}}" if text.startswith("{") else text)
 
 
 def decorate(text: str, _asked: Asked, _draw: Random) -> Said:
-    """Set an emoji before a question."""
+    """Put an emoji before a question."""
     return Said(
         text.replace("Question: ", "Question: ❓ ", 1)
         if text.startswith("Question: ")
@@ -155,7 +154,7 @@ def decorate(text: str, _asked: Asked, _draw: Random) -> Said:
 
 
 def do_all(text: str, asked: Asked, draw: Random) -> Said:
-    """Think, lead in, fence, and remark at the end."""
+    """Think, add an introduction and a fence, and remark at the end."""
     for dress in (fence, lead_in, remark, think_aloud):
         text = dress(text, asked, draw).content or ""
     return Said(text)
@@ -166,14 +165,14 @@ def lead_in_and_fence(text: str, asked: Asked, draw: Random) -> Said:
 
 
 def dress_anyhow(text: str, asked: Asked, draw: Random) -> Said:
-    """Dress each reply in another way."""
+    """Wrap each reply in a different way."""
     return draw.choice((fence, lead_in, think_aloud, number_otherwise, embolden, remark, widen, gloss))(
         text, asked, draw
     )
 
 
 def think_and_dress(text: str, asked: Asked, draw: Random) -> Said:
-    """Think, then dress the reply in any way."""
+    """Think, then wrap the reply in any way."""
     return think_aloud(dress_anyhow(text, asked, draw).content or "", asked, draw)
 
 

@@ -1,4 +1,4 @@
-"""A model under test and a judge of its answers: what they say is drawn from the question, and so is how long it is."""
+"""Play an evaluated model and its judge: the question determines their random answers and the answers' lengths."""
 
 from random import Random
 
@@ -11,11 +11,11 @@ _WORDS = [
 _MOST_WORDS = {"slaq/answer_long": 120, "biokalma/answer": 90}
 _FEW_WORDS = 12
 _LOOKS_UP = 0.8
-"""Of questions that may be looked up."""
+"""Share of the questions with lookups."""
 
 
 class Measured(Contents):
-    """Answers questions at random lengths, and judges them at random; all else is scripted."""
+    """Answers questions at random lengths, judges answers at random, and scripts all other replies."""
 
     def write(self, asked: Asked) -> str:
         """Return an answer, a verdict, or the scripted reply."""
@@ -35,7 +35,7 @@ class Measured(Contents):
 
 
 def _judge(prompt: str, draw: Random) -> str:
-    """Return the last line of a judge of answers."""
+    """Return the last line of a judge's reply."""
     if prompt == "slaq/judge_long":
         return f"Verdicts: {', '.join(str(draw.randint(0, 1)) for _ in range(5))}"
     if prompt.startswith("biokalma/"):

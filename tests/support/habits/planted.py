@@ -1,4 +1,4 @@
-"""A model under test that is right with a known probability, and a judge that compares its answers with gold."""
+"""Play an evaluated model that is right with a known probability, and a judge that compares its answers with gold."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,18 +8,18 @@ import duckdb
 from support.habits.contents import Asked, Contents
 
 WRONG = "Xanadu"
-"""What the model says where it is wrong."""
+"""The model's wrong answer."""
 
 
 class Planted(Contents):
-    """Answers questions of GRANOLA-EQ and SLAQ; every other reply is scripted."""
+    """Answers questions of GRANOLA-EQ and SLAQ, and scripts all other replies."""
 
     def __init__(self, gold: Mapping[str, str], share_right: float = 0.7, seed: int = 1) -> None:
         """`gold`: question → gold answer."""
         self.gold, self._share_right, self._seed = gold, share_right, seed
 
     def is_right(self, question: str) -> bool:
-        """True when the model knows the answer to a question; the draw follows from seed and question."""
+        """True if the model knows the answer to a question; the draw follows from seed and question."""
         return Random(f"{self._seed} {question}").random() < self._share_right
 
     def write(self, asked: Asked) -> str:

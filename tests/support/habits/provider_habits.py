@@ -1,4 +1,4 @@
-"""How providers of 2026 behave, by name: what each does to a request that a model could answer."""
+"""Imitate providers of 2026 by name: each habit handles a request that a model could answer."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,25 +16,25 @@ REFUSALS = Path(__file__).resolve().parents[4] / "shared" / "data" / "providers"
 
 @dataclass(frozen=True)
 class ProviderHabit:
-    """One way to behave, and what is expected of a run against it."""
+    """One provider behaviour, and the expected result of a run against it."""
 
     respond: Respond
     says: str
-    """What it is, in one line."""
+    """A description in one line."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the world's file says of the model."""
+    """The model's settings in the world's file."""
     attempts: int = 6
     environment: Mapping[str, str] = field(default_factory=dict)
     runs: tuple[str, ...] = ("granola",)
-    """What is run: `granola`, `slaq` (evaluations), `build granola`, `build slaq`."""
+    """The runs: `granola`, `slaq` (evaluations), `build granola`, `build slaq`."""
     recovers: bool = False
     """True: the first run stops with exit 1; then the account is topped up."""
     is_cost_told: bool = True
-    """False where no report can know what is owed."""
+    """False if no report can know the charge."""
     bound_usd: float = 0.0
-    """Of a run over all questions that is made too; 0: none. It is ten times the most that a request can cost."""
+    """Budget of an additional run over all questions, ten times the maximum cost of a request; 0: no such run."""
     says_in_report: str = ""
-    """What the report has to mention."""
+    """Text that the report must contain."""
 
 
 # accounts
@@ -64,7 +64,7 @@ _ACCOUNTS = {
 }
 
 
-# failures of a provider: each returns what is sent in the place of an answer
+# failures of a provider: each function returns its response in place of a completion
 
 
 def _half(turn: Turn) -> str:
@@ -160,7 +160,7 @@ def _cut(finish: str, turn: Turn) -> Reply:
 
 
 def fail_block_and_cut(failing: float, blocked: float, cut: float, turn: Turn) -> Reply:
-    """Fail a share of tries, block and cut shares of contents: in each of the ways above."""
+    """Fail a share of attempts, and block and truncate shares of contents, in all the ways above."""
     share = turn.draw("share").random()
     if turn.hits_try(failing):
         return turn.draw("how", turn.tries).choice(list(FAILURES.values()))(turn)
@@ -176,13 +176,13 @@ def fail_block_and_cut(failing: float, blocked: float, cut: float, turn: Turn) -
 CUTS = ("length", "max_tokens", "model_length", "MAX_TOKENS", "incomplete")
 
 
-# money: what is charged, and what usage the reply reports
+# money: the charge, and the usage that the response reports
 
 _REASONED = 300
 
 
 def _tell(turn: Turn, usage: Any, counts: Mapping[str, int], fee: float = 0.0) -> Reply:
-    """Answer, charge counts, and tell a usage; `...`: none."""
+    """Answer, charge `counts`, and report `usage`; `...` reports none."""
     turn.charge(counts, fee)
     return turn.complete(more={"usage": usage})
 
@@ -248,7 +248,7 @@ def stream(turn: Turn) -> Reply:
     for choice in whole["choices"]:
         text, at = choice["message"]["content"], choice["index"]
         chunks.append({**shared, "choices": [{"index": at, "delta": {"role": "assistant", "content": ""}}]})
-        # pieces of seven characters: no word and no character of the form stays whole
+        # chunks of seven characters split every word and every mark of the form
         pieces = [text[start : start + 7] for start in range(0, len(text), 7)]
         chunks += [{**shared, "choices": [{"index": at, "delta": {"content": piece}}]} for piece in pieces]
         chunks.append({**shared, "choices": [{"index": at, "delta": {}, "finish_reason": choice["finish_reason"]}]})
@@ -259,7 +259,7 @@ def stream(turn: Turn) -> Reply:
 
 
 def want_request(turn: Turn) -> Reply:
-    """Answer requests that have the headers, the query and the key of the table below; refuse the others."""
+    """Answer requests with the headers, query and key of the table below, and refuse the others."""
     if turn.headers.get("x-team") != "facts" or turn.headers.get("x-secret") != "s3cret-of-a-header":
         return refuse(400, "Missing required header: X-Team, X-Secret.")
     if turn.query.get("api-version") != "2024-10-21":
@@ -268,7 +268,7 @@ def want_request(turn: Turn) -> Reply:
 
 
 def expire_token(turn: Turn) -> Reply:
-    """Answer requests with the latest token; a token is over after ten answers, and the next comes from `key_command`."""
+    """Answer requests with the latest token, which expires after ten responses; `key_command` gives the next."""
     used, book = turn.headers.get("authorization", "").removeprefix("Bearer "), turn.book
     if used and used not in book.tokens:
         book.tokens.append(used)
@@ -316,13 +316,13 @@ _REFUSED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "system": lambda body: any(message["role"] == "system" for message in body["messages"]),
     "json_schema": lambda body: body.get("response_format", {}).get("type") == "json_schema",
 }
-"""Setting that a refusal teaches → what is refused."""
+"""Setting that a refusal teaches → predicate of refused requests."""
 _BEFORE: dict[str, dict[str, Any]] = {
     "choices": {"choices": True},
     "reasoning_effort": {"reasoning_effort": "low"},
     "json_schema": {"json_schema": True},
 }
-"""Setting that a refusal teaches → what the world's file says at first, so that the refused thing is sent."""
+"""Setting that a refusal teaches → the world's first value, which makes the client send the refused parameter."""
 
 
 def _alternates(body: dict[str, Any]) -> bool:
@@ -336,7 +336,7 @@ def _refuse_while(is_refused: Callable[[dict[str, Any]], bool], expected: Reply,
 
 
 def read_refusals(path: Path = REFUSALS) -> dict[str, ProviderHabit]:
-    """Return a behaviour for each refusal of a file; nothing where the file is absent."""
+    """Return a behaviour for each refusal in a file; none if the file is absent."""
     if not path.is_file():
         return {}
     found = {}

@@ -1,6 +1,7 @@
-"""A chat server that behaves as model providers do, with one address for each behaviour and a meter of what it charges.
+"""Serve chat as model providers do, with one address per behaviour and a meter of its charges.
 
-Answers follow from seed, behaviour and messages, and, where a failure passes, from how often the same was asked before.
+Responses follow from seed, behaviour and messages and, for temporary failures, from the number of identical requests
+before.
 """
 
 import threading
@@ -21,31 +22,31 @@ if TYPE_CHECKING:
     from support.habits.provider_habits import ProviderHabit
 
 PRICES = {"usd_per_million_in": 10.0, "usd_per_million_out": 50.0}
-"""US$ for a million tokens, as the world's file has them."""
+"""US$ per million tokens, as in the world's file."""
 USD_CACHED, USD_CACHE_WRITE, USD_REQUEST = 1.0, 12.5, 0.002
-"""US$ for a million cached tokens, for a million written to the cache, and for a request where there is a fee."""
+"""US$ per million cached tokens, per million tokens written to the cache, and per request with a fee."""
 Reply = dict[str, Any]
-"""What Loopback sends: status, json, text or bytes, headers."""
+"""A response of Loopback: status, json, text or bytes, headers."""
 
 
 @dataclass
 class Book:
-    """What happened at one address."""
+    """The record of one address."""
 
     asked: list[str] = field(default_factory=list)
     """Digest of the content of each request, in order of arrival."""
     answered: Counter[str] = field(default_factory=Counter)
-    """Content → how often it was answered well."""
+    """Content → number of good responses."""
     noted: dict[str, set[str]] = field(default_factory=dict)
-    """What a behaviour did for good (`blocked`, `cut`, `failed`), with the role that was asked → contents."""
+    """Permanent outcome (`blocked`, `cut`, `failed`) with the role → contents."""
     owed_usd: float = 0.0
-    """What the provider charges."""
+    """The provider's charge in US$."""
     faults: list[str] = field(default_factory=list)
     """Errors of this server itself."""
     tokens: list[str] = field(default_factory=list)
-    """Access tokens that were used, the latest last."""
+    """Used access tokens, the latest last."""
     answers_left: int = 0
-    """How many requests the latest token is good for."""
+    """Number of requests that the latest token still allows."""
     is_recovered: bool = False
     """True once the account is topped up, or the provider works again."""
 
@@ -60,15 +61,15 @@ class Turn:
     query: Mapping[str, str]
     seed: int
     number: int
-    """Requests at this address before."""
+    """Number of earlier requests at this address."""
     tries: int
-    """Requests with the same content at this address before."""
+    """Number of earlier requests with the same content at this address."""
     content: str
     """Digest of messages and seed."""
     book: Book
     contents: Contents
     is_well: bool = False
-    """True once the whole of what the model says was given."""
+    """True once the model's whole text was sent."""
 
     @cached_property
     def asked(self) -> Asked:
@@ -76,7 +77,7 @@ class Turn:
 
     @cached_property
     def text(self) -> str:
-        """What the model says."""
+        """Return the model's text."""
         return self.contents.write(self.asked)
 
     def draw(self, *of: object) -> Random:
@@ -88,22 +89,22 @@ class Turn:
         return self.draw("share").random() < share
 
     def hits_try(self, share: float) -> bool:
-        """True for this share of requests, drawn for each try."""
+        """True for this share of requests, drawn for each attempt."""
         return self.draw("try", self.tries).random() < share
 
     def note(self, kind: str) -> None:
-        """Note that the model does not answer this content."""
+        """Record that the model does not answer this content."""
         self.book.noted.setdefault(f"{self.asked.prompt.role} {kind}", set()).add(self.content)
 
     def charge(self, counts: Mapping[str, int], fee: float = 0.0) -> None:
-        """Charge tokens: `in`, `out`, and of `in` those `cached` and those for a `write` to the cache."""
+        """Charge tokens: `in`, `out`, and the part of `in` that is `cached` or is a `write` to the cache."""
         cached, written = counts.get("cached", 0), counts.get("write", 0)
         usd = (counts["in"] - cached - written) * PRICES["usd_per_million_in"]
         usd += counts["out"] * PRICES["usd_per_million_out"] + cached * USD_CACHED + written * USD_CACHE_WRITE
         self.book.owed_usd += usd / 1e6 + fee
 
     def count(self, text: str | None = None) -> dict[str, int]:
-        """Return the tokens of this request and of a text for each of its samples (default: what the model says)."""
+        """Return the tokens of this request, and of a text (default: the model's) for each sample."""
         words_in = sum(len(str(message["content"]).split()) for message in self.body["messages"])
         words_out = len((self.text if text is None else text).split())
         return {"in": words_in + 4, "out": (words_out + 1) * self.body.get("n", 1)}
@@ -117,8 +118,11 @@ class Turn:
         message: Mapping[str, Any] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return a chat completion and charge it. `content`: default: what the model says; `choice`, `message`, `more`: what
-        each choice, its message and the whole hold besides."""
+        """Return a chat completion and charge it.
+
+        `content` defaults to the model's text; `choice`, `message` and `more` add fields to each choice, its message
+        and the whole.
+        """
         said = self.text if content is None else content
         self.is_well = content is None and finish == "stop"
         counts = self.count(said)
@@ -139,12 +143,12 @@ class Turn:
         return {"json": {name: value for name, value in whole.items() if value is not ...}}
 
     def answer(self) -> Reply:
-        """Return what the model says, as a provider without faults does."""
+        """Return the model's text, as a provider without faults does."""
         return self.complete()
 
 
 def refuse(status: int, message: str, /, **more: Any) -> Reply:
-    """Return an error in the form that most providers use."""
+    """Return an error in the form of most providers."""
     return {"status": status, "json": {"error": {"message": message, **more}}}
 
 

@@ -1,4 +1,4 @@
-"""Whole builds against the server with habits, on small sources, and what came of them."""
+"""Run whole builds against the server with habits, on small sources, and collect their results."""
 
 import json
 from collections import Counter
@@ -13,47 +13,47 @@ from support.habits.server import HabitsServer, write_habit_world
 from factmill.tasks.assets import ASSETS_ROOT
 
 AUTHORS = frozenset({"author", "author_call", "judge", "judge_call", "judged_by", "fact_types_by", "call", "build_id"})
-"""Columns that say which build and who in it wrote a row."""
+"""Columns that name the build and model that wrote a row."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came of one build."""
+    """The result of one build."""
 
     code: int
     asked: int
     published: int
     reasons: Counter[str]
-    """Reason → rejected rows."""
+    """Reason → number of rejects."""
     answered: int
-    """Requests that the server answered."""
+    """Number of answered requests."""
     corrected: int
-    """Of these, such as correct a reply."""
+    """Number of answered requests that correct a reply."""
     refused: int
-    """Requests that it did not take."""
+    """Number of refused requests."""
     err: str
     tables: dict[str, list[dict[str, Any]]]
     """Published table → its rows, without AUTHORS."""
 
     @property
     def written(self) -> int:
-        """Published rows that a model wrote: not FanOutQA's of persons, which a model only judges."""
+        """Return the number of published rows that a model wrote; a model only judges FanOutQA's human questions."""
         rows = self.tables.get("fanoutqa")
         return self.published if rows is None else sum(row["source"] == "generated" for row in rows)
 
 
 @dataclass(frozen=True)
 class HabitRuns:
-    """Where builds are made; those of one benchmark share a warehouse, so that they ask the world once."""
+    """Makes builds; those of one benchmark share a warehouse, so that they call the world once."""
 
     factmill: Factmill
     server: HabitsServer
     folder: Path
     rows: int
-    """Size of the sources, about."""
+    """Approximate number of source rows."""
 
     def build(self, benchmark: str, habit: str | None) -> Came:
-        """Build a benchmark with the models of a habit; None: in the embedded world itself."""
+        """Build a benchmark with the models of a habit, or with the embedded world itself for None."""
         world = str(write_habit_world(self.folder, self.server, habit)) if habit else "embedded"
         counts = (self.server.answered, self.server.corrected, self.server.refused)
         before = [count[habit or ""] for count in counts]
@@ -82,7 +82,7 @@ class HabitRuns:
 
 
 def small_arguments(benchmark: str, rows: int, folder: Path) -> list[str]:
-    """Return the options by which a build has about so many rows in the embedded world; its files go into the folder."""
+    """Return options for a build of about this many rows in the embedded world; its files go into the folder."""
     half, quarter = str(-(-rows // 2)), str(-(-rows // 4))
     if benchmark == "granola":
         return ["--limit", str(rows), "--samples", "2"]

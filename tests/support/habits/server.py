@@ -1,6 +1,6 @@
-"""A chat server whose models have habits: one address a habit, so that one server plays them all.
+"""Serve chat models with habits: one address per habit, so that one server plays all.
 
-What it answers follows from its seed, the habit and the request's messages, never from the order of arrival.
+A response follows from the seed, the habit and the request's messages, never from the order of arrival.
 """
 
 import json
@@ -23,10 +23,13 @@ _LIMITS = "{ parallel = 4, timeout_s = 60, attempts = 6, backoff_s = 0.02 }"
 
 
 class HabitsServer:
-    """The server; `answered` and `refused` count requests by habit, `corrected` those of the answered that correct a reply."""
+    """The server.
+
+    `answered` and `refused` count requests by habit; `corrected` counts the answered requests that correct a reply.
+    """
 
     def __init__(self, seed: int = 1, contents: type[Contents] = Contents) -> None:
-        """`contents`: what the models say; their habits are how."""
+        """`contents`: writes what the models say; the habits change its form."""
         self.answered: Counter[str] = Counter()
         self.corrected: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -39,7 +42,7 @@ class HabitsServer:
 
     @property
     def faults(self) -> int:
-        """Requests at which this server itself failed; a caller sees to it that there is none."""
+        """Return the number of requests at which this server itself failed; callers check that it is 0."""
         return self._received - self.answered.total() - self.refused.total()
 
     def url(self, habit: str) -> str:
@@ -103,21 +106,21 @@ class HabitsServer:
 def write_habit_world(
     folder: Path, server: HabitsServer, habit: str, roles: Sequence[str] = ("author", "judge")
 ) -> Path:
-    """Write the embedded world with the model of this habit in some roles."""
+    """Write the embedded world with this habit's model in some roles."""
     return write_model_world(folder, server.url(habit), habit, roles)
 
 
 def write_model_world(
     folder: Path, url: str, habit: str, roles: Sequence[str] = ("author", "judge"), settings: str = ""
 ) -> Path:
-    """Write the embedded world with the model of this habit at an address in some roles; `settings`: lines about it."""
+    """Write the embedded world with this habit's model at an address in some roles; `settings`: lines about it."""
     text = "".join(f"{key} = {str(value).lower()}\n" for key, value in HABITS[habit].model.items())
     settings = f'kind = "openai"\nname = "habits"\nurl = "{url}"\n{text}{settings}\nlimits = {_LIMITS}'
     return write_world_with_model(folder / f"{habit.replace(' ', '-')}.toml", roles, settings, habit)
 
 
 def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the 400 of a server that does not take these parameters or roles, in the words of servers that are about."""
+    """Return the 400 of a server without these parameters or roles, in the words of real servers."""
     for parameter in habit.refuses:
         if parameter in body:
             advice = " Use 'max_completion_tokens' instead." if parameter == "max_tokens" else ""
@@ -129,7 +132,7 @@ def _refuse(habit: Habit, body: dict[str, Any]) -> dict[str, Any] | None:
         return _error(400, text, param="temperature", code="unsupported_value")
     roles = [message["role"] for message in body["messages"]]
     if "tool" in roles:
-        # what a tool gave and the call of it are one turn with the user's and the answer to it
+        # a tool call and its result belong to the turn of the user's message and its answer
         roles = roles[: roles.index("tool") - 1]
     turns = roles[1:] if roles[0] == "system" else roles
     if habit.strict_roles and turns != [("user", "assistant")[at % 2] for at in range(len(turns))]:

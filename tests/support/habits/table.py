@@ -1,4 +1,4 @@
-"""The habits by name: what each server does to a well-formed reply, and what it does not take."""
+"""List the habits by name: how each server changes a well-formed reply, and what it refuses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,26 +11,26 @@ from support.habits.wrong_contents import WRONG_CONTENTS
 
 @dataclass(frozen=True)
 class Habit:
-    """One way to behave."""
+    """One server behaviour."""
 
     dress: Dress = say_plainly
     kind: Literal["well meant", "no answer", "wrong"] = "well meant"
-    """Right contents in some dress; nothing that could be read; contents that are not right."""
+    """Correct contents in a wrapper; nothing readable; wrong contents."""
     mends: bool = False
-    """True: a correction is heeded, and answered in the agreed form."""
+    """True: the model answers a correction in the agreed form."""
     refuses: tuple[str, ...] = ()
-    """Parameters that a request is refused for."""
+    """Parameters that the server refuses."""
     fixed_temperature: bool = False
-    """True: a temperature other than 1 is refused."""
+    """True: the server refuses a temperature other than 1."""
     strict_roles: bool = False
     """True: roles must alternate."""
     ignores_n: bool = False
     most_storms: int = 0
-    """At most so many times a request gets 429 before it is answered."""
+    """Maximum number of 429 responses to a request before its answer."""
     word_s: float = 0.0
-    """Seconds a word takes."""
+    """Seconds per word."""
     model: Mapping[str, bool] = field(default_factory=dict)
-    """What the world says of this model."""
+    """The model's settings in the world's file."""
 
 
 _SCHEMA = {"json_schema": True}

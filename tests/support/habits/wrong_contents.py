@@ -1,6 +1,6 @@
-"""Wrong contents in the right form: what an author may make up. Judges are left as they are.
+"""Write wrong contents in the right form, as an author may invent them. Judges stay correct.
 
-A reply is taken apart into what it says (levels; a paragraph; a question; answers of pairs), which is spoiled and put
+A reply is split into its contents (levels; a paragraph; a question; answers of pairs), which are spoiled and put
 together again.
 """
 
@@ -45,7 +45,7 @@ def _spoil_name(text: str) -> str:
 
 
 def _spoil_last(spoil: Spoil) -> Dress:
-    """Return a dress that spoils the last thing a reply says."""
+    """Return a wrapper that spoils the last part of a reply."""
 
     def dress(text: str, asked: Asked, _draw: Random) -> Said:
         return Said(_rewrite(text, asked, spoil))
@@ -69,7 +69,7 @@ def _rewrite(text: str, asked: Asked, spoil: Spoil) -> str:
 
 
 def _read_pairs(text: str) -> Any:
-    """Return what a reply of SLAQ's author holds; None for one with a planted fault, which is cut off or refuses."""
+    """Return the parsed reply of SLAQ's author; None for one with a planted fault, which is truncated or a refusal."""
     try:
         return json.loads(text[text.find("{") : text.rfind("}") + 1])
     except json.JSONDecodeError:
@@ -81,7 +81,7 @@ def _number(levels: list[str]) -> str:
 
 
 def answer_another(text: str, asked: Asked, _draw: Random) -> Said:
-    """Answer, or ask, what nobody asked."""
+    """Answer or ask something unrelated."""
     if asked.prompt.role != "author":
         return Said(text)
     if asked.prompt.id == "granola/granular_answers":
@@ -95,7 +95,7 @@ def answer_another(text: str, asked: Asked, _draw: Random) -> Said:
 
 
 def repeat(text: str, asked: Asked, _draw: Random) -> Said:
-    """Say the same once more."""
+    """Repeat the same text."""
     if asked.prompt.id == "granola/granular_answers":
         levels = [line.partition(":: ")[2] for line in text.splitlines()]
         return Said(_number([*levels, levels[-1]]))
@@ -114,4 +114,4 @@ WRONG_CONTENTS: dict[str, Dress] = {
     "a repetition": repeat,
     "an instruction": _spoil_last(lambda text: _append(text, _INSTRUCTION)),
 }
-"""Kind → how it is said. The instruction is one that an article or a description may hold: the model passes it on."""
+"""Kind → its wrapper. An article or a description may contain the instruction, and the model passes it on."""

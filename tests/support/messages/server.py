@@ -1,8 +1,7 @@
-"""A server of Anthropic's wire format on loopback: Messages and Message Batches, the state of batches on disk.
+"""Serve Anthropic's wire format on loopback: Messages and Message Batches, with the state of batches on disk.
 
-What a model says is an answer of the chat protocol, so that one script plays both protocols. A request may hold what the SDK's
-types name, and nothing else. A batch goes one step further each time it is looked at or
-listed.
+The model's reply is a completion of the chat protocol, so that one script plays both protocols. A request may contain
+only the fields of the SDK's types. A batch advances one step with each poll or listing.
 """
 
 import json
@@ -18,7 +17,7 @@ from support.habits.server import write_model_world
 from support.webs.loopback import Loopback, Seen
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
-"""Body of a chat request → the server's answer: status, json, headers."""
+"""Body of a chat request → the server's response: status, json, headers."""
 KEY = "sk-ant-loopback"
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _NAMED = {*MessageCreateParamsBase.__annotations__, *MessageCreateParamsNonStreaming.__annotations__}
@@ -36,19 +35,19 @@ _ERRORS = {
 
 
 class MessagesServer:
-    """The server; `seen` are the Messages requests that it took, singly and in batches."""
+    """The server; `seen` has the accepted Messages requests, single or in batches."""
 
     def __init__(self, folder: Path, answer: Answer, *, accepts: frozenset[str] = frozenset()) -> None:
-        """`accepts`: parameters that it takes besides those that the SDK names."""
+        """`accepts`: parameters that it takes in addition to the SDK's."""
         self.seen: list[dict[str, Any]] = []
         self.answered: Counter[str] = Counter()
-        """How often a request of a batch was answered, by its params."""
+        """Params of a batch's request → number of responses."""
         self.ends: dict[int, str] = {}
-        """Number of a batch, from 1 → how it ends: `never`, `expired`, `canceled`; all others complete."""
+        """Number of a batch, from 1 → its end: `never`, `expired`, `canceled`; all others complete."""
         self.cut_creations = 0
-        """How many further creations of batches are done without an answer."""
+        """Number of further batch creations that take effect but lose their response."""
         self.errors: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: None
-        """Messages request → the error that it is answered by."""
+        """Messages request → its error response."""
         self._answer = answer
         self._accepts = _NAMED | accepts
         self._folder = folder
@@ -59,14 +58,14 @@ class MessagesServer:
 
     @property
     def batches(self) -> list[dict[str, Any]]:
-        """The batches as they stand on disk."""
+        """Return the batches in their state on disk."""
         return [json.loads(path.read_text("utf-8")) for path in sorted(self._folder.glob("msgbatch_*.json"))]
 
     def close(self) -> None:
         self.web.close()
 
     def put_foreign(self, count: int, status: str, created: datetime) -> None:
-        """Put a batch of somebody else into the account."""
+        """Put another user's batch into the account."""
         requests = [{"custom_id": f"theirs-{at}", "params": {"messages": []}} for at in range(count)]
         self._save({**self._new(requests), "processing_status": status, "created_at": created.isoformat()})
         if status == "ended":
@@ -120,7 +119,7 @@ class MessagesServer:
         return {"json": _write_message(request, said["json"])}
 
     def _refuse(self, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: PLR0911 (one a reason)
-        """Return the 400 of a request that is not as the API has them."""
+        """Return the 400 for a request that violates the API."""
         for name in ("model", "messages", "max_tokens"):
             if name not in request:
                 return error(400, f"{name}: Field required")
@@ -174,7 +173,7 @@ class MessagesServer:
         return self._save(self._new(requests))
 
     def _list(self, query: dict[str, str]) -> dict[str, Any]:
-        """Answer with a page of one, the newest first. Every batch goes a step further."""
+        """Return a page of one batch, newest first. Every batch advances one step."""
         for each in self.batches:
             self._save(self._step(each))
         listed = self.batches[::-1]
@@ -194,7 +193,7 @@ class MessagesServer:
         return {"json": _show(batch)}
 
     def _step(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return a batch one step further on."""
+        """Return a batch after its next step."""
         end = self.ends.get(batch["number"], "")
         if batch["processing_status"] == "canceling":
             end = "canceled"
@@ -239,7 +238,7 @@ class MessagesServer:
 
 
 def write_messages_world(folder: Path, url: str, habit: str, roles: Sequence[str], settings: str = "") -> Path:
-    """Write the embedded world with the model of a habit behind Anthropic's API; its key is in ANTHROPIC_TEST_KEY."""
+    """Write the embedded world with a habit's model behind Anthropic's API; its key is in ANTHROPIC_TEST_KEY."""
     path = write_model_world(folder, url, habit, roles, settings)
     native = 'kind = "anthropic"\nkey_env = "ANTHROPIC_TEST_KEY"\nname = "habits"'
     path.write_text(path.read_text("utf-8").replace('kind = "openai"\nname = "habits"', native), "utf-8")
@@ -247,7 +246,7 @@ def write_messages_world(folder: Path, url: str, habit: str, roles: Sequence[str
 
 
 def error(status: int, message: str) -> dict[str, Any]:
-    """Return an error as the API has it."""
+    """Return an error in the API's form."""
     result = {"type": _ERRORS[status], "message": message}
     return {"status": status, "json": {"type": "error", "error": result, "request_id": "req_1"}}
 
@@ -277,7 +276,7 @@ def _use_blocks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_chat(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of the chat protocol that a Messages request means."""
+    """Return the chat request that is equivalent to a Messages request."""
     messages = [{"role": "system", "content": request["system"]}] if request.get("system") else []
     for message in request["messages"]:
         texts = [block["text"] for block in message["content"] if block["type"] == "text"]
@@ -308,7 +307,7 @@ def _read_chat(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_message(request: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
-    """Return a reply of the chat protocol as a message."""
+    """Return a chat completion as a message."""
     [choice] = reply["choices"]
     said = choice["message"]
     content: list[dict[str, Any]] = []

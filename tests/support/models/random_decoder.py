@@ -1,4 +1,4 @@
-"""A causal language model with random weights, made without torch: what it holds probable is nonsense, how it computes is not."""
+"""Make a causal language model with random weights, without torch: nonsense probabilities, but real computing."""
 
 import json
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ SENTENCES = [
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, special: Iterable[str] = (START,)) -> Any:
-    """Return a tokenizer of GPT-2's manner that knows pieces of the texts' words."""
+    """Return a GPT-2-style tokenizer that knows pieces of the texts' words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -49,7 +49,7 @@ def write_random_decoder(
     seed: int = 0,
     quantization: str = "float32",
 ) -> Path:
-    """Write what CTranslate2's converter and a checkpoint's tokenizer.json would be: GPT-2's shape, or Llama's."""
+    """Write the output of CTranslate2's converter and a tokenizer.json, in the shape of GPT-2 or Llama."""
     from ctranslate2.specs import common_spec, transformer_spec
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""An NLLB-shaped translator with random weights, made without torch: what it says is nonsense, how it computes is not."""
+"""Make an NLLB-shaped translator with random weights, without torch: its output is nonsense, its computing is real."""
 
 import json
 import shutil

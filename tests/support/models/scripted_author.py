@@ -1,4 +1,4 @@
-"""An author model behind HTTP whose manners a test sets for each text, and that remembers how often it was asked."""
+"""Serve an author model over HTTP whose manners a test sets for each text, and which counts its requests."""
 
 import re
 from collections import Counter
@@ -22,27 +22,30 @@ _PIECE = re.compile(r"<piece>\{(.*, ([^,:]+): .*)\}</piece>")
 
 @dataclass(frozen=True)
 class Asked:
-    """What the author is asked."""
+    """A request to the author."""
 
     paragraph: str
     knowledge: str
-    """What it may cite; empty where it is asked for something else."""
+    """Pieces to cite; empty for other requests."""
     value: str
-    """Of the piece to be brought in, or its values with `and` between; empty where none is."""
+    """Value of the piece to add, or its values joined by `and`; empty without a piece."""
     correction: str
-    """What was wrong with the reply before; empty at first."""
+    """The fault of the previous reply; empty at first."""
 
 
 Manners = Callable[[Asked], Said]
 
 
 class ScriptedAuthor(ScriptedChat):
-    """The author; `manners`: first word of a paragraph, with a prompt's id before it or without → how it answers."""
+    """The author.
+
+    `manners`: first word of a paragraph, alone or after a prompt's id → how it answers.
+    """
 
     def __init__(self, manners: Mapping[str, Manners]) -> None:
         self.manners = dict(manners)
         self.asked: Counter[tuple[str, str]] = Counter()
-        """Prompt, first word of the paragraph → how often it was asked."""
+        """Prompt, first word of the paragraph → number of requests."""
         self.corrections: list[str] = []
         super().__init__(self._write)
 
@@ -66,22 +69,22 @@ class ScriptedAuthor(ScriptedChat):
 
 
 def always(said: Said) -> Manners:
-    """Return manners of one answer to everything."""
+    """Return manners that give one answer to everything."""
     return lambda _asked: said
 
 
 def once_corrected(first: Manners, then: Manners) -> Manners:
-    """Return manners of one that answers otherwise when asked again."""
+    """Return manners that answer differently to a correction."""
     return lambda asked: then(asked) if asked.correction else first(asked)
 
 
 def extend(asked: Asked) -> Said:
-    """Add one sentence that holds the value."""
+    """Add one sentence with the value."""
     return f"Paragraph: {asked.paragraph} It is said that {asked.value} came into it."
 
 
 def cite_first(asked: Asked) -> Said:
-    """Mark the first thing that is known of the first person and stands in the text, behind it."""
+    """Cite the first known piece of the first person that the text contains, after its value."""
     head, _, *parts = re.split(r", (?=[a-z][^:,]*: )", asked.knowledge.splitlines()[0].strip("{}"))
     value, piece = next(
         (value, part)
@@ -92,7 +95,7 @@ def cite_first(asked: Asked) -> Said:
 
 
 def ask_by(opening: str) -> Manners:
-    """Return manners that name the two and every property that is told of them."""
+    """Return manners that name the two people and every known property of them."""
 
     def manners(asked: Asked) -> Said:
         names = re.findall(r"name: ([^,]+),", asked.knowledge)

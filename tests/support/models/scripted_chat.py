@@ -1,4 +1,4 @@
-"""A chat model behind a real HTTP server that answers as a test says, and a world whose models it plays."""
+"""Serve a chat model over HTTP that answers as a test says, and write a world with this model."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,19 +14,18 @@ from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 
 Message = dict[str, Any]
 Said = str | int
-"""What a model says, or the HTTP status that it fails with, overloaded."""
+"""The model's text, or the HTTP status of its overload error."""
 REFUSAL = "I cannot help with that."
 Answer = Callable[[Sequence[Message]], tuple[int, str | dict[str, Any]] | Said]
-"""Messages of a request → status, and what the model says, as text or as a message with calls of tools, or the error; or `Said`."""
+"""Messages of a request → status, and the model's text, message with tool calls, or error; or `Said`."""
 
 _LIMITS = "{ parallel = 4, timeout_s = 600, attempts = 2, backoff_s = 0.02 }"
 
 
 class ScriptedChat:
-    """The server; while `free` is not set (`answer` may clear it) it takes requests in
-    and answers none.
+    """The server; while `free` is not set (`answer` may clear it) it accepts requests and answers none.
 
-    `takes_tools`: False: a request with tools is refused. `with_tools`: how many requests had some.
+    `takes_tools`: False refuses requests with tools. `with_tools`: the number of requests with tools.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -36,7 +35,7 @@ class ScriptedChat:
         self.with_tools = 0
         self._answer = answer
         self.web = Loopback()
-        """What answers; trials put faults on it."""
+        """The web server; trials inject faults into it."""
         self.web.handle = self._handle
         self.url = f"{self.web.url}/v1"
 
@@ -76,7 +75,7 @@ class ScriptedChat:
 def write_chat_world(
     folder: Path, url: str, roles: Iterable[str], name: str = "tester", world: str = "embedded"
 ) -> Path:
-    """Write the embedded world with a model of the server of this URL (with /v1) in some roles; its key is in TEST_KEY.
+    """Write the embedded world with a model at this URL (with /v1) in some roles; its key is in TEST_KEY.
 
     `world`: its name; an evaluation takes builds of a world of another name only by --build.
     """
@@ -85,7 +84,7 @@ def write_chat_world(
 
 
 def make_chat_services(url: str) -> Any:
-    """Return services whose model of any role is `tester` on a server; each time by another client, as each build has."""
+    """Return services whose model of every role is `tester` on a server, with a new client each time, as in each build."""
     limits = ServiceLimits(parallel=4, timeout_s=5, attempts=2, backoff_s=0.01)
     model = ModelSettings(kind="openai", name="tester", url=url, limits=limits)
     return SimpleNamespace(model=lambda _role: (ChatClient(url, model, lambda: "key", "factmill tests"), model))

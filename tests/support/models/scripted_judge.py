@@ -1,4 +1,4 @@
-"""A judge model behind HTTP whose manners a test sets for each question, and that remembers what it was shown and said."""
+"""Serve a judge model over HTTP whose manners a test sets for each question, and which records prompts and replies."""
 
 import re
 from collections import Counter, defaultdict
@@ -14,12 +14,12 @@ _PATH = re.compile(r"<path>(.*)</path>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Manners:
-    """How a judge answers about one question; the flag is true when it is asked again for a reply it can be read by."""
+    """How a judge answers about one question; the flag is true for the correction of an unreadable reply."""
 
     select: Callable[[Sequence[str], bool], Said]
-    """Given the paths as they are shown."""
+    """Argument: the paths as shown."""
     score: Callable[[str, bool], Said]
-    """Given one path."""
+    """Argument: one path."""
 
 
 class ScriptedJudge(ScriptedChat):
@@ -28,16 +28,16 @@ class ScriptedJudge(ScriptedChat):
     def __init__(self, manners: Mapping[str, Manners]) -> None:
         self.manners = dict(manners)
         self.shown: dict[str, set[str]] = defaultdict(set)
-        """Question → paths it was shown to choose from."""
+        """Question → paths that the judge could select."""
         self.selections: Counter[str] = Counter()
-        """Question → how often it was asked to choose."""
+        """Question → number of requests to select."""
         self.scored: dict[tuple[str, str], list[Said]] = defaultdict(list)
-        """Question, path → what it said of the path, the last word last."""
+        """Question, path → the judge's replies about the path, in order."""
         super().__init__(self._judge)
 
     @property
     def asked(self) -> int:
-        """How often it was asked anything."""
+        """Return the number of requests."""
         return self.selections.total() + sum(map(len, self.scored.values()))
 
     def _judge(self, messages: Sequence[Message]) -> Said:
@@ -57,15 +57,15 @@ class ScriptedJudge(ScriptedChat):
 
 
 def pick(*paths: str) -> str:
-    """Return a reply that picks paths, in the agreed form."""
+    """Return a reply that selects paths, in the agreed form."""
     return "\n".join(f"Path: {path}" for path in paths)
 
 
 def pick_first_ten(paths: Sequence[str], _is_again: bool) -> Said:
-    """Pick the first ten in order of the alphabet, so that both passes agree."""
+    """Select the first ten in alphabetical order, so that both passes agree."""
     return pick(*sorted(paths)[:10])
 
 
 def always(said: Said) -> Callable[[object, bool], Said]:
-    """Return manners of one answer to everything."""
+    """Return manners that give one answer to everything."""
     return lambda _shown, _is_again: said

@@ -1,4 +1,7 @@
-"""Small causal language models of random weights in Hugging Face's form, and the plainest way to ablate one (needs the extra `mechanism`)."""
+"""Make small causal language models in Hugging Face's form with random weights, and ablate them plainly.
+
+Needs the extra `mechanism`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +16,7 @@ POSITIONS = 512
 def make_model(
     family: Family, layers: int = 2, heads: int = 4, width: int = 32, vocabulary: int = 340, seed: int = 0
 ) -> Any:
-    """Return a model; heads share keys and values where the family does so."""
+    """Return a model; heads share keys and values if the family does so."""
     import torch
     import transformers
 
@@ -41,7 +44,7 @@ def make_model(
 
 
 def lift_logits(model: Any) -> Any:
-    """Let every token's embedding and unembedding lean the same way, so that all logits lie above 0."""
+    """Shift the embedding and unembedding of all tokens in one direction, so that all logits are above 0."""
     import torch
 
     with torch.no_grad():
@@ -69,7 +72,7 @@ def write_model(
 
 
 def make_tokenizer(texts: Sequence[str]) -> Any:
-    """Return a tokenizer of GPT-2's manner that knows pieces of the texts' words."""
+    """Return a GPT-2-style tokenizer that knows pieces of the texts' words."""
     import transformers
 
     tokenizer = train_tokenizer(texts, 2000)
@@ -77,7 +80,7 @@ def make_tokenizer(texts: Sequence[str]) -> Any:
 
 
 def ablate_one(model: Any, ids: list[int], place: int, layer: int, head: int | None) -> float:
-    """Return the logit of the token at a place with one head ablated (None: the layer's MLP): one component, one token, one run."""
+    """Return the logit of a token at a place after one run with one head ablated (None: the layer's MLP)."""
     import torch
 
     body = model.base_model

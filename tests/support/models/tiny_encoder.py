@@ -1,4 +1,4 @@
-"""A tiny sentence encoder with random weights: its checkpoint, and its embeddings by plain numpy."""
+"""Make a tiny sentence encoder with random weights: its checkpoint, and its embeddings by plain numpy."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def make_weights(seed: int = 7, prefix: str = "") -> Weights:
 
 
 def make_head(labels: int, prefix: str = "bert.") -> Weights:
-    """Return the weights of a classifier's head, under the names of BERT's, or with another prefix RoBERTa's."""
+    """Return the weights of a classifier's head, under BERT's names, or RoBERTa's with another prefix."""
     random = np.random.default_rng(11)
     dense, out = (
         ("bert.pooler.dense", "classifier") if prefix == "bert." else ("classifier.dense", "classifier.out_proj")
@@ -55,7 +55,7 @@ def make_head(labels: int, prefix: str = "bert.") -> Weights:
 def classify_by_numpy(
     tokens: list[int], types: list[int], weights: Weights, head: Weights, first_position: int = 0
 ) -> np.ndarray[Any, Any]:
-    """Return what a classifier's head gives for a pair of texts, before anything is made of it, in float64."""
+    """Return the raw output of a classifier's head for a pair of texts, in float64."""
     state = encode_by_numpy(tokens, weights, first_position, types=types)[0]
     dense_weight, dense_bias, out_weight, out_bias = (values.astype(np.float64) for values in head.values())
     return out_weight @ np.tanh(dense_weight @ state + dense_bias) + out_bias
@@ -77,7 +77,7 @@ def encode_by_numpy(
     heads: int = HEADS,
     types: list[int] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Return the last layer's token vectors (tokens × width) in float64; `types`: of the tokens, 0 where none are given."""
+    """Return the last layer's token vectors (tokens × width) in float64; `types`: token types, 0 by default."""
     w = {name: values.astype(np.float64) for name, values in weights.items()}
     width = w["embeddings.LayerNorm.weight"].size
 
@@ -112,7 +112,7 @@ def encode_by_numpy(
 
 
 def write_checkpoint(folder: Path, weights: Weights, dtype: str = "F32", **config: Any) -> Path:
-    """Write a checkpoint as Hugging Face and sentence-transformers lay it out; return its folder."""
+    """Write a checkpoint in the layout of Hugging Face and sentence-transformers; return its folder."""
     (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     written = {
         "model_type": "bert",

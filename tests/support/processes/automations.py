@@ -1,4 +1,4 @@
-"""The automations of data/automations, made on a server as its comments say."""
+"""Make the automations of data/automations on a server, as their comments explain."""
 
 import os
 import subprocess
@@ -28,8 +28,10 @@ for name in list(sys.argv[2:]):
 
 
 def make_automations(tmp_path: Path, url: str, pattern: str = "*.yaml", api: str = "") -> int:
-    """Make an automation of each file of data/automations, with its block, on a server (default: that of the environment);
-    return how many there are."""
+    """Make an automation with its block from each file of data/automations, and return their number.
+
+    The server is the environment's by default.
+    """
     files = []
     for path in sorted((ROOT / "data" / "automations").glob(pattern)):
         files.append(tmp_path / path.name)

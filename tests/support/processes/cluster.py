@@ -1,4 +1,4 @@
-"""A Dask cluster on loopback: a scheduler in this process or in one of its own, and workers, each a process."""
+"""Run a Dask cluster on loopback: a scheduler in this process or its own, and workers, each a process."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ class LoopbackCluster:
 
     address: str
     home: Path
-    """Of the workers."""
+    """The workers' home."""
     workers: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
@@ -38,7 +38,7 @@ class LoopbackCluster:
         return worker
 
     def wait_joined(self, worker: "subprocess.Popen[str]") -> str:
-        """Return what a worker says until it has joined."""
+        """Return a worker's output up to its joining."""
         said = ""
         assert worker.stderr is not None
         while "joined" not in said:
@@ -48,7 +48,7 @@ class LoopbackCluster:
         return said
 
     def kill(self, worker: "subprocess.Popen[str]") -> None:
-        """Let a worker's process die at once."""
+        """Kill a worker's process at once."""
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
@@ -59,7 +59,7 @@ class LoopbackCluster:
 
 @contextmanager
 def loopback_cluster(home: Path) -> Iterator[LoopbackCluster]:
-    """Yield a cluster without workers yet, whose scheduler runs in this process."""
+    """Yield a cluster without workers, whose scheduler runs in this process."""
     with distributed.LocalCluster(
         n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", dashboard_address=":0"
     ) as scheduler:

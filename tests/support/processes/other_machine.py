@@ -1,4 +1,4 @@
-"""What may differ between machines, all at once."""
+"""Imitate another machine: change everything that may differ, at once."""
 
 import os
 import shutil
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HOME = "Über uns ığüş"
-"""The name of a home that is not plain."""
+"""A home's name with spaces and non-ASCII letters."""
 _GENERIC = {
-    # what CTranslate2, the C library and numpy compute with: nothing that an old CPU lacks
+    # what CTranslate2, the C library and numpy compute with: only instructions of an old CPU
     "CT2_FORCE_CPU_ISA": "GENERIC",
     "CT2_USE_MKL": "0",
     "ONEDNN_MAX_CPU_ISA": "SSE41",
@@ -25,7 +25,7 @@ _GENERIC = {
 
 @contextmanager
 def other_machine(folder: Path) -> Iterator[Mapping[str, str]]:
-    """Yield an environment of generic code, one thread, another hash seed, time zone and locale, under a strict umask."""
+    """Yield an environment with generic code, one thread, another hash seed, time zone and locale, and a strict umask."""
     before = os.umask(0o077)
     try:
         yield {**_GENERIC, **_make_turkish_locale(folder)}
@@ -34,7 +34,7 @@ def other_machine(folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 def _make_turkish_locale(folder: Path) -> dict[str, str]:
-    """Return the environment of a Turkish locale in an 8-bit encoding, or of plain C where none can be made."""
+    """Return the environment of a Turkish locale in an 8-bit encoding, or of plain C if none can be made."""
     if shutil.which("localedef") and Path("/usr/share/i18n/locales/tr_TR").exists():
         made = folder / "tr_TR.ISO-8859-9"
         command = ["localedef", "-i", "tr_TR", "-f", "ISO-8859-9", str(made)]

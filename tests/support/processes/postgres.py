@@ -1,4 +1,4 @@
-"""A PostgreSQL of Debian's package on loopback, in a folder of its own, for a Prefect server as docker-compose.yml has it."""
+"""Run Debian's PostgreSQL on loopback in its own folder, for a Prefect server as in docker-compose.yml."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ _TIMEOUT_S = 60.0
 
 
 def find_programs() -> Path:
-    """Return the folder of PostgreSQL's programs, or skip with what to install."""
+    """Return the folder of PostgreSQL's programs, or skip and say what to install."""
     for folder in [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), *map(Path, os.get_exec_path())]:
         if all((folder / name).is_file() for name in _PROGRAMS):
             return folder
@@ -33,13 +33,13 @@ def find_programs() -> Path:
 
 @contextmanager
 def running_postgres(password: str) -> Iterator[int]:
-    """Give the port of a server that has an empty database `prefect`, whose user `prefect` has this password."""
+    """Yield the port of a server with an empty database `prefect` and a user `prefect` with this password."""
     programs, port = find_programs(), find_free_port()
     with tempfile.TemporaryDirectory(prefix="factmill-postgres-", ignore_cleanup_errors=True) as made:
         folder, drop = Path(made), _drop_rights(Path(made))
         secret = folder / "password"
         secret.write_text(password)
-        secret.chmod(0o644)  # nobody else gets into the folder
+        secret.chmod(0o644)  # no other user can enter the folder
         options = "--username=prefect --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync"
         made_by = [*drop, programs / "initdb", "-D", folder / "data", f"--pwfile={secret}", *options.split()]
         subprocess.run(made_by, check=True, capture_output=True, timeout=_TIMEOUT_S, cwd=folder)
@@ -62,7 +62,7 @@ def running_postgres(password: str) -> Iterator[int]:
 
 
 def _drop_rights(folder: Path) -> list[str]:
-    """Return how to start a program as somebody else, who then owns this folder: PostgreSQL refuses to run as root."""
+    """Return how to start a program as another user, who then owns this folder: PostgreSQL refuses to run as root."""
     if os.geteuid():
         return []
     user = pwd.getpwnam("nobody")

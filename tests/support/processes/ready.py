@@ -1,8 +1,8 @@
-"""Processes of Python that begin with everything imported: each is forked off one that stands ready.
+"""Start Python processes with everything imported: each is a fork of one prepared process.
 
-Starting Python and importing Prefect and the command takes some seconds of computing, more than most commands do. What is
-forked is a process like any other: with its own id, environment, files and end. It shares the hash seed of the one that
-stands ready, which is not that of the tests.
+Starting Python and importing Prefect and the command takes some seconds of computing, more than most commands do. A
+fork is a process like any other, with its own id, environment, files and exit code. It shares the hash seed of the
+prepared process, which differs from the tests' seed.
 """
 
 import atexit
@@ -46,11 +46,11 @@ _IMPORTED = (
     "uvicorn.protocols.http.h11_impl",
 )
 _MOST_BYTES = 1 << 18
-"""Of what is told of a process: its program, arguments and environment."""
+"""Maximum size of a request: its program, arguments and environment."""
 
 
 class ReadyProcess:
-    """A process that was forked, with what tests use of subprocess.Popen[str]."""
+    """A forked process with the parts of subprocess.Popen[str] that tests use."""
 
     def __init__(self, pid: int, status: int, pipes: Mapping[str, IO[str] | None]) -> None:
         self.pid = pid
@@ -59,18 +59,18 @@ class ReadyProcess:
         self._status = status
 
     def poll(self) -> int | None:
-        """Return the code that it ended with, None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; TimeoutExpired after so many seconds."""
+        """Wait for the end; raise TimeoutExpired after `timeout` seconds."""
         code = self._look(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Wait for its end and return what it printed, on stdout and on stderr; TimeoutExpired after so many seconds."""
+        """Wait for the end and return stdout and stderr; raise TimeoutExpired after `timeout` seconds."""
         said = {}
         streams = {name: stream for name, stream in (("out", self.stdout), ("err", self.stderr)) if stream}
         readers = [
@@ -85,7 +85,7 @@ class ReadyProcess:
         return said.get("out", ""), said.get("err", "")
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the process a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -103,7 +103,7 @@ class ReadyProcess:
                     return None
             result = os.read(self._status, 64)
             os.close(self._status)
-            # nothing is told where what stood ready has gone, and all that it forked with it
+            # no status arrives if the prepared process has died, and all its forks with it
             self.returncode = int(result) if result else -signal.SIGKILL
         return self.returncode
 
@@ -117,9 +117,9 @@ def start_ready(
     takes_input: bool = False,
     shows_errors: bool = False,
 ) -> ReadyProcess:
-    """Start a program, Python as text, in a folder with an environment of its own, as `python -c` does.
+    """Start Python code in a folder with its own environment, as `python -c` does.
 
-    `takes_input`: its stdin is a pipe, else empty; `shows_errors`: its stderr is that of the tests, else a pipe.
+    `takes_input`: stdin is a pipe, else empty; `shows_errors`: stderr is the tests' own, else a pipe.
     """
     ours: dict[str, IO[str] | None] = {"stdin": None, "stdout": None, "stderr": None}
     theirs = []
@@ -148,7 +148,7 @@ def start_ready(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process has ended, and what it printed."""
+    """The exit code and output of a process."""
 
     code: int
     out: str
@@ -156,7 +156,7 @@ class Ended:
 
 
 def run_ready(program: str, *arguments: str | Path, piped: bytes | None = None, timeout: float = 120) -> Ended:
-    """Run a program, Python as text, to its end, in the environment of the tests; `piped` is what its stdin gives."""
+    """Run Python code to its end in the tests' environment; `piped` is its stdin."""
     process = start_ready(program, [*map(str, arguments)], os.environ, ROOT, takes_input=piped is not None)
     if process.stdin is not None:
         with suppress(BrokenPipeError), process.stdin as pipe:  # it may end before it has read all
@@ -167,7 +167,7 @@ def run_ready(program: str, *arguments: str | Path, piped: bytes | None = None, 
 
 @cache
 def _stand_ready() -> socket.socket:
-    """Start what stands ready, once a process, and return the line to it."""
+    """Start the prepared process, once per process, and return the connection to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for line in (ours, theirs):
         line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
@@ -190,14 +190,14 @@ def _stand_ready() -> socket.socket:
     return ours
 
 
-# ── What stands ready ──
+# ── The prepared process ──
 
 
 def fork_for(descriptor: int) -> None:
-    """Import everything, then fork a process for each that is asked for, until the line is closed."""
+    """Import everything, then fork a process for each request until the connection closes."""
     from factmill.tasks.memory import GC_THRESHOLDS
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who runs the tests
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test run
     gc.set_threshold(*GC_THRESHOLDS)
     for module in _IMPORTED:
         import_module(module)
@@ -235,7 +235,7 @@ def fork_for(descriptor: int) -> None:
 
 
 def _read_ahead() -> None:
-    """Read what each process that builds reads once and keeps: the embedded world, digests of what it says, our own code."""
+    """Read what every building process reads once and caches: the embedded world, its reply digests, our own code."""
     from factmill.flows.benchmarks import BENCHMARKS
     from factmill.tasks.core.calls.freshness import make_embedded_world_digests_call
     from factmill.tasks.engine.naming.code_versions import collect_recipe_code
@@ -247,19 +247,19 @@ def _read_ahead() -> None:
 
 
 def _tell_ended(statuses: dict[int, int]) -> None:
-    """Tell how each process has ended that has."""
+    """Send the exit status of each ended process."""
     while statuses:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
         descriptor = statuses.pop(pid)
-        with suppress(BrokenPipeError):  # nobody asks
+        with suppress(BrokenPipeError):  # nobody waits for it
             os.write(descriptor, str(os.waitstatus_to_exitcode(status)).encode())
         os.close(descriptor)
 
 
 def _become(expected: list[Any], descriptors: Sequence[int]) -> None:
-    """Become the process that was asked for, and run its program; what it raises ends it as it would end any."""
+    """Become the requested process and run its program; an exception ends it like any program."""
     program, arguments, environment, folder, umask = expected
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -280,7 +280,7 @@ def _become(expected: list[Any], descriptors: Sequence[int]) -> None:
 
 
 def _settle_prefect() -> None:
-    """Let Prefect go by the environment: it has read its settings already."""
+    """Make Prefect read the environment's settings again."""
     from prefect.context import SettingsContext, get_settings_context
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH
 
@@ -289,6 +289,6 @@ def _settle_prefect() -> None:
 
     wanted = {**os.environ, **make_prefect_environment(factmill_home())}
     known = (PREFECT_API_URL, PREFECT_HOME, PREFECT_LOCAL_STORAGE_PATH)
-    result = {each: wanted[each.name] for each in known if each.name in wanted}  # without a server no address
+    result = {each: wanted[each.name] for each in known if each.name in wanted}  # no address without a server
     now = get_settings_context()
     SettingsContext(profile=now.profile, settings=now.settings.copy_with_update(result)).__enter__()

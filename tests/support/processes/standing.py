@@ -1,4 +1,4 @@
-"""A standing Prefect server with its scheduler, as users start one, and what tests ask of its API."""
+"""Run a Prefect server with its scheduler, as users start one, and query its API."""
 
 import sqlite3
 import subprocess
@@ -16,14 +16,14 @@ from support.processes.standing_prefect import QUIET, wait_ready
 from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
 
 _LIMIT_S = 400
-"""What nothing here comes near: a run that never starts, or never ends, would be waited for without it."""
+"""Time limit for runs that never start or never end; nothing else comes near it."""
 _LOOK_AGAIN_S = 0.4
-"""Between looks, each of which takes the server as much computing as a short test takes."""
+"""Pause between polls, each of which costs the server as much computing as a short test."""
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 class Standing:
-    """The server, and its API."""
+    """The server and its API."""
 
     def __init__(self, api: str, launch: Callable[[], "subprocess.Popen[bytes]"]) -> None:
         self.api = api
@@ -32,7 +32,7 @@ class Standing:
         self.start_server()
 
     def start_server(self) -> None:
-        """Start the server, with what it knew before."""
+        """Start the server with its existing database."""
         self._process = self._launch()
 
     def stop_server(self) -> None:
@@ -40,7 +40,7 @@ class Standing:
         stop_child_process(self._process)
 
     def ask(self, path: str, **body: Any) -> Any:
-        """POST, or GET where there is no body; return the reply as JSON."""
+        """POST, or GET without a body; return the reply as JSON."""
         reply = self._client.post(path, json=body) if body else self._client.get(path)
         reply.raise_for_status()
         return reply.json() if reply.content else None
@@ -49,19 +49,19 @@ class Standing:
         return self.ask(f"/deployments/name/{name}")
 
     def start(self, name: str, enforce: bool = True, **parameters: Any) -> httpx.Response:
-        """Start a run of a deployment, as its form does; `enforce`: the server holds the parameters against the form."""
+        """Start a run of a deployment as its form does; `enforce`: the server validates the parameters."""
         result = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
         path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
 
         def ask() -> httpx.Response | None:
             reply = self._client.post(path, json=result)
-            return None if reply.is_server_error else reply  # a database that is busy for long, as clients try again
+            return None if reply.is_server_error else reply  # retry while the database is busy, as clients do
 
         started: httpx.Response = self.wait(ask)
         return started
 
     def cancel(self, run_id: str) -> None:
-        """Do what Cancel in the UI does."""
+        """Cancel a run as the UI does."""
         self.ask(f"/flow_runs/{run_id}/set_state", state={"type": "CANCELLING"})
 
     def end_of(self, run_id: str) -> Any:
@@ -69,7 +69,7 @@ class Standing:
         return self.wait(lambda: (state := self.ask(f"/flow_runs/{run_id}")["state"])["type"] in ENDED and state)
 
     def log_of(self, run_id: str) -> str:
-        """Return what a run has logged until now, a line each."""
+        """Return the log of a run so far, one line per entry."""
         lines = self.ask("/logs/filter", logs={"flow_run_id": {"any_": [run_id]}}, sort="TIMESTAMP_ASC")
         return "\n".join(each["message"] for each in lines)
 
@@ -79,7 +79,7 @@ class Standing:
         return found
 
     def wait(self, look: Callable[[], Any]) -> Any:
-        """Look until there is something to see, and return it."""
+        """Poll until there is a result, and return it."""
         deadline = time.monotonic() + _LIMIT_S
         while not (seen := look()):
             assert time.monotonic() < deadline, look
@@ -89,7 +89,7 @@ class Standing:
 
 @contextmanager
 def standing_server(home: Path, history: Path | None) -> Iterator[Standing]:
-    """Start a server whose database begins as a copy of `history`, where there is one, and stop it at the end."""
+    """Start a server whose database is a copy of `history`, if there is one, and stop it at the end."""
     folder = home / "standing"
     folder.mkdir()
     if history and history.is_file():

@@ -1,4 +1,4 @@
-"""A Prefect server that stands while tests run: one for all processes that share them."""
+"""Run one Prefect server for all processes that share the tests."""
 
 import os
 import sqlite3
@@ -15,18 +15,19 @@ from urllib3.util import Retry
 from factmill.flows.prefect_server import find_server_problem, standing_or_own_prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
-"""Where `factmill doctor --prepare` leaves what it makes for the checkout."""
+"""Output of `factmill doctor --prepare` in the checkout."""
 QUIET = {
     f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
     for service in ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "EVENT_LOGGER")
 }
-"""By these a server notes down no events and no runs of tasks, which no test reads and which take most of its time."""
+"""Settings that stop a server's records of events and task runs, which no test reads and which take most of its time.
+"""
 
 _STARTS_WITHIN_S = 90.0
 
 
 def copy_history(home: Path) -> None:
-    """Give a home Prefect's database with its tables, where the checkout has one: making them takes seconds."""
+    """Copy Prefect's database with its tables into a home, if the checkout has one: making them takes seconds."""
     made = PREPARED / "prefect" / "prefect.db"
     if made.is_file():
         (home / "prefect").mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ def copy_history(home: Path) -> None:
 
 @contextmanager
 def standing_server() -> Iterator[str]:
-    """Start a server in the home that Prefect's settings of this process name, and yield its address at once."""
+    """Start a server in the home that this process's Prefect settings name, and yield its address at once."""
     home = Path(os.environ["PREFECT_HOME"]).parent
     copy_history(home)
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +49,7 @@ def standing_server() -> Iterator[str]:
 
 
 def wait_ready(api: str) -> None:
-    """Wait until the server answers, whichever process started it."""
+    """Wait until the server answers, even if another process started it."""
     deadline = time.monotonic() + _STARTS_WITHIN_S
     while trouble := find_server_problem(api):
         assert time.monotonic() < deadline, trouble
@@ -56,7 +57,7 @@ def wait_ready(api: str) -> None:
 
 
 def ask_server() -> requests.Session:
-    """Return what asks a server, again where it says that its database is busy, as it is at times."""
+    """Return a function that queries the server, and retries while its database is busy."""
     session = requests.Session()
     busy = Retry(total=10, backoff_factor=0.5, status_forcelist=[503], allowed_methods=None)
     session.mount("http://", HTTPAdapter(max_retries=busy))

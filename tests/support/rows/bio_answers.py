@@ -1,4 +1,4 @@
-"""Answers to BioKaLMA's questions for tests: a small graph, and scored rows with only what a test is about written out."""
+"""Make answers to BioKaLMA's questions: a small graph, and scored rows of which tests write only what matters."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 def make_piece(
     qid: str, property_label: str, value: str, pid: str = "P1", value_qid: str | None = None
 ) -> PersonKnowledgePiece:
-    """Return a piece; a literal where no item is given."""
+    """Return a piece; a literal if no item is given."""
     return PersonKnowledgePiece(
         qid=qid, pid=pid, property=property_label, value_qid=value_qid, value=value, precision=None, statement=None
     )
@@ -37,7 +37,7 @@ COUNTS = dict.fromkeys(
 def scored_row(
     item: str, setting: str = "given_graph", form: str = "specific", **changed: Any
 ) -> ScoredBiokalmaPrediction:
-    """Return a row of `biokalma_answers`; counts that are not told are 0."""
+    """Return a row of `biokalma_answers`; counts default to 0."""
     counts = {key: changed.pop(key) for key in [*COUNTS, "scorer", "is_left_out"] if key in changed}
     pieces: Sequence[PersonKnowledgePiece] = changed.pop("minimum_set", ADA[: counts.get("minimum", 0)])
     plain: dict[str, Any] = {
@@ -54,6 +54,6 @@ def scored_row(
 
 
 def find_shared(path: str) -> Path | None:
-    """Return a file of the data beside the project, or None."""
+    """Return a file of the data next to the project, or None."""
     root = Path(__file__).parents[3]
     return next((each for each in (root / "shared" / path, root.parent / "shared" / path) if each.exists()), None)

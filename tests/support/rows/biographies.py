@@ -1,4 +1,4 @@
-"""Pairs of people on their way through BioKaLMA's steps, with only what a test is about written out."""
+"""Make pairs of people for BioKaLMA's steps, of which tests write only what matters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 
 def make_piece(qid: str, pid: str, value: str, value_qid: str | None = None, **changed: Any) -> PersonKnowledgePiece:
-    """Return a piece whose property is called as its PID; a date where no item is given."""
+    """Return a piece whose property label is its PID; a date if no item is given."""
     plain: dict[str, Any] = {"property": pid, "precision": None, "statement": None}
     return PersonKnowledgePiece(**{**plain, "qid": qid, "pid": pid, "value_qid": value_qid, "value": value, **changed})
 
@@ -42,7 +42,7 @@ def person_pair(row_id: str, person: str, other: str, relation: str = "P26", **c
 
 
 def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) -> ResolvedPair:
-    """Return a pair whose items are known, with names that are made of their ids unless others are given."""
+    """Return a pair whose items are known; names follow from their ids unless given."""
     names = {"person": f"Person {person_qid}", "other": f"Person {other_qid}"}
     return person_pair(row_id, **{**names, **changed}).extend_to(
         ResolvedPair, person_qid=person_qid, other_qid=other_qid, person_candidates=1, other_candidates=1
@@ -52,7 +52,7 @@ def resolved_pair(row_id: str, person_qid: str, other_qid: str, **changed: Any) 
 def pooled_pair(
     row_id: str, person_pool: Sequence[PersonKnowledgePiece], other_pool: Sequence[PersonKnowledgePiece], **changed: Any
 ) -> PairWithKnowledgePools:
-    """Return a pair with what is known of both, one piece each at least."""
+    """Return a pair with the pools of both people, at least one piece each."""
     return resolved_pair(row_id, person_pool[0].qid, other_pool[0].qid, **changed).extend_to(
         PairWithKnowledgePools,
         person_pool=list(person_pool),
@@ -74,9 +74,9 @@ def described_pair(row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece
 def counted_pair(
     row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece], **changed: Any
 ) -> PairWithRelationCounts:
-    """Return a pair with the counts of its relations, over its own two pools alone unless `counts` tells others.
+    """Return a pair with the counts of its relations, over its own two pools alone unless `counts` is given.
 
-    `counts`: PID → graphs that have the relation; `graphs`: how many there are in all.
+    `counts`: PID → number of graphs with the relation; `graphs`: the number of all graphs.
     """
     counts = {**count_pools_by_relation(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)

@@ -1,4 +1,4 @@
-"""CSV as people fill it in: read whole, changed, and written again."""
+"""Read, change and write CSV files as people fill them in."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Fan-out questions of our own: one as an author writes it, and its like in both parts of the released form."""
+"""Make our own fan-out questions: one in an author's form, and its equivalent in both released parts."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ WIKI = "https://en.wikipedia.org/wiki/"
 
 
 def leaf(question: str, article: str, answer: Any, **more: Any) -> dict[str, Any]:
-    """Return a sub-question as an author writes it."""
+    """Return a sub-question in an author's form."""
     return {"question": question, "evidence": WIKI + article, "answer": answer, **more}
 
 
@@ -47,7 +47,7 @@ def release_article(title: str, pageid: Any = 5, revid: Any = 7) -> dict[str, An
 
 
 def release_sub(name: str, answer: Any, *needs: str, **more: Any) -> dict[str, Any]:
-    """Return a sub-question of the released form that rests on an article, unless `more` says otherwise."""
+    """Return a sub-question of the released form with an article, unless `more` differs."""
     return {
         "id": name,
         "question": f"What is {name}?",
@@ -60,7 +60,7 @@ def release_sub(name: str, answer: Any, *needs: str, **more: Any) -> dict[str, A
 
 
 def release_dev() -> dict[str, Any]:
-    """Return a question of the dev part with a nested decomposition and an article that is not resolved."""
+    """Return a question of the dev part with a nested decomposition and an unresolved article."""
     lower = [
         release_sub("a", "x"),
         release_sub("b", 1, "a", evidence=release_article("Article b", "###TBD###", "###TBD###")),
@@ -89,7 +89,7 @@ def release_test() -> dict[str, Any]:
 
 
 def write_released(question: FanOutQuestion) -> dict[str, Any]:
-    """Return a question in the released form, of the dev part where it has an answer, else of the test part."""
+    """Return a question in the released form: of the dev part if it has an answer, else of the test part."""
     form: dict[str, Any] = {"id": question.id, "question": question.question}
     if question.answer is None:
         form["necessary_evidence"] = [format_released_evidence(each) for each in question.necessary_evidence]

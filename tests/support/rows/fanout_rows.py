@@ -1,4 +1,4 @@
-"""Fan-out questions on their way through the steps, with only what a test is about written out."""
+"""Make fan-out questions for the steps, of which tests write only what matters."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ _UNFLAGGED: dict[str, Any] = {"flags": [], "near_articles": [], "judge": None, "
 
 
 def fan_out_row(**given: Any) -> SourcedFanOutQuestion:
-    """Return a question as it is gathered; answers and trees are given as JSON."""
+    """Return a question as gathered; answers and trees are given as JSON."""
     return SourcedFanOutQuestion.model_validate(_DEFAULTS | given)
 
 
 def flagged_row(**given: Any) -> FlaggedQuestion:
-    """Return a question with articles of an epoch and no flags, unless some are given."""
+    """Return a question with articles of an epoch, and no flags by default."""
     return FlaggedQuestion.model_validate({**_DEFAULTS, **_UNFLAGGED, "epoch": "2023-11-20T00:00:00Z", **given})

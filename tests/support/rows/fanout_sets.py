@@ -1,4 +1,4 @@
-"""Sets of invented islands with their articles, for tests of generated fan-out questions."""
+"""Make sets of invented islands with their articles, for generated fan-out questions."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -28,7 +28,7 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 
 
 def island_kind(is_named: bool, *properties: str) -> SetKind:
-    """Return the kind of sets of islands, of which these properties may be asked."""
+    """Return the kind of island sets, with the properties that questions may ask for."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
     return parse_set_kinds_csv(lines)["P8 Q9" if is_named else "P9 Q9"]
 
@@ -40,9 +40,10 @@ def make_article(title: str, text: str, number: int) -> MemberArticle:
 
 
 def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[SetMember]:
-    """Return islands whose articles say what the graph tells, but for those properties of `without`.
+    """Return islands whose articles state the graph's values, except for the properties in `without`.
 
-    The first has 1,001 people, was settled in 1801 and is 101 miles long; the second has 2,001, 1811 and 102; and so on.
+    The first has 1,001 people, was settled in 1801 and is 101 miles long; the second has 2,001, 1811 and 102; and so
+    on.
     """
     islands = []
     for at, name in enumerate(NAMES[:count]):
@@ -58,7 +59,7 @@ def make_islands(count: int = 7, without: Sequence[str] = ()) -> list[SetMember]
 
 
 def make_member(number: int, name: str, text: str | None, at: int) -> SetMember:
-    """Return the island of a place in the row; no text: it has no article."""
+    """Return the island at a place of the row; without text it has no article."""
     values: Mapping[str, tuple[PropertyValue, ...]] = {
         HARBOUR: (PropertyValue(HARBOURS[at], None),),
         PEOPLE: (PropertyValue(1000 * at + 1001, Decimal(1000 * at + 1001)),),
@@ -70,7 +71,7 @@ def make_member(number: int, name: str, text: str | None, at: int) -> SetMember:
 
 
 def make_owner(text: str | None) -> SetMember:
-    """Return the sea whose islands they are."""
+    """Return the sea that the islands belong to."""
     article = None if text is None else make_article("Grey Sea", text, 99)
     return SetMember("Q99", "Grey Sea", article, "" if article else "there is no such page", {})
 

@@ -1,4 +1,4 @@
-"""Generated fan-out questions of invented places before and after they are worded: a listed set, and a named one."""
+"""Make generated fan-out questions of invented places, before and after wording: a listed set and a named one."""
 
 from factmill.tasks.core.authoring.question_wording import QuestionWordingParts
 from factmill.tasks.text.values.answer_search import AnswerValue

@@ -1,4 +1,4 @@
-"""A good row of each of MultiHal's foundations, and files of such rows."""
+"""Make a valid row of each of MultiHal's foundations, and files of such rows."""
 
 import csv
 import io
@@ -47,7 +47,7 @@ NAMES = {
 
 
 def write(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -> Path:
-    """Write rows as a file of a foundation, by its usual name unless another is given."""
+    """Write rows as a file of a foundation, by its usual name by default."""
     path = tmp_path / (name or NAMES[foundation])
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".csv":

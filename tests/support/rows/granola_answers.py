@@ -1,4 +1,4 @@
-"""Answers to GRANOLA's questions, and what they are worth."""
+"""Make answers to GRANOLA's questions and score them."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ ROWS = [
     answered(7, "", LEVELS, unscored="missing"),
     answered(8, "I cannot help with that", LEVELS, unscored="refused"),
 ]
-"""Level 1 (twice: F1 is 2/3 there), level 3, wrong, IDK, silent, missing, refused."""
+"""Level 1 (twice; the second has F1 2/3), level 3, wrong, IDK, silent, missing, refused."""
 
 
 def score(rows: list[GranolaPrediction], similarity: list[float | None] | None = None) -> pa.Table:

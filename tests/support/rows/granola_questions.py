@@ -1,4 +1,4 @@
-"""A question of GRANOLA-EQ after each of its steps, and models that answer about it as a test says."""
+"""Make a GRANOLA-EQ question after each step, and models that answer about it as a test says."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,18 +31,18 @@ R = TypeVar("R", bound=Row)
 
 
 def make_row(model: type[R], row_id: str, **changed: Any) -> R:
-    """Return the question as it is after a step, with some columns changed."""
+    """Return the question after a step, with some columns changed."""
     columns = {name: value for name, value in COLUMNS.items() if name in model.model_fields}
     return model.model_validate({"id": row_id, **columns, **changed})
 
 
 Said = str | int
-"""What a model says, or the HTTP status it fails with."""
+"""The model's text, or the HTTP status of its error."""
 
 
 @contextmanager
 def serve_model(say: Callable[[Sequence[Message]], Said]) -> Iterator[Any]:
-    """Serve a chat model that says this to the messages of a request; yield services in which it plays every role."""
+    """Serve a chat model that replies so to the messages of a request; yield services in which it plays every role."""
     chat = ScriptedChat(say)
     model = ModelSettings(kind="openai", name="tester", url=chat.url, limits=LIMITS)
     yield SimpleNamespace(model=lambda _role: (ChatClient(chat.url, model, lambda: "key", "factmill tests"), model))

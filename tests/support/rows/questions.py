@@ -1,4 +1,4 @@
-"""Questions on their way through MultiHal's steps, with only what a test is about written out."""
+"""Make questions for MultiHal's steps, of which tests write only what matters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def typed_question(row_id: str, question: str, answer: str = "That", **changed: Any) -> TypedQuestion:
-    """Return a question, its answer looked for as an item unless `answer_type` says otherwise."""
+    """Return a question whose answer is an item unless `answer_type` differs."""
     return TypedQuestion.model_validate({"id": row_id, "input": question, "output": answer, **_DEFAULTS, **changed})
 
 

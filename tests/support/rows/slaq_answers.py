@@ -1,4 +1,4 @@
-"""Rows of SLAQ's evaluation for tests: answers, and matrices of verdicts as rows."""
+"""Make rows of SLAQ's evaluation: answers, and matrices of verdicts as rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +19,17 @@ SAID: dict[str, Any] = {
 
 
 def answer_row(answer: str, **changed: Any) -> SlaqPrediction:
-    """Return an answer to a short question; with another question, its gold answers and setting, to that."""
+    """Return an answer to a short question, or to another question with its gold answers and setting."""
     return SlaqPrediction.model_validate(ASKED | SAID | {"answer": answer, "answer_read": answer} | changed)
 
 
 def judged_rows(
     setting: str, matrix: Sequence[Sequence[int | None]], judge: str = "tester", **changed: Any
 ) -> list[ScoredSlaqPrediction]:
-    """Return the answers of a setting with these verdicts, topics × facts; None: unscored (in a long answer all five)."""
+    """Return the answers of a setting with these verdicts, topics × facts.
+
+    None is unscored (in a long answer, all five facts are).
+    """
     rows = []
     for at, verdicts in enumerate(matrix):
         topic = {"item": f"t{at}", "cluster": f"t{at}", "half": ("most", "least")[at % 2], "category": f"C{at % 2}"}

@@ -1,4 +1,4 @@
-"""A topic of SLAQ with its article and five facts, as it is after each of the later steps."""
+"""Make a SLAQ topic with its article and five facts, after each of the later steps."""
 
 import json
 from typing import Any

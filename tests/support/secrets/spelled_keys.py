@@ -1,4 +1,4 @@
-"""A key in the forms in which servers repeat it, and a reader that finds it in any of them."""
+"""Spell a key as servers repeat it, and find it in any of these forms."""
 
 import base64
 import html
@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 KEY = "sk-canary/5f0c+7e1d93b2=Zq9"
 _PIECE = 12
-"""Characters of the key from which on a text is held to show it."""
+"""Minimum number of the key's characters that count as a leak."""
 
 
 def _encode(text: str) -> str:
@@ -36,11 +36,11 @@ SPELLINGS = {
     "all but one character": f"{KEY[:-1]}…",
     "masked in the middle": f"{KEY[:14]}*******{KEY[-3:]}",
 }
-"""By name, as they stand between the quotes of a JSON string."""
+"""Name → spelling between the quotes of a JSON string."""
 
 
 def find_key(text: str) -> str:
-    """Return what shows the key, or twelve characters of it in a row, in a text in any encoding; empty where nothing does."""
+    """Return the first twelve consecutive characters of the key that a text shows, in any encoding; empty if none."""
     pieces = [KEY[at : at + _PIECE] for at in range(len(KEY) - _PIECE + 1)]
     views = [text]
     for _ in range(3):

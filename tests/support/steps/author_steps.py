@@ -1,4 +1,4 @@
-"""Steps in which an author model writes: two people with pools, a language model that goes by a script, and their services."""
+"""Run steps with an author model: two people with pools, a scripted language model, and their services."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +30,11 @@ DIED = make_piece("Q2", "P570", "44 BC", precision=9)
 ADA, BOB = [WRITER, LONDON, BORN, MEDAL], [POET, DOVER, DIED]
 BOTH = [WRITER, POET]
 PERPLEXITIES = {"writer": 9.0, "London": 3.0, "1815": 4.0, "Medal": 5.0, "poet": 6.0, "Dover": 7.0, "44 BC": 8.0}
-"""Value → how perplexing the text is that ends with it."""
+"""Value → perplexity of a text that ends with it."""
 
 
 class Weigher:
-    """A language model that goes by the end of a text: value → perplexity, or its reply."""
+    """A language model that scores a text by its end: value → perplexity, or its reply."""
 
     identity = "weigher"
     is_outside = True
@@ -60,7 +60,7 @@ Run = Callable[..., Left]
 
 
 def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a step on rows with the author and a language model, two rounds and α 0.5 unless told otherwise."""
+    """Return a function that runs a step on rows with the author and a language model; defaults: two rounds and α 0.5."""
 
     def run(step: Any, rows: Sequence[Row], scorer: Any = None, **params: Any) -> Left:
         services, weigher = make_chat_services(author.url), scorer or Weigher({})
@@ -76,5 +76,5 @@ def evolving(name: str, known: Sequence[PersonKnowledgePiece] = BOTH, **changed:
 
 
 def values(pieces: Sequence[Any]) -> list[str]:
-    """Return the values of pieces or candidates as they were published."""
+    """Return the published values of pieces or candidates."""
     return [each["value"] for each in pieces]

@@ -1,4 +1,4 @@
-"""A service that says what it is asked, and recorders that ask it."""
+"""Provide a service that echoes calls, and call caches that use it."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from factmill.tasks.storage.recording.call_cache import CallCache, CallResults
 
 
 class Echo:
-    """A service that counts what it is asked, fails names that begin with `bad`, and may be slow."""
+    """A service that counts its calls, fails names that begin with `bad`, and may be slow."""
 
     identity = "echo"
     is_outside = True
@@ -42,14 +42,14 @@ def calls(*names: str) -> list[Call]:
 
 
 def recorder(path: Path, mode: CallCacheMode = "record", **more: Any) -> CallCache:
-    """Return a recorder of the warehouse `w.duckdb` in this folder."""
+    """Return a call cache on the warehouse `w.duckdb` in this folder."""
     return CallCache(empty_warehouse(path / "w.duckdb"), mode, **more)
 
 
 def ask(
     path: Path, service: CallService, *asked: str | Call, mode: CallCacheMode = "record", **more: Any
 ) -> CallResults:
-    """Have a recorder of its own, closed at the end, answer calls (of these names, or these)."""
+    """Answer calls (or calls of these names) with a new call cache, closed at the end."""
     run = recorder(path, mode, **more)
     answers = run.get_or_send(
         [call for each in asked for call in (calls(each) if isinstance(each, str) else [each])], service
@@ -59,5 +59,5 @@ def ask(
 
 
 def bodies(answers: CallResults) -> list[Any]:
-    """Return what was replied, call by call."""
+    """Return the reply to each call."""
     return [record.reply().body for record in answers.records.values()]

@@ -1,4 +1,4 @@
-"""A batch at work outside a build, for look-ups that are recorded as in one."""
+"""Run a batch outside a build, with lookups recorded as in one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from factmill.tasks.storage.recording.call_cache import CallCache
 
 @contextmanager
 def working(folder: Path, wikipedia: Any = None, mode: Any = "record", **others: Any) -> Iterator[BatchWork]:
-    """Yield work whose calls to this Wikipedia and other services are recorded in a folder, and served from there the next time."""
+    """Yield work whose calls to this Wikipedia and other services are recorded in a folder and served from it later."""
     folder.mkdir(parents=True, exist_ok=True)
     recorder = CallCache(empty_warehouse(folder / "w.duckdb"), mode)
     services: Any = SimpleNamespace(wikipedia=wikipedia, **others)

@@ -1,4 +1,4 @@
-"""What steps of each benchmark read in a test: its parameters, and what a build would have found."""
+"""Make the inputs of each benchmark's steps: its parameters, and what a build would have found."""
 
 from typing import Any, TypeVar
 
@@ -44,7 +44,7 @@ def fanout_inputs(**given: Any) -> FanOutInputs:
 
 
 def _make(model: type[I], given: dict[str, Any], **found: Any) -> I:
-    """Return inputs with what is given: its parameters by name, and other fields in the place of `found`."""
+    """Return inputs from the given values: parameters by name, and other fields that replace those of `found`."""
     params = {name: value for name, value in given.items() if name not in model.model_fields}
     others = {name: value for name, value in given.items() if name in model.model_fields}
     return model.model_validate({"params": params, **found, **others})

@@ -1,4 +1,4 @@
-"""The receipt of a batch, with what a test does not care about filled in."""
+"""Make the receipt of a batch with defaults for what a test ignores."""
 
 from typing import Any
 

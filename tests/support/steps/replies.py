@@ -1,4 +1,4 @@
-"""Replies as a step hears them: undressed in their form, then parsed."""
+"""Read replies as a step does: strip their wrapper in the form, then parse."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from factmill.tasks.core.completions import (
 
 
 def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
-    """Return what reads one reply: undressed in the form, then by `read`, which gets the plain text and `more`."""
+    """Return a function that strips a reply in the form, then calls `read` with the plain text and `more`."""
     return lambda reply: (
         strip_and_parse_completion_samples([reply], [finish], form, lambda texts: read(texts[0], *more)).result
     )
 
 
 def get_unreadable_reason(read: Any) -> str:
-    """Return why a reply is unreadable; AssertionError for one that was read."""
+    """Return why a reply is unreadable; raise AssertionError for a readable one."""
     assert isinstance(read, UnreadableCompletion), read
     return read.reason

@@ -1,4 +1,4 @@
-"""Runs one step of a recipe over rows written in a test, without Prefect and without a build around it."""
+"""Run one step of a recipe over rows written in a test, without Prefect and without a build."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ from factmill.tasks.storage.source_files import SourceFile
 
 @dataclass(frozen=True)
 class Left:
-    """What a step left of its rows."""
+    """The result of a step on its rows."""
 
     rows: dict[str, dict[str, Any]]
-    """By id."""
+    """Row id → row."""
     rejects: dict[str, tuple[str, str]]
     """Row id → reason, detail."""
     merged: dict[str, str]
-    """Row id → id of the row that it was united with."""
+    """Row id → id of the row into which it was merged."""
     extras: list[dict[str, Any]]
     receipt: BatchReceipt
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Row id → reason of its reject."""
+        """Return row id → reason of its reject."""
         return {row_id: reason for row_id, (reason, _) in self.rejects.items()}
 
 
@@ -48,7 +48,7 @@ def run_step(
     inputs: BuildInputs | None = None,
     files: Mapping[str, Sequence[SourceFile]] | None = None,
 ) -> Left:
-    """Run a step on a batch of rows with these services; its calls are recorded in `folder`, and replayed from there."""
+    """Run a step on a batch of rows with these services; its calls are recorded in `folder` and replayed from it."""
     folder.mkdir(parents=True, exist_ok=True)
     came_in = folder / "came-in"
     write_shard(came_in, {"rows": make_arrow_table(type(rows[0]), rows)})
@@ -82,7 +82,7 @@ def _run(
 ) -> Left:
     folder = Path(batch.run)
     recorder = CallCache(empty_warehouse(folder / "w.duckdb"), "record")
-    world = getattr(services, "world", None)  # the services of most steps are those that they ask, and no more
+    world = getattr(services, "world", None)  # most steps' services are exactly those that they call
     models = {role: model.name for role, model in getattr(world, "models", {}).items()}
     lock = {"params": inputs.model_dump(mode="json") if inputs else {}, "models": models}
     origin = {

@@ -1,4 +1,4 @@
-"""A loop whose clock stands still while anything can be done, and jumps to the next thing that is due."""
+"""Run an event loop whose clock stops while anything can run, and jumps to the next timer."""
 
 import asyncio
 import selectors
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 class VirtualClock(selectors.DefaultSelector):
-    """What the loop waits with; a wait with nothing to read takes no time and moves the clock."""
+    """The loop's selector; a wait with nothing to read takes no time and moves the clock."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
 
     def select(self, timeout: float | None = None) -> Sequence[tuple[selectors.SelectorKey, int]]:  # type: ignore[override]
-        """Return what can be read; without anything due, wait for another thread."""
+        """Return the readable descriptors; without any timer, wait for another thread."""
         if timeout is None:
             return super().select()
         found = super().select(0)
@@ -30,5 +30,5 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._clock)
 
     def time(self) -> float:
-        """Return the seconds that have passed, all of them without waiting."""
+        """Return the seconds passed on the virtual clock."""
         return self._clock.now

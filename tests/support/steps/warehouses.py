@@ -1,4 +1,4 @@
-"""Warehouses with all tables and no rows, copied from the first: making the tables takes four times as long."""
+"""Copy an empty warehouse with all tables: making the tables takes four times as long."""
 
 import tempfile
 from functools import cache
@@ -17,7 +17,7 @@ def _empty() -> bytes:
 
 
 def empty_warehouse(path: Path) -> Path:
-    """Return the path, where a warehouse lies now if there was none."""
+    """Return the path of a warehouse, created empty if there was none."""
     if not path.exists():
         path.write_bytes(_empty())
     return path

@@ -1,7 +1,8 @@
-"""A real MediaWiki and the embedded one that hold the same pages, asked at once and held to each other, but for ids.
+"""Compare a real MediaWiki with the embedded one: both have the same pages and get the same calls; only ids differ.
 
-Both hold data/world, pages with histories (page_histories.py), and pages in many kinds of markup. Of these the embedded
-one has the HTML that the real one makes of their wikitext, and of the world's articles the real one has no text.
+Both have data/world, pages with histories (page_histories.py), and pages in many kinds of markup. For the markup pages
+the embedded one has the HTML that the real one renders from their wikitext. The real one lacks the text of the world's
+articles.
 """
 
 import re
@@ -31,7 +32,7 @@ _CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within
 
 
 class OnceRendered(WikipediaClient):
-    """A Wikipedia that is asked for each text once, since a MediaWiki without caches renders it anew every time."""
+    """A Wikipedia that is asked for each text once, since a MediaWiki without caches renders on every request."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "p", LIMITS, "factmill tests")
@@ -54,12 +55,12 @@ class OnceRendered(WikipediaClient):
 
 @dataclass(frozen=True)
 class Both:
-    """The two wikis, and what is in them."""
+    """The two wikis and their contents."""
 
     data: WorldData
     wiki: EmbeddedWiki
     written: frozenset[str]
-    """Titles of the pages whose texts the two show alike."""
+    """Titles of the pages with the same text in both."""
     real: WikipediaClient
     ours: WikipediaClient
     real_url: str
@@ -67,12 +68,12 @@ class Both:
     revids: dict[int, int]
     """Revision id in the embedded wiki → in the real one."""
     pageids: dict[int, str]
-    """Page id in either → title; the two kinds of ids do not meet."""
+    """Page id in either wiki → title; the ids of the two wikis do not overlap."""
 
 
 @contextmanager
 def running_both(folder: Path, pages: Path) -> Iterator[Both]:
-    """Start both wikis with these pages added; NotInstalledError where programs of the real one are missing."""
+    """Start both wikis with these pages added; raise NotInstalledError if the real one's programs are missing."""
     world_folder, wikitexts = folder / "world", read_wikitexts(pages)
     copy_world(world_folder)
     for file in wikitexts:
@@ -101,7 +102,7 @@ def running_both(folder: Path, pages: Path) -> Iterator[Both]:
 
 
 def read_wikitexts(folder: Path) -> dict[Path, WorldArticle]:
-    """Return the pages of the tests, which are written as articles of the world are but for their wikitext."""
+    """Return the tests' pages, written as articles of the world except for their wikitext."""
     found = {
         file: parse_world_article(file.read_text("utf-8"), WorldFileFindings())
         for file in sorted(folder.glob("*.wiki"))
@@ -114,7 +115,7 @@ def name_copy(world: Path, file: Path) -> Path:
 
 
 def copy_article(path: Path, article: WorldArticle, real: RealMediaWiki) -> None:
-    """Write an article's file with the HTML and the categories that the real wiki has of it."""
+    """Write an article's file with the HTML and the categories from the real wiki."""
     head: dict[str, Any] = {"title": article.title, "pageid": article.pageid, "views": article.daily_views}
     head["redirects"] = article.redirects
     revisions = []
@@ -141,7 +142,7 @@ def open_wiki(url: str, limits: ServiceLimits = LIMITS) -> WikipediaClient:
 
 
 def match_revids(real: RealMediaWiki, wiki: EmbeddedWiki) -> dict[int, int]:
-    """Return the real wiki's revision ids by ours; they go together by title and date, and neither has more."""
+    """Return the real wiki's revision ids by ours, matched by title and date; neither wiki has more."""
     ours = {(page.title, revision.at) for page in wiki.by_title.values() for revision in page.revisions}
     assert ours == {(title, at) for title, at in real.revids if title in wiki.by_title}
     return {
@@ -158,7 +159,7 @@ def ask(service: WikipediaClient, calls: Sequence[Call]) -> list[CallResponse]:
 
 
 def ask_both(both: Both, real: Sequence[Call], ours: Sequence[Call]) -> tuple[list[CallResponse], list[CallResponse]]:
-    """Return the replies of the two wikis to their calls, which are asked at the same time."""
+    """Return the replies of the two wikis to their calls, sent in parallel."""
     with ThreadPoolExecutor(2) as pool:
         real_replies, our_replies = pool.map(ask, (both.real, both.ours), (real, ours))
     return real_replies, our_replies
@@ -185,7 +186,7 @@ def without_ids(both: Both, reply: CallResponse) -> Any:
 
 
 def compare(both: Both, calls: Sequence[Call]) -> list[Any]:
-    """Put calls to both wikis, hold their answers to each other, and return these."""
+    """Send calls to both wikis, check that the replies are equal, and return them."""
     real_replies, our_replies = ask_both(both, calls, calls)
     expected = [without_ids(both, reply) for reply in real_replies]
     found = [without_ids(both, reply) for reply in our_replies]

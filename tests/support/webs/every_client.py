@@ -1,4 +1,4 @@
-"""Every client of an outside service, with a call that it answers, for tests of what holds for all of them."""
+"""List every client of an outside service with a call that it answers, for tests that apply to all."""
 
 from collections.abc import Callable
 
@@ -65,11 +65,11 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
         lambda name: make_perplexity_call(HERE, name),
     ),
 }
-"""Name → what opens a client for an address, within limits, and what makes a call about something of a name."""
+"""Name → function that opens a client for an address within limits, and function that makes a call about a name."""
 
 
 def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler, *token: str) -> Call:
-    """Send one call about Berlin by a client, and return it."""
+    """Send one call about Berlin with a client, and return it."""
     open_client, make_call = CLIENTS[name]
     call = make_call("Berlin")
     open_client(url, limits, *token).send([call], inbox)
@@ -77,4 +77,4 @@ def send_one(name: str, url: str, limits: ServiceLimits, inbox: ResponseHandler,
 
 
 WITH_TOKENS = ("wikidata", "dbpedia", "wikipedia", "pageviews", "falcon")
-"""Clients that take a token as well."""
+"""Clients that accept a token."""

@@ -1,4 +1,4 @@
-"""A server of raw sockets on loopback that gives one kind of hostile reply to every request."""
+"""Serve one kind of hostile reply on raw loopback sockets."""
 
 import gzip
 import re
@@ -12,17 +12,17 @@ from functools import cache
 from itertools import count
 
 Reply = Callable[[socket.socket, float], None]
-"""Writes a reply to a connection, until this ends; the seconds are those between the bytes of what drips."""
+"""Writes a reply to a connection until the connection ends; the second argument is the seconds between trickled bytes.
+"""
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 BODY = b'{"results": {"bindings": []}}'
 PIECE = b" " * 65_536
 
 
 class HostileServer:
-    """The server; `drip_s`: seconds between bytes; `reads_request`: False where the reply comes before one."""
+    """The server; `drip_s`: seconds between bytes; `reads_request`: False to reply before the request."""
 
     def __init__(self, reply: Reply, drip_s: float = 1.0, *, reads_request: bool = True) -> None:
-        """Start."""
         self.requests = 0
         self._reply, self._drip_s, self._reads_request = reply, drip_s, reads_request
         self._changed = threading.Condition()
@@ -33,12 +33,12 @@ class HostileServer:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def wait_until_closed(self, timeout_s: float) -> bool:
-        """Return whether all clients have closed their connections by then."""
+        """Return whether all clients close their connections within the time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, timeout_s)
 
     def close(self) -> None:
-        """Take no further connections, and end those that are open."""
+        """Stop accepting connections, and end the open ones."""
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
@@ -56,7 +56,7 @@ class HostileServer:
     def _answer(self, connection: socket.socket) -> None:
         with suppress(OSError), connection:
             request = b""
-            # the whole of it: a connection that is closed with bytes unread is reset, and its reply is lost
+            # reads the whole request: closing a connection with unread bytes resets it and loses the reply
             while self._reads_request and not _is_whole(request):
                 if not (piece := connection.recv(65_536)):
                     break
@@ -76,12 +76,12 @@ def _is_whole(request: bytes) -> bool:
 
 
 def send(head: bytes, body: bytes) -> Reply:
-    """Return a reply of a head, without the empty line, and a body, after which the connection is closed."""
+    """Return a reply of a head, without the empty line, and a body, after which the connection closes."""
     return lambda connection, _: connection.sendall(head + b"\r\n" + body)
 
 
 def wait_for_end(connection: socket.socket, _: float = 0) -> None:
-    """Send nothing until the client goes."""
+    """Send nothing until the client disconnects."""
     while connection.recv(65_536):
         pass
 
@@ -104,7 +104,7 @@ def _send_endless(connection: socket.socket, _: float) -> None:
 
 @cache
 def _pack() -> tuple[bytes, bytes]:
-    """Return how gzip begins, and what may follow any number of times, each a thousandth of what it inflates to."""
+    """Return the start of a gzip stream and a part to repeat, a thousandth of its inflated size."""
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     begin = packer.compress(PIECE) + packer.flush(zlib.Z_FULL_FLUSH)
     return begin, packer.compress(PIECE * 256) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -121,7 +121,7 @@ _turn = count()
 
 
 def _send_wrong_length(connection: socket.socket, _: float) -> None:
-    """Announce more than there is and hold the connection open; every second time announce less."""
+    """Announce more bytes than follow and keep the connection open; every second time announce fewer."""
     announced = 5 if next(_turn) % 2 else 10_000
     connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % announced + BODY)
     wait_for_end(connection)
@@ -135,7 +135,7 @@ REPLIES: dict[str, Reply] = {
     "silent": wait_for_end,
     "header drip": _drip(HEAD, b"X-Drip: 1\r\n"),
 }
-"""Replies that take for ever, or lie."""
+"""Replies that never end, or lie."""
 DEFECTS: dict[str, tuple[Reply, set[str]]] = {
     "shorter than announced": (send(HEAD + b"Content-Length: 900\r\n", BODY), {"truncated", "connection_cut"}),
     "longer than announced": (send(HEAD + b"Content-Length: 12\r\n", BODY), {"broken_json"}),
@@ -158,4 +158,4 @@ DEFECTS: dict[str, tuple[Reply, set[str]]] = {
     "no HTTP": (send(b"SSH-2.0-OpenSSH\r\n", b""), {"connection_cut"}),
     "nothing": (lambda connection, _: None, {"connection_cut"}),
 }
-"""Replies that are broken, and the codes that may name what is wrong."""
+"""Broken replies, and the codes that may name the fault."""

@@ -1,4 +1,4 @@
-"""A tiny web server on loopback that answers as a test has scripted it."""
+"""Serve scripted responses on loopback."""
 
 import json
 import socket
@@ -15,17 +15,17 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came in."""
+    """One received request."""
 
     method: str
     path: str
     query: dict[str, str]
     headers: dict[str, str]
-    """By name in lower case."""
+    """Lower-case name → value."""
     body: bytes
     at: float
     port: int = 0
-    """Of the client: one for each connection."""
+    """The client's port: one for each connection."""
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -37,19 +37,19 @@ class Seen:
 class _Web(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
-    """Connections that wait to be accepted: beyond these the system resets some."""
+    """Number of connections that may wait to be accepted; the system resets some of those beyond it."""
 
 
 class Loopback:
-    """The server. An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate,
-    slice and every_s.
+    """The server.
 
-    `until` is an event (threading.Event) that the answer waits for; `slice`: of how many bytes are sent at once, with
-    pauses of `every_s` seconds.
+    An answer is a dict: status, headers, json, text or bytes (and type), delay_s, until, cut, truncate, slice and
+    every_s. `until` is an event (threading.Event) that the answer waits for; `slice` is the number of bytes sent at
+    once, with pauses of `every_s` seconds.
     """
 
     def __init__(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        """Start; `port`: 0 takes any that is free; `tls`: by which connections are encrypted."""
+        """Start; `port`: 0 takes any free one; `tls`: the context that encrypts connections."""
         self.seen: list[Seen] = []
         self.handle: Callable[[Seen], dict[str, Any]] = lambda _: {"status": 500, "text": "nothing scripted"}
         self.most_at_once = 0
@@ -58,13 +58,13 @@ class Loopback:
         self._lock = threading.Lock()
         self._web = _Web(("127.0.0.1", port), self._make_handler())
         if tls:
-            # each connection shakes hands in its own thread
+            # each connection performs its handshake in its own thread
             self._web.socket = tls.wrap_socket(self._web.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._web.server_port}"
         threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def script(self, *answers: dict[str, Any]) -> None:
-        """Give these answers one after the other, the last one for ever."""
+        """Give these answers one after the other, and repeat the last one."""
         left = list(answers)
         self.handle = lambda _: left.pop(0) if len(left) > 1 else left[0]
 
@@ -73,12 +73,12 @@ class Loopback:
         return int(self._web.server_port)
 
     def stop(self) -> None:
-        """Take no further connections."""
+        """Stop accepting connections."""
         self._web.shutdown()
         self._web.server_close()
 
     def close(self) -> None:
-        """Stop, and end the connections that clients keep, whose threads would hold all that answers them."""
+        """Stop, and end the clients' open connections, whose threads would keep all handlers in memory."""
         self.stop()
         for connection in list(self._open):
             with suppress(OSError):
@@ -146,6 +146,6 @@ class Loopback:
                     self.close_connection = True
 
             def log_message(self, *args: Any) -> None:
-                """Keep quiet."""
+                """Log nothing."""
 
         return Handler

@@ -1,4 +1,4 @@
-"""Pages that were moved, merged, split or redirected between two moments, for a world of tests."""
+"""Write pages that are moved, merged, split or redirected between two moments, for a world of tests."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from factmill.tasks.world.data import WORLD_FOLDER, list_world_files
 from factmill.tasks.world.wiki.pages import format_redirect_html
 
 THEN = "2023-11-20T00:00:00Z"
-"""The moment at which pages are pinned; histories go on behind it."""
+"""The moment at which pages are pinned; histories continue after it."""
 LATER = "2026-01-01T00:00:00Z"
 
 HISTORIES: dict[str, list[tuple[str, str]]] = {
@@ -77,7 +77,7 @@ HISTORIES: dict[str, list[tuple[str, str]]] = {
         )
     ],
 }
-"""Title → (moment, whole wikitext) of its revisions, the oldest first."""
+"""Title → (moment, whole wikitext) of its revisions, oldest first."""
 _SHOWN = {
     "#REDIRECT [[Great mill]]\nWhat was left below.": f"{format_redirect_html('Great mill')}<p>What was left below.</p>",
     "#redirect:[[ford of then#Depth|the ford]]": format_redirect_html("Ford of then#Depth"),
@@ -100,9 +100,9 @@ _SHOWN = {
 <li>Blue is new</li></ul>
 <ol class="references"><li id="cite_note-1"><span class="reference-text">Seen in 1999.</span></li></ol>""",
 }
-"""What MediaWiki shows of texts that are neither a plain redirect nor a sentence; a real one holds this to be so."""
+"""MediaWiki's output for texts that are neither a plain redirect nor a sentence; a test compares it with a real one."""
 PAGEID, REVID = 7_910_000, 8_910_000
-"""The first page's numbers; the next ones follow, revisions by ten a page."""
+"""The first page's ids; the next pages follow, with ten revision ids a page."""
 
 
 def write_histories(folder: Path) -> None:
@@ -117,7 +117,7 @@ def write_histories(folder: Path) -> None:
 
 
 def write_article(path: Path, head: Mapping[str, Any], revisions: Sequence[tuple[dict[str, Any], str]]) -> None:
-    """Write an article's file; `revisions`: what is told of each and its HTML, the oldest first."""
+    """Write an article's file; `revisions`: fields and HTML of each, oldest first."""
     lines = [revisions[0][0]]
     for (_, before), (more, html) in pairwise(revisions):
         lines.append({**more, "replace": [[before, html]]})

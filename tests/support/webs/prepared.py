@@ -1,4 +1,4 @@
-"""What `factmill doctor --prepare` makes of the embedded world, where the checkout has it: making it takes seconds."""
+"""Copy the output of `factmill doctor --prepare` for the embedded world from the checkout: making it takes seconds."""
 
 import os
 import shutil
@@ -8,16 +8,16 @@ from pathlib import Path
 from support.processes.standing_prefect import PREPARED
 
 _LARGE = 100_000
-"""Bytes."""
+"""Minimum size in bytes of a large file."""
 
 
 def copy_prepared(home: Path) -> Path:
-    """Give a home the loaded store and graph of the embedded world, which are remade if they are of another state of it."""
+    """Copy the loaded store and graph of the embedded world into a home; they are remade if they are out of date."""
     return link_prepared(PREPARED, home)
 
 
 def link_prepared(made: Path, home: Path) -> Path:
-    """Give a home what another has of it: of what is large the same files, where both lie on one disk."""
+    """Copy the prepared files of another home, with hard links for large files on the same disk."""
     for name in ("world-cache", "world-graphs", "local-models"):
         if (made / name).is_dir():
             shutil.copytree(made / name, home / name, symlinks=True, copy_function=_link)
@@ -25,7 +25,7 @@ def link_prepared(made: Path, home: Path) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Link what is never written again; locks and logs are small."""
+    """Link files that are never rewritten; locks and logs are small."""
     if Path(source).stat().st_size > _LARGE:
         with suppress(OSError):  # another disk
             os.link(source, target)

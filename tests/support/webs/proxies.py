@@ -1,4 +1,4 @@
-"""A small HTTP proxy on loopback, and certificates of a made authority for servers behind it."""
+"""Run a small HTTP proxy on loopback, and make certificates of a test authority for servers behind it."""
 
 import base64
 import socket
@@ -18,10 +18,9 @@ from cryptography.x509.oid import NameOID
 
 
 class LoopbackProxy:
-    """Forwards CONNECT and requests by whole address, over one connection each.
+    """Forwards CONNECT and requests with absolute addresses, over one connection each.
 
-    `hosts`: host → port on loopback: names that nothing but this proxy resolves. `password`: `user:password` that it
-    wants.
+    `hosts`: host → port on loopback, for names that only this proxy resolves. `password`: the required `user:password`.
     """
 
     def __init__(self, hosts: Mapping[str, int], password: str = "") -> None:
@@ -69,7 +68,7 @@ class LoopbackProxy:
         threading.Thread(target=self._web.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def close(self) -> None:
-        """Take no further connections."""
+        """Stop accepting connections."""
         self._web.shutdown()
         self._web.server_close()
 
@@ -89,9 +88,9 @@ def _relay(one: socket.socket, other: socket.socket) -> None:
 
 
 def make_certificates(folder: Path, host: str, days: int = 1) -> tuple[Path, ssl.SSLContext]:
-    """Return the file of a made authority's certificate, and the context of a server of this host that it vouches for.
+    """Return the certificate file of a test authority, and the TLS context of a server of this host that it signs.
 
-    `days`: from now to the end of the server's certificate; less than 0: it has expired.
+    `days`: from now to the end of the server's certificate; a negative number makes an expired one.
     """
     now = datetime.now(UTC)
 

@@ -1,12 +1,13 @@
-"""A real MediaWiki on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
+"""Run a real MediaWiki on loopback with the titles of an embedded world: Debian's package on SQLite and PHP's server.
 
-The pages come in by an XML dump with the world's dates, so histories, redirects and categories are those of the
-embedded Wikipedia; page and revision ids are the wiki's own. The world's articles are HTML, so what stands for them here
-is a line and their categories; wikitext is that of a few pages of the tests. What Wikipedia has and Debian does not package is stood in
-for: our own small templates by the names that articles use, and page properties that elsewhere the extensions
-Disambiguator and Wikibase set. Some pages that only this wiki has are moved, merged and deleted by the wiki's own
-programs. Pages are set up once for a state of the world and of the programs, in a folder that is
-kept; after that the wiki is only read.
+The pages come from an XML dump with the world's dates, so histories, redirects and categories equal those of the
+embedded Wikipedia; page and revision ids are the wiki's own. The world's articles are HTML, so here each has one line
+of text and its categories; only a few pages of the tests have wikitext.
+
+Small templates of our own, under the names that articles use, replace those that Debian does not package. Page
+properties replace the extensions Disambiguator and Wikibase. The wiki's own programs move, merge and delete some pages
+that only this wiki has. Pages are set up once per state of the world and of the programs, in a cached folder; after
+that the wiki is read-only.
 """
 
 import fcntl
@@ -37,7 +38,7 @@ from factmill.tasks.world.data import WorldArticleRevision, WorldData
 from factmill.tasks.world.wiki.pages import EmbeddedWiki, WikiPage
 
 PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
-"""Debian's packages that are needed."""
+"""Required Debian packages."""
 _INSTALLED = Path("/usr/share/mediawiki")
 _EXTENSIONS = ("Cite", "ParserFunctions")
 _PHP_MODULES = ("intl", "mbstring", "pdo_sqlite", "xml")
@@ -116,17 +117,17 @@ _TEMPLATES: Mapping[str, str] = {
 
 _BEFORE = (("2019-01-01T00:00:00Z", "A pier."), ("2022-01-01T00:00:00Z", "A pier with a crane."))
 CHANGED = dict.fromkeys(("Pier to be moved", "Pier to be merged", "Pier to be deleted"), _BEFORE)
-"""Pages that the wiki itself changes after they came in: title → moment and text of their revisions until then."""
+"""Pages that the wiki itself changes after the import: title → moment and text of their revisions before that."""
 MOVED_TO, MERGED_INTO = "Pier elsewhere", "Mars"
 
 
 class NotInstalledError(Exception):
-    """Programs that are missing; the text says which, and what to do."""
+    """Programs are missing; the text names them and the remedy."""
 
 
 @dataclass(frozen=True)
 class RealMediaWiki:
-    """The wiki that runs, and how its ids go with titles and dates."""
+    """The running wiki, and its ids by titles and dates."""
 
     url: str
     version: str
@@ -138,11 +139,11 @@ class RealMediaWiki:
 
 @contextmanager
 def running_mediawiki(cache: Path, data: WorldData, written: Mapping[str, Sequence[str]]) -> Iterator[RealMediaWiki]:
-    """Serve a MediaWiki with a world's pages; set up in `cache` where it is not there yet.
+    """Serve a MediaWiki with a world's pages, set up in `cache` if it is missing there.
 
-    `written`: title → wikitexts of its revisions, the oldest first.
+    `written`: title → wikitexts of its revisions, oldest first.
 
-    NotInstalledError where programs are missing; RuntimeError, with the last words of a program, when one fails.
+    Raises NotInstalledError if programs are missing, and RuntimeError with the last output of a program that fails.
     """
     version = find_programs()
     pages = _list_pages(data, written)
@@ -166,7 +167,7 @@ def running_mediawiki(cache: Path, data: WorldData, written: Mapping[str, Sequen
 
 
 def default_cache() -> Path:
-    """Return where set-up wikis are kept: FACTMILL_TEST_CACHE, else a folder of this user's for temporary files."""
+    """Return the folder of set-up wikis: FACTMILL_TEST_CACHE, else this user's folder for temporary files."""
     given = os.environ.get("FACTMILL_TEST_CACHE")
     return Path(given) if given else Path(tempfile.gettempdir()) / f"factmill-tests-{os.getuid()}"
 
@@ -191,7 +192,7 @@ def find_programs() -> str:
 
 
 def write_dump(pages: list[WikiPage]) -> str:
-    """Return pages with their histories as MediaWiki's export format has them."""
+    """Write pages with their histories in MediaWiki's export format."""
     lines = ['<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">']
     for page in pages:
         lines.append(f"<page><title>{escape(page.title)}</title><ns>{page.namespace}</ns>")
@@ -206,7 +207,7 @@ def write_dump(pages: list[WikiPage]) -> str:
 
 
 def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[WikiPage]:
-    """Return templates, then categories, then the rest, so that each page is parsed when what it needs is there."""
+    """Return templates, then categories, then the rest, so that dependencies are parsed first."""
     pages = sorted(EmbeddedWiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
     for at, page in enumerate(pages):
         texts = written.get(page.title) or [_stand_in(page)] * len(page.revisions)
@@ -226,7 +227,7 @@ def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[W
 
 
 def _stand_in(page: WikiPage) -> str:
-    """Return wikitext that says of a page what does not stand in its HTML."""
+    """Return wikitext with the properties of a page that its HTML lacks."""
     if page.redirect_to:
         return f"#REDIRECT [[{page.redirect_to}]]"
     lines = ["Kept as HTML."] if page.namespace == 0 else []
@@ -239,13 +240,13 @@ def _stand_in(page: WikiPage) -> str:
 
 @contextmanager
 def _kept(folder: Path, files: Mapping[str, str]) -> Iterator[None]:
-    """Set the wiki up where that is not done, and keep it from being removed; wikis that nobody uses are removed."""
+    """Set the wiki up if needed and protect it from removal; unused wikis are removed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock_file(folder).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         if not (folder / _READY).is_file():
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # another run may have done it meanwhile; a run that was killed leaves a folder that is not ready
+            # another run may have finished it meanwhile; a killed run leaves a folder that is not ready
             if not (folder / _READY).is_file():
                 _remove_unused(folder)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -275,7 +276,7 @@ def _lock_file(folder: Path) -> Path:
 def _set_up(folder: Path, files: Mapping[str, str]) -> None:
     scratch = folder / "install"
     scratch.mkdir()
-    # the installer wants to write settings of its own, which go into a folder apart
+    # the installer writes its own settings, which go into a separate folder
     options = ["--dbtype", "sqlite", "--dbname", "wiki", "--dbpath", str(folder / "data"), "--confpath", str(scratch)]
     options += [
         "--server",
@@ -290,7 +291,7 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
     _maintain(folder, "install", *options, "Wikipedia", "Admin", settings=scratch / "LocalSettings.php")
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
-    # links, categories and properties are made once of what pages say in the end, not anew of every revision
+    # links, categories and properties are computed once from the final pages, not for every revision
     _maintain(folder, "importDump", "--no-local-users", "--no-updates", str(folder / "dump.xml"))
     _maintain(folder, "moveBatch", str(folder / "moved.txt"))
     _maintain(folder, "deleteBatch", str(folder / "deleted.txt"))
@@ -303,13 +304,13 @@ def _set_up(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _maintain(folder: Path, script: str, *options: str, settings: Path | None = None, said: str = "") -> None:
-    """Run one of MediaWiki's own programs; `settings`: where they are not the folder's."""
+    """Run one of MediaWiki's own programs; `settings`: another settings file than the folder's."""
     command = [*_php(folder), str(_INSTALLED / "maintenance" / f"{script}.php"), *options]
     _run(command, {**os.environ, "MW_CONFIG_FILE": str(settings or folder / "LocalSettings.php")}, said)
 
 
 def _php(folder: Path) -> list[str]:
-    """Return PHP with its options, which keeps what it compiles for the next program, since each would compile it anew."""
+    """Return PHP with its options, and a cache of compiled code for later programs."""
     return [str(shutil.which("php")), *_OPTIONS, "-d", f"opcache.file_cache={folder / _COMPILED}"]
 
 

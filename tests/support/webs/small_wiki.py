@@ -1,4 +1,4 @@
-"""A Wikipedia of a few pages and their page views behind the tests' web server, with troubles that a test orders."""
+"""Serve a Wikipedia of a few pages and their page views on loopback, with failures on request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class SmallPage:
     redirect_to: str = ""
     is_disambiguation: bool = False
     views: tuple[int, ...] | None = (1,)
-    """Of each day that is told; None: the API knows nothing of the page."""
+    """Views of each listed day; None: the API does not know the page."""
 
 
 class SmallWiki:
-    """Both services at one address; `categories`: name → (page id, title) of its pages, in the order of the listing."""
+    """Both services at one address; `categories`: name → (page id, title) of its pages, in listing order."""
 
     def __init__(self) -> None:
         self.pages: dict[str, SmallPage] = {}
@@ -44,7 +44,7 @@ class SmallWiki:
         self.web.handle = self._answer
 
     def add(self, *pages: SmallPage) -> None:
-        """Put pages into the wiki."""
+        """Add pages to the wiki."""
         self.pages |= {page.title: page for page in pages}
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class SmallWiki:
         self.web.close()
 
     def services(self) -> Any:
-        """Return both clients; others each time, as each build has."""
+        """Return new clients of both services, as each build has."""
         return SimpleNamespace(
             wikipedia=WikipediaClient(self.web.url, "w", LIMITS, AGENT),
             pageviews=PageviewsClient(f"{self.web.url}/views", "v", LIMITS, AGENT),
@@ -99,7 +99,7 @@ class SmallWiki:
                 found.append({"ns": 0, "title": title, "missing": True})
             elif not page.redirect_to:
                 found.append(_answer_page(page, query))
-        # a loop of redirects ends at no page
+        # a redirect loop ends at no page
         return {"redirects": [{"from": old, "to": new} for old, new in redirects.items()], "pages": found}
 
     def _answer_text(self, revid: int) -> dict[str, Any]:

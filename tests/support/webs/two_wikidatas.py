@@ -1,4 +1,4 @@
-"""The same triples behind a SPARQL endpoint and as a local graph, and steps that have to leave the same with both."""
+"""Serve the same triples by a SPARQL endpoint and as a local graph, and compare what steps make with both."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ class TwoWikidatas:
         self.server = Loopback()
         self.server.handle = self._answer
         self.too_much = ""
-        """The endpoint gives up queries with these words in them, as if they took too long."""
+        """The endpoint aborts queries with these words, as if they took too long."""
         self._store = answer_from(open_store(triples))
 
     def close(self) -> None:
@@ -39,11 +39,11 @@ class TwoWikidatas:
         self.graph.close()
 
     def sparql(self, limits: ServiceLimits = LIMITS) -> SparqlClient:
-        """Return a client of the endpoint; another each time, as each build has."""
+        """Return a new client of the endpoint, as each build has."""
         return SparqlClient("Wikidata", self.server.url, "w", limits, AGENT)
 
     def run(self, run: Callable[[Any, Path], Left], folder: Path, **services: Any) -> Left:
-        """Run a step, given services and a folder, with the endpoint and with the graph; return what both leave."""
+        """Run a step, given services and a folder, with the endpoint and with the graph; return both results."""
         left = run(SimpleNamespace(wikidata=self.sparql(), **services), folder / "sparql")
         again = run(SimpleNamespace(wikidata=self.graph, **services), folder / "graph")
         assert (left.rows, left.rejects, left.merged) == (again.rows, again.rejects, again.merged)
@@ -57,14 +57,14 @@ class TwoWikidatas:
 
 
 class Served:
-    """Items (triples each) served twice; the same items are served once for all tests."""
+    """Items (triples each) served twice; all tests share the servers of the same items."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[str, TwoWikidatas] = {}
 
     def open(self, items: Sequence[str]) -> TwoWikidatas:
-        """Return where these items are served, in no trouble."""
+        """Return the servers of these items, with faults reset."""
         triples = "\n".join(items)
         if triples not in self._open:
             self._open[triples] = TwoWikidatas(triples, self._folder / str(len(self._open)))
@@ -72,6 +72,6 @@ class Served:
         return self._open[triples]
 
     def close(self) -> None:
-        """Stop all of it."""
+        """Stop all servers."""
         for each in self._open.values():
             each.close()

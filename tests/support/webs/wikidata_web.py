@@ -1,4 +1,4 @@
-"""A Wikidata of a few triples behind the tests' web server."""
+"""Serve a Wikidata of a few triples on loopback."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from factmill.tasks.core.sparql import parse_sparql_results
 
 
 def open_store(triples: str) -> pyoxigraph.Store:
-    """Return a store of triples written short (rdf_lines.spell_out)."""
+    """Return a store of short triples (rdf_lines.spell_out)."""
     store = pyoxigraph.Store()
     store.load(spell_out(triples).encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
     return store
@@ -28,7 +28,7 @@ def read_query(seen: Seen) -> str:
 
 
 def answer_from(store: pyoxigraph.Store) -> Callable[[Seen], dict[str, Any]]:
-    """Return what answers SPARQL requests from a store."""
+    """Return a function that answers SPARQL requests from a store."""
 
     def answer(seen: Seen) -> dict[str, Any]:
         found = store.query(read_query(seen)).serialize(format=pyoxigraph.QueryResultsFormat.JSON)
@@ -38,7 +38,7 @@ def answer_from(store: pyoxigraph.Store) -> Callable[[Seen], dict[str, Any]]:
 
 
 def answer_together(store: pyoxigraph.Store, calls: Sequence[Call]) -> list[JsonValue]:
-    """Return the bodies that a client makes of a store's answer to one query for all these calls."""
+    """Return the bodies that a client makes from a store's response to one query for all these calls."""
     operation = find_operation(calls[0].operation)
     assert operation
     assert operation.sparql, f"{calls[0].operation} is not asked of an endpoint"

@@ -1,5 +1,7 @@
-"""A live world of six people, in which everything can change from one build of GRANOLA-EQ to the next: items, page views,
-what the author says, the files of questions, and the project's own prompts, queries and lists."""
+"""Run a live world of six people in which everything can change between builds of GRANOLA-EQ.
+
+Items, page views, the author's replies, question files, and the project's prompts, queries and lists can change.
+"""
 
 import json
 import re
@@ -28,19 +30,19 @@ PEOPLE = {
 }
 COUNTRIES = {"Ulm": "Germany", "Bonn": "Germany", "Lyon": "France", "Nice": "France", "Pisa": "Italy", "Bari": "Italy"}
 SPARE = {"Guy Seven": "Ulm", "Hal Eight": "Nice"}
-"""In the Wikidata, and in no file at first."""
+"""People in the Wikidata, but in no file at first."""
 _FIRST = 1000
 
 
 class ChangingWorld:
-    """The services, the folder of sources and a copy of the project's assets; `build` builds with what they are now."""
+    """The services, the folder of sources and a copy of the project's assets; `build` uses their current state."""
 
     def __init__(self, folder: Path, factmill: Factmill) -> None:
         self.folder, self.factmill = folder, factmill
         self.warehouse = folder / "w.duckdb"
         self.describe: dict[str, str] = {place: f"city in {country}" for place, country in COUNTRIES.items()}
         self.say: Callable[[str, str], str] = lambda answer, about: f"1:: {answer}\n2:: {about.rpartition(' ')[2]}"
-        """Answer and its description → the levels that the author writes."""
+        """Answer and its description → the author's levels."""
         self.model, self.epoch = "tester", "2026-01-01"
         self.views = {"2024": 10_000, "2025": 20_000}
         self.people = dict(PEOPLE)
@@ -57,7 +59,7 @@ class ChangingWorld:
         self.chat.close()
 
     def build(self, *options: str) -> str:
-        """Build with everything as it is now, and return the build's id."""
+        """Build with the current state, and return the build's id."""
         with assets_at(self.assets):
             ran = self.run(
                 "build", "granola", "--source", self._write_source(), "--world", self._write_world(), *options
@@ -71,7 +73,7 @@ class ChangingWorld:
         return self.factmill(*arguments, "--warehouse", self.warehouse, "--json", TEST_KEY="secret-key-1")
 
     def diff(self, before: str, after: str) -> dict[str, Any]:
-        """Return what changed, as the command tells it."""
+        """Return the command's diff."""
         ran = self.run("diff", before, after)
         assert ran.code == 0, ran.err
         found: dict[str, Any] = ran.json
@@ -79,7 +81,7 @@ class ChangingWorld:
 
     @contextmanager
     def edited(self, name: str, old: str, new: str) -> Iterator[None]:
-        """Edit one of the project's files for as long as the block lasts."""
+        """Edit one of the project's files inside the block."""
         path = self.assets / name
         text = path.read_text("utf-8")
         assert old in text, name

@@ -1,4 +1,4 @@
-"""Other prompts, queries and lists in place of the project's own, for as long as a block lasts."""
+"""Replace the project's prompts, queries and lists inside a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from factmill.tasks import assets
 
 @contextmanager
 def assets_at(root: Path) -> Iterator[None]:
-    """Read prompts, queries and lists from `root`; what was read of either root is forgotten at both ends."""
+    """Read prompts, queries and lists from `root`, and empty the caches before and after."""
     before = assets.ASSETS_ROOT
     assets.ASSETS_ROOT = root
     forget_assets()
@@ -21,7 +21,7 @@ def assets_at(root: Path) -> Iterator[None]:
 
 
 def forget_assets() -> None:
-    """Empty every cache of the module that reads assets, so that no test sees the files of another one."""
+    """Empty every cache of the module that reads assets, so that no test sees another test's files."""
     for loader in vars(assets).values():
         if hasattr(loader, "cache_clear"):
             loader.cache_clear()

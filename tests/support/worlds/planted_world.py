@@ -1,7 +1,7 @@
-"""A copy of the embedded world behind addresses of its own, in which a share of articles and items is changed on order.
+"""Copy the embedded world to addresses of its own, and change a share of its articles and items on request.
 
-Its services stand on loopback, so their replies age, and an item that is changed says when, as a page's newest revision
-does. Both have the same addresses before and after.
+Its services are on loopback, so their responses age. A changed item gives the date of its change, as a page's newest
+revision does. Items and articles have the same addresses before and after.
 """
 
 import random
@@ -32,8 +32,10 @@ _REVID = 8_950_000
 
 
 def find_free_pair() -> int:
-    """Return the first of two neighbouring ports that are free, below those that systems hand out to anybody: a world that is
-    started again on them finds them free again."""
+    """Return the first of two neighbouring free ports.
+
+    They are below the ports that systems assign, so that a restarted world finds them free again.
+    """
     for port in random.SystemRandom().sample(range(20_000, 32_000, 2), 100):
         try:
             for each in (port, port + 1):
@@ -46,7 +48,7 @@ def find_free_pair() -> int:
 
 
 class PlantedWorld:
-    """The files, and where they are served."""
+    """The files and their addresses."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.files = folder / "world"
@@ -57,9 +59,9 @@ class PlantedWorld:
 
     @contextmanager
     def served(self) -> Iterator[dict[str, str]]:
-        """Serve the files as they are now; yield service → address."""
+        """Serve the current files; yield service → address."""
         with running_world(self.home, self.files, self.port) as running:
-            # the embedded store holds DBpedia's links to its items too
+            # the embedded store has DBpedia's links to its items too
             yield {**running.endpoints, "dbpedia": running.endpoints["wikidata"]}
 
     def describe(self, urls: dict[str, str], models: str) -> str:
@@ -70,7 +72,10 @@ class PlantedWorld:
         return "\n".join(lines) + "\n" + models
 
     def plant(self, share: float, seed: int = 1, moment: datetime | None = None) -> tuple[set[str], set[str]]:
-        """Change a share of items and of articles; return ids and titles. `moment`: when they changed; default: now."""
+        """Change a share of items and of articles; return ids and titles.
+
+        `moment`: the date of the change, by default now.
+        """
         draw = random.Random(seed)
         moment = moment or datetime.now(UTC).replace(microsecond=0)
         return self._plant_items(draw, share, moment), self._plant_articles(draw, share, moment)
@@ -118,7 +123,7 @@ class PlantedWorld:
 
 
 def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let a folder's files be the embedded world of this process."""
+    """Make a folder's files the embedded world of this process."""
     for module in (data, files, serving):
         patch.setattr(module, "WORLD_FOLDER", folder)
     patch.setattr(data.digest_world_files, "__defaults__", (folder,))
@@ -128,7 +133,7 @@ def stand_in(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def describe_models(server: HabitsServer, habit: str = "well-formed") -> str:
-    """Return the sections of a world's file that name a server's models, and those of this machine."""
+    """Return the sections of a world's file that name a server's models and this machine's models."""
     asked = "".join(
         f'[models.{role}]\nkind = "openai"\nname = "habits"\nurl = "{server.url(habit)}"\nlimits = {_LIMITS}\n'
         for role in ("author", "judge")

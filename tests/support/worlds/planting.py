@@ -1,5 +1,4 @@
-"""Small builds in the embedded world between which one thing or another is planted: an epoch, a model's name, the wording of
-a prompt together with the replies to it."""
+"""Make small builds in the embedded world with a planted difference: an epoch, a model's name, or a prompt."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,11 +14,11 @@ from factmill.tasks import assets
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 
 Twist = Callable[[str], str | None]
-"""A reply → what it is now; None: it is missing."""
+"""A reply → the changed reply; None: the reply is missing."""
 
 
 class Planting:
-    """Builds of one benchmark in a warehouse of their own."""
+    """Builds of one benchmark in their own warehouse."""
 
     def __init__(self, folder: Path, factmill: Factmill, *options: str | Path) -> None:
         self.folder, self.factmill, self.options = folder, factmill, options
@@ -32,7 +31,7 @@ class Planting:
         model: str = SCRIPTED_MODEL_NAME,
         twist: tuple[str, Twist] | None = None,
     ) -> str:
-        """Build and return the build's id; `twist`: a prompt that is worded otherwise, and what is said to it then."""
+        """Build and return the build's id; `twist`: a prompt with a changed wording, and the replies to it."""
         world = self.folder / "planted.toml"
         text = (assets.ASSETS_ROOT / "data" / "worlds" / "embedded.toml").read_text("utf-8")
         text = text.replace("epoch = 2026-01-01", f"epoch = {epoch}")
@@ -68,7 +67,7 @@ class Planting:
 
 @contextmanager
 def edited_prompt(folder: Path, prompt: str) -> Iterator[None]:
-    """Word a prompt otherwise for as long as the block lasts; `folder` gets a copy of the project's files."""
+    """Change a prompt's wording inside the block; `folder` gets a copy of the project's files."""
     copy = folder / "assets"
     for part in ("prompts", "sparql", "data/lists", "data/worlds"):
         shutil.copytree(assets.ASSETS_ROOT / part, copy / part)

@@ -1,6 +1,6 @@
-"""Replies to prompts that no embedded build asks, such as those of planted worlds and of sources that tests bring.
+"""Reply to prompts that no embedded build sends, such as those of planted worlds and the tests' own sources.
 
-`replying()` lets scripted replies of this process be completed by the plainest well-formed ones, or by those of a function.
+`replying()` completes the scripted replies of this process with the plainest well-formed ones, or with a function's.
 """
 
 import re
@@ -15,26 +15,26 @@ from factmill.tasks.world.scripted_replies import ScriptedReply
 
 Variables = Mapping[str, str]
 Write = Callable[[str, Variables], str | None]
-"""Prompt's id and variables → the reply; None where none is written."""
+"""Prompt's id and variables → the reply; None without one."""
 COMMAND = "from support.worlds.replies import replying\nfrom factmill.flows.cli.entry import main\nwith replying():\n    main()\n"
-"""The command, whose prompts get the plainest replies where none is written; `tests` has to be on the path."""
+"""The command with the plainest replies to prompts that have none; `tests` must be on the path."""
 find_written = scripted_replies.find_scripted_reply
-"""What the files say, and nothing else."""
+"""The replies of the files alone."""
 
 
 def find_text(prompt_id: str, variables: Variables) -> str | None:
-    """Return the reply that the embedded world has, or else the plainest one."""
+    """Return the embedded world's reply, or else the plainest one."""
     written = find_written(prompt_id, variables)
     return written.text if written else write_plainly(prompt_id, variables)
 
 
 @contextmanager
 def replying(write: Write = find_text) -> Iterator[None]:
-    """Have prompts answered by a function in place of the files, for as long as the block lasts."""
+    """Answer prompts by a function in place of the files inside the block."""
 
     def find(prompt_id: str, variables: Variables) -> ScriptedReply | None:
         text, written = write(prompt_id, variables), find_written(prompt_id, variables)
-        # with what else the file says of it, which its call's key holds
+        # keeps the file's other fields, which the call's key contains
         return None if text is None else replace(written, text=text) if written else ScriptedReply(text)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -43,13 +43,13 @@ def replying(write: Write = find_text) -> Iterator[None]:
 
 
 def write_plainly(prompt_id: str, variables: Variables) -> str | None:
-    """Return the plainest reply that is well-formed; None for what only a reader of an article can write (SLAQ's)."""
+    """Return the plainest well-formed reply; None for prompts that need the article (SLAQ's)."""
     write = _PLAIN.get(prompt_id)
     return write(variables) if write else None
 
 
 def _list_levels(variables: Variables) -> str:
-    """Return the answer, and what its description ends with: the country of most places."""
+    """Return the answer and the end of its description, which is the country of most places."""
     return f"1:: {variables['answer']}\n2:: {re.split(', | in | of ', variables['answer_description'])[-1]}"
 
 

@@ -1,4 +1,4 @@
-"""The embedded world with other models."""
+"""Write the embedded world with other models."""
 
 import re
 from collections.abc import Iterable

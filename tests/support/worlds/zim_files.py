@@ -1,4 +1,4 @@
-"""Makes ZIM files with libzim's writer: of a few pages, or of the articles of the embedded world as of a day."""
+"""Write ZIM files with libzim's writer: of a few pages, or of the embedded world's articles at a date."""
 
 import csv
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ FOOTER = (
     '<a class="external text" title="Last edited on {day}" href="https://en.wikipedia.org/wiki/?title={title}&amp;oldid={revid}">Wikipedia</a>. '
     "The text is available under a licence.</div></div><!--/htdig_noindex-->"
 )
-"""Where mwoffliner says from which revision an article was made."""
+"""mwoffliner's note of the revision that an article was made from."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ZimPage:
 
 @dataclass(frozen=True)
 class ZimFile:
-    """Pages, redirects (title → title) and metadata of a file."""
+    """The pages, redirects (title → title) and metadata of a file."""
 
     pages: Iterable[ZimPage] = ()
     redirects: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ZimFile:
     main_path: str = ""
 
     def write(self, path: Path) -> Path:
-        """Write the file; its UUID is another one each time."""
+        """Write the file; its UUID is new each time."""
         metadata = {"Date": "2026-01-01", "Language": "eng", "Title": "Made up", **self.metadata}
         with Creator(path).config_indexing(self.indexed, "eng") as creator:
             if self.main_path:

@@ -1,4 +1,4 @@
-"""Bzip2 is unpacked block by block to the bytes that the library gives, and what is wrong with it is said."""
+"""Test block-wise bzip2 decompression: same bytes as the library's, and errors that name the damage."""
 
 import bz2
 import io
@@ -66,7 +66,7 @@ def flip(packed: bytes, at: int) -> bytes:
 
 
 def leave_out_a_block(packed: bytes) -> bytes:
-    """Return a stream without its second block, and with the checksum of all."""
+    """Return a stream without its second block but with the checksum of all blocks."""
     first, second, third = bzip2._find_mark_bits(packed, 0)[:3]
     stop, [checksum] = bzip2._find_block_end_and_checksums(packed, first, 8 * len(packed), is_last=True)
     kept = bzip2._read_bits(packed, 0, second) << stop - third | bzip2._read_bits(packed, third, stop)

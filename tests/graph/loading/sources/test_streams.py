@@ -1,4 +1,4 @@
-"""Reading sources in blocks of whole lines."""
+"""Test reading sources in blocks of whole lines."""
 
 import bz2
 import gzip
@@ -132,7 +132,7 @@ def test_unreadable_file_is_named(tmp_path: Path, stored: bytes, what: str) -> N
 def test_file_without_read_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "secret.nt"
     path.write_bytes(LINES)
-    # root may read everything
+    # root may read every file
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
     with pytest.raises(SourceError, match=r"secret\.nt: cannot be read: permission denied"):
         read_all(path)
@@ -265,7 +265,7 @@ def test_reading_resumes_after_any_block(
     monkeypatch.setattr(streams, "TURTLE_BATCH_TRIPLES", 170)
     path, other = tmp_path / name, tmp_path / f"2{name}"
     path.write_bytes(text)
-    # the same text, packed otherwise, as when it was fetched again
+    # the same text compressed differently, as after a second download
     other.write_bytes(pack(text))
     blocks = list(RdfSource(path).read_blocks(700))
     assert len(blocks) > 4
@@ -279,7 +279,7 @@ def test_reading_resumes_after_any_block(
 
 
 def without_labels(blocks: list[streams.LineBlock]) -> list[bytes]:
-    """Return the words of all lines, blank nodes without their labels, which are random."""
+    """Return the words of all lines, without the random labels of blank nodes."""
     words = b"".join(block.data for block in blocks).split()
     return [b"_:" if word.startswith(b"_:") else word for word in words]
 
