@@ -1,4 +1,7 @@
-"""What models say, in all wrappers and stages: a right reply reads as the bare one, or it is refused, cut off, empty or uncertain."""
+"""Test completions in all wrappers at every stage.
+
+A right completion reads as its bare form, or is refused, cut off, empty or uncertain.
+"""
 
 import json
 from collections.abc import Callable
@@ -171,7 +174,7 @@ def test_reply_parses_same_with_any_line_markers(form: str, dress: str) -> None:
 def test_nested_wrappers_do_not_change_parsed_reply(form: str, around: list[str], on_line: str) -> None:
     hear, plain = STAGES[form]
     dressed = on_lines(ON_LINES[on_line], plain) if form in LINES else plain
-    # thoughts stand before all else
+    # thoughts come first
     for dress in sorted(dict.fromkeys(around), key=lambda name: ("thoughts" in name, "tags" in name)):
         dressed = AROUND[dress](dressed)
     assert hear(dressed) == hear(plain)
@@ -373,13 +376,13 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
 }
 JUDGES = ("biokalma rating", "slaq verdict", "slaq verdicts", "fanoutqa grade")
 NOT_CERTAIN = {
-    # a judge may quote the answer in such tags and note something on it
+    # a judge may quote the answer in such tags and comment on it
     "result tags with an announcement": JUDGES,
-    # a judge may quote such tokens from the answer that it judges, and its last verdict counts
+    # a judge may quote such tokens from the judged answer, and its last verdict counts
     "next turn in tokens": (*JUDGES, "fanoutqa objectivity"),
     # `Question:` is the label that a question may have
     "next question": ("fanoutqa wording", "fanoutqa rewrite", "fanoutqa no change"),
-    # marks within the object are read; behind it they would be a text of their own
+    # citations within the object are read; after it they would be separate text
     "citations": ("slaq pairs",),
 }
 """Wrapper → stages in which a reply so wrapped may stay unreadable."""

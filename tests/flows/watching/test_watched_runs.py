@@ -1,4 +1,4 @@
-"""What people see of runs on a standing Prefect server: names, log, progress, artifacts, and the end of killed ones."""
+"""Test how runs look on a standing Prefect server: names, log, progress, artifacts, and the end of killed ones."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _LIMIT_S = 120
 
 
 class Model:
-    """A model that answers when it is let: `asked` is set by the first request."""
+    """A model that answers once released; the first request sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
