@@ -1,4 +1,4 @@
-"""Test near-duplicates and nearest vectors: results do not depend on blocks, ties go by order, bad vectors are refused."""
+"""Test near-duplicates and nearest vectors: any block size, ties by order, refusal of bad vectors."""
 
 import numpy as np
 import numpy.typing as npt

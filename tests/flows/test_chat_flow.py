@@ -25,8 +25,9 @@ QUESTIONS = {
 
 
 class ChatServer:
-    """A server whose reply depends on the question's person: well formed, wrapped, malformed once or always, an error,
-    or No.
+    """A server whose reply depends on the person in the question.
+
+    Replies are well formed, wrapped, malformed once or always, errors, or No.
     """
 
     def __init__(self) -> None:

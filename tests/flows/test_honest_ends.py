@@ -1,6 +1,4 @@
-"""Test that a build which publishes nothing exits with code 1, gives the reason, keeps earlier data, and retries next
-time.
-"""
+"""Test that a build which publishes nothing exits with code 1, gives the reason, keeps earlier data, and can retry."""
 
 import json
 from collections.abc import Iterator, Sequence

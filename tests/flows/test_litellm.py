@@ -1,5 +1,6 @@
-"""Test builds through a real LiteLLM proxy; FACTMILL_LITELLM is the path of the command `litellm` (tested with
-1.106.2).
+"""Test builds through a real LiteLLM proxy.
+
+FACTMILL_LITELLM is the path of the command `litellm` (tested with 1.106.2).
 """
 
 import os

@@ -18,7 +18,7 @@ FORMS = get_args(PackageForm)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a package of each form, install both into one folder with a third that fails to import; return the folder."""
+    """Write a package of each form, and install both into one folder with a third that fails to import."""
     made, site = tmp_path_factory.mktemp("written"), tmp_path_factory.mktemp("site")
     for form in FORMS:
         for name, text in render_benchmark_package(f"my_{form}", form, "0" * 8).items():

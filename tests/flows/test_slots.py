@@ -1,4 +1,4 @@
-"""Test slots of schedules on a real Prefect server: anchors, catch-up, and runs that continue after a restart of serve."""
+"""Test slots of schedules on a real Prefect server: anchors, catch-up, and runs that continue after a restart."""
 
 import asyncio
 from collections.abc import Iterator

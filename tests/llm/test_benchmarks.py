@@ -1,7 +1,7 @@
-"""Every benchmark in the embedded world with author and judge at a real server that writes nonsense.
+"""Test every benchmark in the embedded world with a real server that writes nonsense as author and judge.
 
-Random weights may get every row rejected. None of it may end a build otherwise than by its own rules: rows add up, every
-reject has its reason, and a table without a row is no success.
+Random weights may get every row rejected. A build must still end by its own rules: rows add up, every reject has its
+reason, and a table without a row is no success.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Releases as folders: what lies in them, by whom they are read, and what becomes of them when something goes wrong."""
+"""Test releases as folders: their files, their permissions, and the folder after a failure."""
 
 import json
 import os
@@ -43,7 +43,7 @@ REVIEWING = {
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a warehouse with a build of each benchmark, which tests leave as it is."""
+    """Return a warehouse with a build of each benchmark, which tests leave unchanged."""
     path = tmp_path_factory.mktemp("published") / "factmill.duckdb"
     publish_rows(path, MULTIHAL, multihal_tables())
     publish_rows(path, FANOUTQA, fanout_tables(), {"reviewing": REVIEWING})
@@ -56,7 +56,7 @@ def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = NOTHIN
 
 
 def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:
-    """Return the release of a build of its own, of these rows."""
+    """Return the release of a new build of these rows."""
     own = tmp_path / "own"
     own.mkdir()
     publish_rows(own / "factmill.duckdb", benchmark, tables, **lock)

@@ -1,4 +1,4 @@
-"""The later steps of SLAQ over a scripted chat server: questions and their checks, review, halves, kinds of facts."""
+"""Test the later steps of SLAQ with a scripted chat server: questions, checks, review, halves, kinds of facts."""
 
 import json
 import re
@@ -34,7 +34,7 @@ Said = str | int
 
 
 class Talker:
-    """A model; `says`: topic, or short question → what it says the first and the second time."""
+    """A model; `says` maps a topic or short question to its first and second reply."""
 
     def __init__(self) -> None:
         self.says: dict[str, Sequence[Said]] = {}
@@ -64,7 +64,7 @@ def talker() -> Iterator[Talker]:
 
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
+    """Run a step on rows; responses are cached, so another run of the step sends nothing."""
 
     def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
         services = make_chat_services(talker.chat.url)
@@ -130,7 +130,7 @@ def test_invalid_completion_is_requested_again_once_with_reasons(
 
 def test_corrected_pair_is_taken_and_other_pairs_are_kept(run: Run, talker: Talker) -> None:
     first = reply_with(2, {"answer": "48 metres"})
-    # the second attempt mends that pair and spoils another
+    # the second attempt corrects that pair and breaks another
     second = reply_with(4, {"answer": "Paris"})
     talker.says = {"Pont du Gard": [first, second]}
     left = run(write_questions, chosen())

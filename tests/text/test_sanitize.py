@@ -1,6 +1,4 @@
-"""Test that values and texts are safe to store and show: control characters, depth, HTML table cells, ages,
-suggestions.
-"""
+"""Test that values and texts are safe to store and show: control characters, depth, table cells, ages, suggestions."""
 
 from datetime import UTC, datetime
 

@@ -119,9 +119,7 @@ def test_intervals_ignore_order_and_resample_clusters_together() -> None:
 
 
 def test_strata_are_reweighted_to_their_population() -> None:
-    """Of 1,000 answers the judge accepts 900, of which 855 are right, and rejects 100, of which 60 are right: 91.5 % in
-    all.
-    """
+    """Of 1,000 answers the judge accepts 900 (855 are right) and rejects 100 (60 are right): 91.5 % in all."""
     generator, hits = np.random.default_rng(0), 0
     population = [("1", "1")] * 855 + [("0", "1")] * 45 + [("0", "0")] * 60 + [("1", "0")] * 40
     sizes, estimates = {"1": 900, "0": 100}, []

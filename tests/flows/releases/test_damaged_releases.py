@@ -176,7 +176,10 @@ def test_unreadable_file_is_named(released: Path, factmill: Factmill, tmp_path: 
 
 
 def test_rewritten_checksums_equal_original_release(released: Path, tmp_path: Path) -> None:
-    """An undamaged release passes through the damaging helper whole; otherwise every case would fail for that reason."""
+    """The damaging helper leaves an undamaged release whole.
+
+    Otherwise commands might reject every damaged release for the wrong reason.
+    """
     folder = copy(released, tmp_path)
     resum(folder, content=True)
     assert (

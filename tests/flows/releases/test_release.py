@@ -100,8 +100,9 @@ def test_evaluation_on_release_equals_evaluation_on_build(
 def test_questions_of_release_equal_questions_of_build(
     released: Path, factmill: Factmill, stores: dict[str, TableStore], tmp_path: Path
 ) -> None:
-    """FanOutQA's dev questions keep their evidence, though the references are withheld because they reveal test
-    answers.
+    """FanOutQA's dev questions keep their evidence.
+
+    Their references are withheld, because they reveal test answers.
     """
     asked = []
     for name, given in (
