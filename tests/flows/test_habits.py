@@ -43,7 +43,7 @@ def build(runs: HabitRuns, benchmark: str, habit: str | None) -> Came:
 
 
 def check_same_rows(runs: HabitRuns, benchmark: str, habit: str) -> None:
-    """Check that a build has the embedded world's rows, and one correction a reply."""
+    """Check that a build has the embedded world's rows, and at most one correction per reply."""
     embedded, came = build(runs, benchmark, None), build(runs, benchmark, habit)
     assert came.code == 0, came.err
     assert came.published > 0

@@ -1,6 +1,6 @@
 """Test that a key appears nowhere: warehouse, logs, exports, output.
 
-A build with commands and variables in a world's file does not run or read them.
+Verifying or releasing a build runs no command and reads no variable of its world's file.
 """
 
 import itertools
@@ -105,7 +105,7 @@ def test_world_key_command_runs_for_build_but_never_for_stored_build(
     assert {each["x-sig"] for each in seen} == {SECRET}
     assert ran.read_text() == "ran ran ", "once for the author, once for the judge"
 
-    # from here on the build's file belongs to somebody else, and no variable is set
+    # from here on the build's world file belongs to somebody else, and no variable is set
     world.write_text(plain.replace('key_env = "TEST_KEY"\n', PLANTED.replace("STRANGER", str(stranger))))
     verified = Factmill(factmill.home).run_process("verify", built.json["build_id"])
     assert verified.code == 0, verified.err

@@ -1,4 +1,4 @@
-"""Test articles pinned to a moment, and their texts, in the embedded Wikipedia with pages that have swapped titles."""
+"""Test articles pinned to a moment, and their texts, in the embedded Wikipedia with pages that have moved since."""
 
 import random
 from collections.abc import Iterator

@@ -110,7 +110,7 @@ def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
 
 
 def name_troubles(facts: dict[str, NamedFact]) -> dict[str, str]:
-    """Return the reason of a reject, or the row into which a fact is merged."""
+    """Map each dropped row to its reject's reason, or to the row into which it is merged."""
     return {
         row_id: fact.drop_outcome.reason if isinstance(fact.drop_outcome, Reject) else f"into {fact.drop_outcome.into}"
         for row_id, fact in facts.items()

@@ -252,7 +252,7 @@ def test_leftovers_of_killed_run_are_removed_and_moved_release_is_restored(wareh
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
-    # a container's first process always has the same number, and no process has the longest
+    # a leftover draft may have our own process id, as in containers; no process has the longest id
     killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
     for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()

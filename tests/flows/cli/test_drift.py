@@ -187,7 +187,7 @@ def test_service_outage_is_not_reported_as_change(factmill: Factmill, setup: Set
     result = factmill.get_json(*command)
     counts = result["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
-    # transient failures are requested again
+    # requests with transient failures are sent again
     requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
     again = factmill(*command, "--json")
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED

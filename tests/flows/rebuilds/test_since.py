@@ -41,7 +41,7 @@ class EditedWorld(ChangingWorld):
         self.edited_at[name] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def take_asked(self) -> dict[str, list[str]]:
-        """Map selected variables to the items or names of their VALUES since the last call, and record chats too."""
+        """Return the requests since the last call: selected variables → items or names of their VALUES, and chats."""
         seen, self.wikidata.web.seen[:] = list(self.wikidata.web.seen), []
         asked: dict[str, list[str]] = {}
         for each in seen:

@@ -217,7 +217,7 @@ def test_export_joins_list_values(factmill: Factmill, english_build: Any, tmp_pa
 
 
 def by_turns(*said: Said) -> Callable[[str, bool], Said]:
-    """Return manners whose reply differs by path, and also when it is requested again."""
+    """Return manners that give each path the next of these replies, and repeat it when the path comes again."""
     result: dict[str, Said] = {}
     return lambda path, _is_again: result.setdefault(path, said[len(result) % len(said)])
 

@@ -36,7 +36,7 @@ def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_facto
 
 
 def read_tables(folder: Path) -> Any:
-    """Map each table of a release's description to its digest and number of rows."""
+    """Return the release's tables, with digest and number of rows of each."""
     return json.loads((folder / "release.json").read_text("utf-8"))["tables"]
 
 

@@ -40,7 +40,7 @@ def test_signed_alignment_distinguishes_both_right_from_both_wrong() -> None:
         ([0, 0, 0, 0, 0], [NO, 0, 0, 0, 0], [NO, 1, 2, 3, 4]),
         ([1, 0, 1, 1, 0], [NO, 1, 0, 1, 2], [NO, 0, 1, 0, 0]),
         ([0, 0, 1, 0, 1], [NO, 0, 0, 1, 0], [NO, 1, 2, 0, 1]),
-        # a run that may include an unjudged answer is unknown until it certainly ends
+        # a run that reaches an unjudged answer is unknown, until a later answer certainly ends it
         ([NO, 1, 1, 0, 1], [NO, NO, NO, NO, 0], [NO, NO, 0, 0, 1]),
         ([1, NO, 0, 0, 1], [NO, 1, NO, 0, 0], [NO, 0, NO, NO, NO]),
         ([1, 1, 1, 1, NO], [NO, 1, 2, 3, 4], [NO, 0, 0, 0, 0]),

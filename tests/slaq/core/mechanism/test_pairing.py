@@ -72,7 +72,7 @@ def test_short_answer_missing_from_long_answer_is_unscored_with_reason() -> None
     assert "0% of its content words, expected 50%" in row.detail
     half = pair_fact_answers(fact(short_answer="Fabius fought Samnium."), WORDS, 0.9, {})
     assert half.unscored == "not_in_long_answer"
-    # a person's text is then of no use
+    # a person's text does not help here
     lost = pair_fact_answers(fact(short_answer="Rome, or Zork."), WORDS, 0.5, {"m/t/1": ("Zork", "")})
     assert (lost.unscored, lost.short_text, lost.short_start) == ("not_in_long_answer", "Rome, or Zork.", 0)
 
