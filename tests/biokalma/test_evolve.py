@@ -153,7 +153,7 @@ WRONG: dict[str, tuple[Manners, str]] = {
     "breaks-off": (lambda asked: str(extend(asked)).removesuffix(" came into it."), "unfinished"),
     "chats": (always("What a nice text."), '0 lines of the form "Paragraph'),
 }
-"""Name → manners of an author that never does as it is told, and the code of what is wrong."""
+"""Maps a name to the manners of an author that never follows the prompt, and the error code."""
 
 
 def test_author_that_adds_no_piece_is_asked_for_three_pieces_twice_each(author: ScriptedAuthor, run: Run) -> None:
@@ -392,7 +392,10 @@ ANNOTATIONS: dict[str, tuple[str, list[str], int, int]] = {
         0,
     ),
 }  # fmt: skip
-"""Name → how the author marks the text, the pieces that it states, how many citations are in no pool, and how many unstated."""
+"""Maps a name to the author's marked text and its outcome.
+
+The outcome is the stated pieces, the number of citations outside the pool, and the number of unstated citations.
+"""
 
 
 def test_citations_outside_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
@@ -498,7 +501,7 @@ QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
     "refuses": (WHO, REFUSAL, "refused", "the model refuses"),
     "fails": (WHO, 500, "model_failed", "http_500"),
 }
-"""Name → general and specific question, and what becomes of them."""
+"""Maps a name to the general and the specific question, and their outcome."""
 
 
 def test_two_different_questions_are_published_and_other_replies_report_reason(

@@ -244,7 +244,7 @@ class Wiki:
         self.server.handle = self._answer
         self.articles: Mapping[str, list[tuple[str, int, str]]] = {}
         self.failing = ""
-        """A title that the server has trouble with."""
+        """Title of the page for which the server fails."""
 
     def client(self) -> WikipediaClient:
         return WikipediaClient(self.server.url, "p", LIMITS, AGENT)

@@ -23,7 +23,7 @@ from factmill.tasks.processes import (
 
 pytestmark = pytest.mark.slow
 PASSWORD = "p@ss:w/r%d#1"
-"""One that no URL takes as it stands."""
+"""A password that a URL must escape."""
 _PATIENCE_S = 120.0
 
 

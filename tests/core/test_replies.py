@@ -109,15 +109,15 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "fanoutqa answer": (hearing(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
     "fanoutqa grade": (hearing(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
 }
-"""Stage → what reads its reply, and a right reply."""
+"""Maps a stage to its parser and a right reply."""
 PARTS = {
     "granola levels": "2:: ", "granola consistency": "Yes", "multihal selection": "r2", "multihal score": "4",
     "biokalma paragraph": "wrote", "biokalma question": "Ada", "slaq pairs": "Builder 3", "slaq check": "bridge",
     "slaq fact type": "GPE", "fanoutqa objectivity": "Y", "fanoutqa rewrite": "metres", "fanoutqa no change": "No",
 }  # fmt: skip
-"""Stage → a part of its reply that carries the meaning."""
+"""Maps a stage to the meaningful part of its reply."""
 LINES = sorted(PARTS.keys() - {"slaq pairs", "slaq check", "fanoutqa objectivity"})
-"""Stages whose lines may each be dressed."""
+"""Stages whose lines may each have a wrapper."""
 
 AROUND: dict[str, Callable[[str], str]] = {
     "thoughts": lambda text: f"<think>1:: Rome? No. Score: 2, Type: LAW\n{{</think>\n\n{text}",
@@ -385,7 +385,7 @@ NOT_CERTAIN = {
     # citations within the object are read; after it they would be separate text
     "citations": ("slaq pairs",),
 }
-"""Wrapper → stages in which a reply so wrapped may stay unreadable."""
+"""Maps a wrapper to the stages in which it may make a reply unreadable."""
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

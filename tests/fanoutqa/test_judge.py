@@ -36,7 +36,7 @@ EARLIER = QuestionFlag(code="same_article", path="strategy[1]", detail="rests on
 
 _MATERIAL = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 Said = str | int
-"""What the judge says, or the HTTP status it fails with."""
+"""The judge's completion, or the HTTP status of its failure."""
 
 
 class Judge:

@@ -21,7 +21,7 @@ QUESTIONS = {
     "Gustave Eiffel": "Marseille",
     "Wolfgang Amadeus Mozart": "Salzburg",
 }
-"""Where Eiffel was born the graph does not know: what it holds is not dropped for what a judge says."""
+"""The graph lacks Eiffel's birthplace; a judge's verdict drops no row whose fact the graph has."""
 
 
 class ChatServer:
@@ -33,10 +33,10 @@ class ChatServer:
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.asked_first: Counter[str] = Counter()
-        """Without corrections and what is asked of descriptions."""
+        """Requests, without corrections and prompts about descriptions."""
         self.broken = True
         self.thinks_of_corrections = False
-        """True: falls silent as soon as it is told what was wrong with a reply."""
+        """If true, the server stops responding at the first correction."""
         self.web = ScriptedChat(self.answer)
 
     def answer(self, messages: Sequence[Message]) -> tuple[int, str]:

@@ -41,7 +41,7 @@ def short(limit: int) -> dict[str, Any]:
 
 
 class Model:
-    """A model that answers once released, or replies `later`."""
+    """A model that answers once `free` is set, and returns status 429 after `answers` completions."""
 
     def __init__(self) -> None:
         self.web = Loopback()
@@ -49,7 +49,7 @@ class Model:
         self.free = threading.Event()
         self.free.set()
         self.answers: int | None = None
-        """How many it answers before it says later; None: all."""
+        """Number of completions before status 429; None: no limit."""
         self.answered: list[str] = []
 
     def _answer(self, seen: Seen) -> dict[str, Any]:

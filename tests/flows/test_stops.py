@@ -20,7 +20,7 @@ from factmill.flows.prefect_server import standing_or_own_prefect_server
 
 STOPPED = "factmill: stopped; finished work is saved: run the same command again to continue"
 _LIMIT_S = 120
-"""What nothing here comes near: a command that waited for what it should not would hang."""
+"""Far above any normal duration, so a command that waits wrongly fails the test."""
 
 
 class Model:

@@ -14,7 +14,7 @@ from support.webs.prepared import copy_prepared
 
 SEED, AT_ONCE, BLOCKS = 34, 25, 8
 PATIENCE_S = 300.0
-"""A hang is longer than this on any machine."""
+"""Timeout in seconds; no machine needs longer for a command that does not hang."""
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ ASKED_BY = {
     "slaq": {"write_questions"},
     "fanoutqa": {"phrase_generated_questions", "judge_questions"},
 }
-"""Benchmark → stages whose rows a model that writes nonsense may lose."""
+"""Maps a benchmark to the stages in which a nonsense model may lose rows."""
 CAUSES = {
     *("reply_not_in_format", "cut_off", "refused", "empty_reply", "model_failed"),
     *("unscored", "no_piece_brought_in"),
 }
-"""Reasons that say what is wrong with a model's replies."""
+"""Reasons for invalid replies of a model."""
 
 
 @pytest.fixture(scope="module")

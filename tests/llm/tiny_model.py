@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 
 CONTEXT_TOKENS = 16384
-"""Tokens the model is made for: one a character, which the prompts that hold an article need the most of."""
+"""Context size in tokens, one per character; prompts with an article need the most."""
 _WIDTH, _HEADS, _LAYERS, _INNER = 32, 4, 2, 64
 _CONSTANT = 4.0
 _UNLIKELY = -6.0

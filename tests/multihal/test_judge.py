@@ -50,7 +50,7 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "chats": (always("All of these are wonderful."), 0, 2 * PASSES),
     "refuses": (always(REFUSAL), 0, PASSES),
 }
-"""How a judge behaves → its manners, paths chosen by it, and how often it is asked."""
+"""Maps a behaviour to the judge's manners, the number of paths it chooses, and its number of requests."""
 
 
 @pytest.fixture

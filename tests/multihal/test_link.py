@@ -35,7 +35,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "Draft of nothing": {"pageid": 3},
     "Nobody at all": {"missing": True},
 }
-"""Title → page as the MediaWiki API tells it."""
+"""Maps a title to its page in the MediaWiki API's format."""
 SAME_AS = f"""
     <{RESOURCE}Berlin> <http://www.w3.org/2002/07/owl#sameAs> wd:Q64
     <{RESOURCE}Emil_Berliner> <http://www.w3.org/2002/07/owl#sameAs> wd:Q57084
@@ -225,8 +225,11 @@ MISSES = {
     "https://en.wikipedia.org/wiki/Draft_of_nothing": "",
     "https://en.wikipedia.org/wiki/%5Bx%5D": "invalid_title: ",
 }
-"""What leads to no item (a resource and what no IRI is, another edition, a file, a disambiguation page, a red link, an
-article without an item, a title that no page can have) → how its cause begins."""
+"""Maps each link without an item to the beginning of its cause.
+
+The links are a resource, an invalid IRI, another edition, a file, a disambiguation page, a red link, an article without
+an item, and an impossible title.
+"""
 
 
 def test_each_missed_link_is_listed_with_cause_and_other_links_are_kept(web: Web, link: Callable[..., Left]) -> None:

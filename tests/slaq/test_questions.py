@@ -30,7 +30,7 @@ ALL_OK = "\n".join(f"{number}: ok" for number in range(1, 6))
 
 _MATERIAL = re.compile(r"<topic>(.*?)</topic>|<question>(.*?)</question>", re.DOTALL)
 Said = str | int
-"""What the model says, or the HTTP status it fails with."""
+"""The model's completion, or the HTTP status of its failure."""
 
 
 class Talker:
@@ -40,7 +40,7 @@ class Talker:
         self.says: dict[str, Sequence[Said]] = {}
         self.otherwise: Said = GOOD
         self.asked: list[tuple[str, str]] = []
-        """Topic or question, correction; the correction is empty at first."""
+        """Topic or question, and correction, which is empty in the first request."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
@@ -109,7 +109,7 @@ BAD = {
         "pair 3: the long answer does not hold the answer '1985'",
     ),
 }  # fmt: skip
-"""Case → a reply, the reason it is refused for, and what the author is told."""
+"""Maps a case to a reply, the reason of its refusal, and the correction sent to the author."""
 
 
 @pytest.mark.parametrize(("reply", "reason", "text"), BAD.values(), ids=BAD)

@@ -39,7 +39,7 @@ NOT_IN_WORLD = {
     "Edvard Munch": "was influenced by Claude Monet, but no student of his",
     "Rajiv Gandhi": "is a child of Indira Gandhi, who is none of his",
 }
-"""Persons of the sample's rows that can be read, but whose pair the world does not have."""
+"""People in the sample's valid rows whose pair is not in the world."""
 
 
 def write(tmp_path: Path, rows: Sequence[Row], name: str = "pairs.jsonl") -> SourceFile:

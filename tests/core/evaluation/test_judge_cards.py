@@ -13,7 +13,7 @@ SCHEME = LabelScheme(
     instruction="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, list_judged_parts=lambda _: (), prompts=(), right_labels=frozenset("BC")
 )  # fmt: skip
 GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
-"""What the judge says of twenty answers, which are drawn of a hundred by its grades."""
+"""The judge's grades of twenty answers, drawn from a hundred by grade."""
 
 
 def make(verdicts: list[str], people: list[str]) -> JudgeCard:

@@ -49,7 +49,7 @@ ROWS = (
 AUDIT = AuditProtocol((AuditCriterion("wrong", "Is it wrong?"), AuditCriterion("nice", "How nice?", "score", 5)), "§1")
 OTHER_TOOLS: tuple[SheetForm, ...] = ("label-studio", "argilla")
 Given = dict[str, list[tuple[Any, dict[str, str]]]]
-"""Row → (who, question → answer) of each person."""
+"""Maps a row to each person's (name, question → answer)."""
 
 
 def export(sheet: Sheet, form: SheetForm, given: Given, name: str = "t.json") -> list[dict[str, Any]]:

@@ -26,10 +26,10 @@ from factmill.tasks.world.rdf import write_world_ntriples
 
 SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
-"""Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
+"""Documents whose commands use a Prefect server, as a reader's do; they evaluate each benchmark."""
 PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
 ENDLESS = ("serve", "worker", "world")
-"""Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
+"""Commands that run until stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
 
 @pytest.fixture(scope="module")

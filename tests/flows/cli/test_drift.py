@@ -80,9 +80,9 @@ class Setup:
     warehouse: Path
     build_id: str
     wikipedia: str
-    """Its address."""
+    """The Wikipedia's address."""
     stop: Callable[[], None]
-    """Takes the Wikipedia away."""
+    """Stops the Wikipedia."""
 
 
 @pytest.fixture

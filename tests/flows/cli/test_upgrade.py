@@ -38,7 +38,7 @@ FAILURES: tuple[tuple[str, CallResponse, bool], ...] = (
     ("chat", CallResponse({**SAID, "finish": ["insufficient_system_resource"]}), True),
     ("describe_items", CallResponse({**SAID, "finish": ["error"]}), False),
 )
-"""Operation, what an earlier factmill took for final or for an answer, and whether the next run asks again."""
+"""Operation, response that an earlier factmill treated as final, and whether the next run requests it again."""
 
 
 @pytest.fixture

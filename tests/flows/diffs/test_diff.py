@@ -201,7 +201,7 @@ class Things:
         self.folder, self.factmill, self.wiki = folder, factmill, SmallWiki()
         self.chat = ScriptedChat(self._speak)
         self.revised = ""
-        """Title of a page that has a second revision."""
+        """Title of the page that has a second revision."""
         self.epoch, self.model, self.verb = "2026-01-01", "tester", "Tell"
         names = ("Anvil", "Bowl", "Candle", "Drum")
         self.wiki.categories = {"Things": [(at, name) for at, name in enumerate(names, 1)]}

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 PLANTED = (
     "cites_all", "other_person", "made_up", "never_cites", "marks_exactly", "marks_everything", "malformed", "talks",
 )  # fmt: skip
-"""What the model does to the rows, by id."""
+"""The model's behaviours, assigned to the rows in order of id."""
 KEY = {"TEST_KEY": "secret-key-1"}
 
 
@@ -53,9 +53,9 @@ class Models:
         self.asked: list[str] = []
         self.judged: list[str] = []
         self.requests: Counter[str] = Counter()
-        """Messages of a request, as JSON → how often it came."""
+        """Maps a request's messages, as JSON, to the number of such requests."""
         self.silent_after: int | None = None
-        """Requests after which nothing is answered any more."""
+        """Number of requests after which the server stops responding."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from support.webs.loopback import Loopback, Seen
 
 KEY = {"TEST_KEY": "secret-key-1"}
 Play = Callable[[int, int], dict[str, Any]]
-"""Which question, from 0, and how often it was asked before → the answer."""
+"""Maps a question's index, from 0, and its number of earlier requests to the response."""
 
 
 def say(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:

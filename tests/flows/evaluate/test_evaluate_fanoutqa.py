@@ -28,7 +28,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 KEY = {"TEST_KEY": "secret-key-1"}
 ROUNDS = 4
 YOUNG = "Luxembourg City"
-"""A page that there was not yet at the epoch; Luxembourg there was."""
+"""A page that did not exist at the epoch; Luxembourg did."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Mea
 
 
 Turn = Callable[[int, str], str | Sequence[tuple[str, str]]]
-"""Turn, from 0, and the gold answer → what is said, or (tool, arguments) of calls."""
+"""Maps a turn, from 0, and the gold answer to a text, or to (tool, arguments) of calls."""
 
 
 def look_for(*titles: str) -> list[tuple[str, str]]:
@@ -91,13 +91,13 @@ class Models:
     def __init__(self, golds: dict[str, str]) -> None:
         self.golds = golds
         self.manners = dict(zip(golds, MANNERS.items(), strict=False))
-        """Question → manner."""
+        """Maps a question to its manner."""
         self.asked: Counter[str] = Counter()
-        """Messages of a request, as JSON → how often it came."""
+        """Maps a request's messages, as JSON, to the number of such requests."""
         self.shown: list[str] = []
-        """All that was shown to it."""
+        """All texts shown to the model."""
         self.silent_at: str = ""
-        """Manner whose second turn is taken in and not answered."""
+        """Manner whose second turn gets no response."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str | dict[str, Any]]:

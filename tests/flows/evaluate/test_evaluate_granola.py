@@ -78,7 +78,7 @@ class Model:
     def __init__(self, golds: dict[str, list[str]]) -> None:
         self.golds = golds
         self.asked: Counter[tuple[str, str]] = Counter()
-        """Prompt, question → how often it was asked."""
+        """Maps (prompt, question) to its number of requests."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:

@@ -78,7 +78,7 @@ class Models:
 
     def __init__(self, known: dict[str, str]) -> None:
         self.known = known
-        """Question → what the model says; nothing known: silence."""
+        """Maps a question to the model's answer; the model is silent on all others."""
         self.asked: list[str] = []
         self.judged = 0
         self.chat = ScriptedChat(self._answer)

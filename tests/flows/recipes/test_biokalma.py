@@ -39,7 +39,7 @@ class Built:
     report: Any
     rows: Rows
     rounds: dict[str, Rows]
-    """Row id → its rounds in order."""
+    """Maps a row id to its rounds, in order."""
 
 
 def read_built(report: Any) -> Built:
@@ -298,7 +298,7 @@ AUTHORS = {
     "Refusing": {GENERAL_QUESTION_PROMPT: always(REFUSAL)},
     "Down": {ANNOTATE_PROMPT: always(500)},
 }
-"""First word of a paragraph → what the author does otherwise than well."""
+"""Maps a paragraph's first word to the author's misbehaviour."""
 WELL = {
     ANNOTATE_PROMPT: cite_first,
     EXTEND_PROMPT: extend,

@@ -26,10 +26,10 @@ from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 
 LEAST_AUTHORED, LEAST_GENERATED = 35, 20
-"""What the embedded build has to give at least."""
+"""Minimum numbers of questions from the embedded build."""
 
 LEAST_ARTICLES, MOST_QUESTIONS = 150, 6
-"""Articles that its questions rest on, and questions that one article serves."""
+"""Minimum number of articles in its evidence, and maximum number of questions for one article."""
 
 EPOCH, LATER = "2023-11-20T00:00:00Z", "2026-01-01T00:00:00Z"
 
@@ -342,7 +342,7 @@ PLANTED: dict[str, tuple[str, Plant, str]] = {
     "no way to an answer": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
     "another answer to the same": ("Of the Nintendo 64", lambda q: q.update(answer=101.63), "contradicts"),
 }  # fmt: skip
-"""Kind of error → the beginning of the question it is planted in, how, and what it is found by."""
+"""Maps an error to the beginning of its question, the function that plants it, and the expected detail."""
 
 
 def plant(kind: str) -> Question:

@@ -248,8 +248,11 @@ JUDGES = {
     FAILS: Manners(always(500), always("Score: 5")),
     IS_SILENT: Manners(always(""), always("Score: 5")),
 }
-"""Question → how the judge answers about it. All have Paris as their answer; in the embedded world more than twenty
-paths join Marie Curie and France to it, so there is always a choice."""
+"""Maps a question to the judge's manners.
+
+The answer is always Paris. In the embedded world more than twenty paths join Marie Curie and France to it, so there is
+always a choice.
+"""
 
 
 @dataclass(frozen=True)

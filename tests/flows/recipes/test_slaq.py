@@ -21,12 +21,12 @@ from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
-"""What the embedded build has to give at least (issue 6)."""
+"""Minimum numbers of topics and categories from the embedded build (issue 6)."""
 LISTS = make_check_word_lists(
     load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
 )
 EMPTY = "Unsolved problems in algebra"
-"""A category of the embedded world that has no members."""
+"""A category of the embedded world without members."""
 NEW_QUESTION = "What does the reviewer ask here?"
 
 

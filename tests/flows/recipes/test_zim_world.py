@@ -1,4 +1,4 @@
-"""Test builds on a Wikipedia from a ZIM file with the embedded world's articles, so its scripted replies apply."""
+"""A Wikidata whose items get new numbers; it waits while `free` is cleared, and fails while `down` is true."""
 
 import shutil
 from collections.abc import Callable, Iterator

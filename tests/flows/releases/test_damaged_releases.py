@@ -45,7 +45,7 @@ TO_ALL_COMMANDS = {
     "lock without services, all digests updated",
     "sums missing",
 }
-"""Damages that stand for those which the same code finds; `trials.damaged --only release` tries all with all commands."""
+"""One kind of damage for each check in the code; `trials.damaged --only release` runs all with all commands."""
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from support.habits.runs import AUTHORS
 from support.habits.server import HabitsServer, write_model_world
 
 HABIT = "reasoning model"
-"""Dresses what it says, heeds corrections, refuses parameters and roles: all that single calls learn."""
+"""A model that wraps its completions, accepts corrections, and rejects parameters and roles."""
 
 BATCH = 'mode = "batch"\nusd_per_million_in = 10.0\njobs = { poll_s = 0.1, few_singly = 0 }'
 SINGLE = "usd_per_million_in = 10.0"

@@ -14,7 +14,7 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.processes.standing_prefect import ask_server
 
 _LIMIT_S = 120
-"""What nothing here comes near: a line that never comes would be waited for without it."""
+"""Far above any normal duration, so the test does not wait forever for a missing line."""
 
 
 class Model:

@@ -32,7 +32,7 @@ CONDITIONS = {
     "Contradiction": "contradiction",
     "Made up": "hallucination",
 }
-"""Ours → the paper's."""
+"""Maps our conditions to the paper's."""
 RIGHT = tuple(CONDITIONS)[:4]
 _CONDITION = re.compile(r"^- ([^.]+)\. (.*)$", re.MULTILINE)
 _EXAMPLE = re.compile(r'^  "(.+?)" gold: (.+?) \| answer: (.+?) => ([01])$', re.MULTILINE)

@@ -32,7 +32,7 @@ class Obeyer:
 
     def __init__(self) -> None:
         self.says: Sequence[str | int] = ()
-        """What it says instead, the first and the second time; a number is the HTTP status it fails with."""
+        """Replacements for its first and second reply; a number is the HTTP status of a failure."""
         self.asked: list[str] = []
         self.chat = ScriptedChat(self._answer)
 

@@ -28,7 +28,7 @@ class Marked:
     warehouse: Path
     evaluation: str
     verdicts: Mapping[tuple[str, str], str]
-    """Question and answer → the judge's verdict."""
+    """Maps (question, answer) to the judge's verdict."""
 
     def __call__(self, *arguments: str | Path, code: int = 0, **environment: str) -> Any:
         ran = self.factmill(*arguments, "--warehouse", self.warehouse, **environment)

@@ -16,7 +16,7 @@ from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity,
 KEY = {"TEST_KEY": "k"}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
 LABELS = {"fanoutqa": "BA", "biokalma": "53"}
-"""What people say of the first half of the answers, and of the second."""
+"""People's labels of the first half of the answers, and of the second."""
 
 
 def judge(name: str, said: str) -> str:
