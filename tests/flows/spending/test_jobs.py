@@ -178,7 +178,7 @@ def test_possibly_lost_job_is_forgotten_and_requested_again(
 
 
 def test_inspecting_job_does_not_block_build_from_resuming_it(left: Path, tmp_path: Path) -> None:
-    """If inspection locked the file, a build would assume that another process follows the job, and pay twice."""
+    """A build that took a locked file for a job of another process would pay twice."""
     [job] = load_job_files(left)
     looking = subprocess.Popen(
         [
