@@ -1,4 +1,7 @@
-"""Annotation, evolution and questions over the real steps and a chat server: what an author may say, and what cannot be weighed."""
+"""Test annotation, evolution and questions with the real steps and a chat server.
+
+Cases cover the author's permitted replies, and pieces that cannot be scored.
+"""
 
 import math
 import re
@@ -64,7 +67,7 @@ def run(author: ScriptedAuthor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def chosen(left: Left, row_id: str) -> list[str]:
-    """Return the values that rounds 2 and on brought in."""
+    """Return the values that rounds 2 and later added."""
     return [piece["value"] for each in left.rows[row_id]["rounds"][1:] for piece in each["chosen"]]
 
 
@@ -73,10 +76,10 @@ def test_best_piece_becomes_next_sentence_and_all_scores_are_stored(author: Scri
     scorer = Weigher({})
     left = run(evolve_paragraph, [evolving("Ada", counts={"P20": 2})], scorer, rounds=3)
     row = left.rows["Ada"]
-    # all but P20 are in one graph of two, so coherence decides: the least perplexing first
+    # all but P20 are in one graph of two, so coherence decides: lowest perplexity first
     assert chosen(left, "Ada") == ["London", "1815-12-10"]
     first, second = row["rounds"][1:]
-    # Dover is out of reach, so it is not weighed, and no score is known
+    # Dover is unreachable, so it has no score
     assert values(first["candidates"]) == ["London", "Copley Medal", "1815-12-10", "44 BC", "Dover"]
     assert values(second["candidates"]) == ["1815-12-10", "Copley Medal", "44 BC", "Dover"]
     best, last = first["candidates"][0], first["candidates"][-1]
@@ -124,7 +127,7 @@ def test_alpha_balances_specificity_against_coherence(author: ScriptedAuthor, ru
         orders[alpha] = values(left.rows["Ada"]["rounds"][1]["candidates"])
         assert chosen(left, "Ada") == orders[alpha][:1]
     assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "by perplexity alone"
-    # equal counts go by the number of the person
+    # ties go by the person's number
     assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "by rarity alone"
     # 0.02 · 2.996 + 0.98 · 0.197 = 0.253; 0.02 · 0.288 + 0.98 · 0.226 = 0.227; 0.02 · 1.492 + 0.98 · 0.183 = 0.209; 0.203; 0.188
     assert orders[0.02] == ["Copley Medal", "London", "44 BC", "1815-12-10", "Dover"]
@@ -150,7 +153,7 @@ WRONG: dict[str, tuple[Manners, str]] = {
     "breaks-off": (lambda asked: str(extend(asked)).removesuffix(" came into it."), "unfinished"),
     "chats": (always("What a nice text."), '0 lines of the form "Paragraph'),
 }
-"""Name → manners of an author that never does as it is told, and the code of what is wrong."""
+"""Maps a name to the manners of an author that never follows the prompt, and the error code."""
 
 
 def test_author_that_adds_no_piece_is_asked_for_three_pieces_twice_each(author: ScriptedAuthor, run: Run) -> None:
@@ -194,7 +197,7 @@ def test_piece_that_author_fails_to_add_is_replaced_by_next_best(author: Scripte
     author.manners = {"one": will_not_say("London"), "two": will_not_say("London", "1815-12-10")}
     left = run(evolve_paragraph, [evolving("one"), evolving("two")], rounds=3)
     assert left.rejects == {}
-    # what was refused in a round is a candidate in the next
+    # a piece refused in one round is a candidate in the next
     assert (chosen(left, "one"), chosen(left, "two")) == (["1815-12-10", "Copley Medal"], ["Copley Medal", "Dover"])
     lines = [[line.partition(": ")[0] for line in each["refused"]] for each in left.rows["two"]["rounds"]]
     assert lines == [[], ["Q1 P19 London", "Q1 P569 1815-12-10"], ["Q1 P19 London", "Q1 P569 1815-12-10"]]
@@ -229,7 +232,7 @@ def test_relation_is_added_with_all_values_and_incomplete_one_is_left_out(author
     lived = [make_piece("Q1", "P551", place, f"Q{at}") for at, place in enumerate(("London", "Dover", "Rome"), 10)]
     jobs = [make_piece("Q1", "P106", job, f"Q{at}") for at, job in enumerate("abcdef", 20)]
     counts = {"P106": 2, "P551": 1}
-    # the text has begun with homes and jobs; two homes are missing, and five jobs are too many
+    # the text begins with homes and jobs; two homes are missing, and five jobs are too many
     rows = [
         evolving_pair(name, f"{name} met Bob.", [lived[0], jobs[0], POET], [*lived, *jobs], [POET], counts=counts)
         for name in author.manners
@@ -357,7 +360,7 @@ def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor,
         web.close()
     reason, detail = left.rejects["Eve"]
     assert (reason, detail.partition(":")[0], left.receipt.unsettled) == ("perplexity_failed", "http_503", 1)
-    # one token of which the logarithm is minus the length of the text: the shortest text is the least perplexing
+    # one token whose logarithm is minus the text's length: the shortest text has the lowest perplexity
     candidates = left.rows["Ada"]["rounds"][1]["candidates"]
     assert [each["perplexity"] for each in candidates] == sorted(each["perplexity"] for each in candidates)
 
@@ -389,7 +392,10 @@ ANNOTATIONS: dict[str, tuple[str, list[str], int, int]] = {
         0,
     ),
 }  # fmt: skip
-"""Name → how the author marks the text, the pieces that it states, how many citations are in no pool, and how many unstated."""
+"""Maps a name to the author's marked text and its outcome.
+
+The outcome is the stated pieces, the number of citations outside the pool, and the number of unstated citations.
+"""
 
 
 def test_citations_outside_pool_are_removed_and_counted(author: ScriptedAuthor, run: Run) -> None:
@@ -495,7 +501,7 @@ QUESTIONS: dict[str, tuple[Said, Said, str, str]] = {
     "refuses": (WHO, REFUSAL, "refused", "the model refuses"),
     "fails": (WHO, 500, "model_failed", "http_500"),
 }
-"""Name → general and specific question, and what becomes of them."""
+"""Maps a name to the general and the specific question, and their outcome."""
 
 
 def test_two_different_questions_are_published_and_other_replies_report_reason(

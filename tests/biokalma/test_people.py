@@ -1,4 +1,4 @@
-"""Pairs of people from a Wikidata and from files, and whom their names mean, over the real steps."""
+"""Test pairs of people from a Wikidata and from files, and resolution of their names, with the real steps."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -59,17 +59,17 @@ def resolve(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def one_by_one(both: TwoWikidatas) -> SimpleNamespace:
-    """Return services that send each query alone, so that one may fail without the others."""
+    """Return services that send each query separately, so that one may fail without the others."""
     return SimpleNamespace(wikidata=both.sparql(LIMITS.model_copy(update={"batch": 1})))
 
 
 def found(left: Left) -> dict[str, tuple[str, str]]:
-    """Return row id → items of person and other."""
+    """Map each row id to the items of person and other."""
     return {row_id: (row["person_qid"], row["other_qid"]) for row_id, row in left.rows.items()}
 
 
 def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool, list[str]]]:
-    """Return QID → whether by label or alias, whether of the class, whom the relation joins."""
+    """Map each QID to (matched by label or alias, in the class, items the relation joins)."""
     return {
         each["qid"]: (each["via"], each["is_of_class"], each["joined_to"])
         for each in left.extras
@@ -79,7 +79,7 @@ def candidates(left: Left, row_id: str, role: str) -> dict[str, tuple[str, bool,
 
 def test_names_in_any_script_are_found_by_both_engines(resolve: Callable[..., Left]) -> None:
     items = [write_item(f"Q{100 + at}", name, f"P26 Q{200 + at}") for at, name in enumerate(NAMES)]
-    # the others bear the names from the last to the first, half of them as an alias
+    # the others have the names in reverse order, half of them as an alias
     others = NAMES[::-1]
     items += [write_item(f"Q{200 + at}", None if at % 2 else name, aliases=[name]) for at, name in enumerate(others)]
     rows = [person_pair(str(at), *both) for at, both in enumerate(zip(NAMES, others, strict=True))]
@@ -116,7 +116,7 @@ def test_relation_that_joins_several_people_rejects_pair_as_ambiguous(resolve: C
         person_pair("two fathers", "Edi Strauss", "Johann Strauss", "P22"),
         person_pair("one name", "Johann Strauss", "Johann Strauss", "P40"),
     )
-    # Q24 has Q22 for a brother too, but Q22 names Q23 alone
+    # Q24 also has the brother Q22, but Q22 names only Q23
     assert found(left) == {"brothers": ("Q22", "Q23"), "two fathers": ("Q24", "Q21"), "one name": ("Q21", "Q22")}
 
     left = resolve(PEOPLE, person_pair("sons", "Karl Strauss", "Johann Strauss", "P22"))
@@ -190,7 +190,7 @@ def test_name_without_bearer_of_class_is_not_found(resolve: Callable[..., Left])
 def test_untyped_item_with_person_properties_counts_as_person(resolve: Callable[..., Left]) -> None:
     left = resolve(PEOPLE, person_pair("a", "Ada Lovelace", "Lord Byron", "P22"))
     assert found(left) == {"a": ("Q41", "Q42")}
-    # Q43 says that it is a painting, whatever child it has; Q44 has nothing that only people have
+    # Q43 is a painting, though it has a child; Q44 has no property specific to people
     assert candidates(left, "a", "other") == {"Q42": ("label", True, ["Q41"]), "Q43": ("label", False, [])}
     assert candidates(left, "a", "person") == {"Q41": ("label", True, ["Q42"]), "Q44": ("label", False, [])}
 
@@ -290,7 +290,7 @@ def test_only_first_pairs_of_one_person_are_kept(tmp_path: Path, monkeypatch: py
 
 @pytest.fixture
 def draw(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Draw the pairs of a relation from items, with both engines; rows but for the service's name."""
+    """Draw a relation's pairs from items with both engines; return rows without the service's name."""
 
     def run(items: Sequence[str], pid: str, of: str = "Q5", **limits: int) -> Left:
         def step(services: Any, folder: Path) -> Left:

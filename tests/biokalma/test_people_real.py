@@ -1,4 +1,4 @@
-"""All pairs of people of the real Wikidata subset, drawn and resolved alike by a SPARQL endpoint and by a local graph."""
+"""Test that a SPARQL endpoint and a local graph draw and resolve the same people in the real Wikidata subset."""
 
 import gzip
 from collections.abc import Iterator

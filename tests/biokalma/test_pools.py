@@ -1,4 +1,4 @@
-"""What is known of two people, the paragraph to begin with, and how often relations occur, over the real steps."""
+"""Test the pool of a pair, its initial paragraph, and counts of relations, with the real steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -103,7 +103,7 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 
 @pytest.fixture
 def pool(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Pool what is known of pairs, with both engines."""
+    """Pool the knowledge of pairs, with both engines."""
 
     def run(*rows: ResolvedPair, of: str = "Q5") -> Left:
         def step(services: Any, folder: Path) -> Left:
@@ -237,14 +237,14 @@ def test_pool_that_cannot_be_read_is_left_for_later_run(
 
 
 class Wiki:
-    """A Wikipedia of articles: title → revisions (day, number, HTML), the oldest first."""
+    """A Wikipedia of articles: title → revisions (day, number, HTML), oldest first."""
 
     def __init__(self) -> None:
         self.server = Loopback()
         self.server.handle = self._answer
         self.articles: Mapping[str, list[tuple[str, int, str]]] = {}
         self.failing = ""
-        """A title that the server has trouble with."""
+        """Title of the page for which the server fails."""
 
     def client(self) -> WikipediaClient:
         return WikipediaClient(self.server.url, "p", LIMITS, AGENT)
@@ -292,7 +292,7 @@ def describe(
 
 
 def ada_and_caesar(row_id: str, **changed: Any) -> PairWithKnowledgePools:
-    """Return a pair of two who have articles; her father is he."""
+    """Return a pair of two people with articles; he is her father."""
     father = make_piece("Q1", "P22", "Julius Caesar", "Q2", property="father")
     names = {"person": "Ada Lovelace", "other": "Julius Caesar", "relation": "P22"}
     return pooled_pair(row_id, [father], [make_piece("Q2", "P570", "44 BC")], **{**names, **changed})

@@ -1,4 +1,4 @@
-"""docker-compose.yml, .env.example, Dockerfile and .dockerignore: what can be told of them without an engine."""
+"""Test docker-compose.yml, .env.example, Dockerfile and .dockerignore without a container engine."""
 
 import io
 import json
@@ -90,7 +90,7 @@ def test_env_example_lists_every_variable_with_default_and_no_secret() -> None:
     with_defaults = re.sub(r"^#(?=[A-Z_]+=)", "", EXAMPLE, flags=re.MULTILINE)
     example = dotenv_values(stream=io.StringIO(with_defaults))
     used = {found[2]: found for found in _VARIABLE.finditer(json.dumps(COMPOSE, ensure_ascii=False)) if found[2]}
-    # what stands there without a value is passed on as .env has it, or not at all
+    # a variable without a value gets .env's value, or is not passed at all
     passed_on = {
         name for each in SERVICES.values() for name, value in each.get("environment", {}).items() if value is None
     }
@@ -150,7 +150,7 @@ def test_volumes_and_networks_are_declared_and_used() -> None:
 
 
 def programs_of(command: list[str]) -> list[list[str]]:
-    """Return the programs of ours and of Prefect's and Oxigraph's that a command starts."""
+    """Return the programs of ours, Prefect's and Oxigraph's that a command starts."""
     if command[0] == "sh":
         parts = re.split(r"\n|&&|\|\|", command[-1].replace("exec ", ""))
         return [shlex.split(part) for part in parts if part.strip().startswith(("oxigraph ", "prefect "))]
@@ -158,7 +158,7 @@ def programs_of(command: list[str]) -> list[list[str]]:
 
 
 def ask_for_help(program: str, *words: str) -> str:
-    """Return what a program of Prefect's or Oxigraph's says of one of its commands."""
+    """Return the help text of a command of Prefect's or Oxigraph's programs."""
     if program == "oxigraph":
         command = [str(get_oxigraph_binary()), *words, "--help"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout

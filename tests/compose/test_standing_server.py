@@ -1,4 +1,4 @@
-"""The Prefect server of docker-compose.yml on a real PostgreSQL: its command and its environment, on loopback."""
+"""Test docker-compose.yml's Prefect server on a real PostgreSQL: its command and environment, on loopback."""
 
 import shlex
 import sys
@@ -23,13 +23,13 @@ from factmill.tasks.processes import (
 
 pytestmark = pytest.mark.slow
 PASSWORD = "p@ss:w/r%d#1"
-"""One that no URL takes as it stands."""
+"""A password that a URL must escape."""
 _PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start the service, with an empty database, and give its address when its health check is content."""
+    """Start the service with an empty database, and return its address once its health check passes."""
     folder, port = tmp_path_factory.mktemp("standing"), find_free_port()
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]["prefect"]
     with running_postgres(PASSWORD) as postgres:
@@ -44,7 +44,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         }
         command = shlex.split(service["command"].replace("0.0.0.0", LOOPBACK_HOST))
         command = [sys.executable, "-m", *command, "--port", str(port)]
-        # a variable without a value is passed on where it is set, which it is not here
+        # Compose passes a variable without a value only if it is set, which it is not here
         given = {name: value for name, value in service["environment"].items() if value is not None}
         server = start_child_process(command, folder / "log", inherited() | given | ours)
         try:

@@ -1,4 +1,4 @@
-"""Near-duplicates and nearest vectors: the same whatever the blocks, ties by order, and what cannot be compared is refused."""
+"""Test near-duplicates and nearest vectors: any block size, ties by order, refusal of bad vectors."""
 
 import numpy as np
 import numpy.typing as npt
@@ -161,7 +161,7 @@ def make_units(rows: int, dimensions: int, seed: int) -> Floats:
 
 
 def look_at_all(vectors: Floats, queries: Floats, count: int) -> list[list[int]]:
-    """Return what sorting all cosines in float64 gives."""
+    """Return the result of sorting all cosines in float64."""
     found = []
     for query in queries.astype(np.float64):
         exact = vectors.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Moments as people write them."""
+"""Test parsing of moments as people write them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a server's word for the end of a text means, in the spelling of any server."""
+"""Test finish reasons in every server's spelling."""
 
 import pytest
 

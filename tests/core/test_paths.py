@@ -1,4 +1,4 @@
-"""How paths are told as ids."""
+"""Test formatting of paths as ids."""
 
 import numpy as np
 import pyarrow as pa

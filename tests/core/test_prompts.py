@@ -1,4 +1,4 @@
-"""Prompt files and how they are filled in."""
+"""Test prompt files and their placeholders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How batches and stages are told: in the names of Prefect's task runs, and in the log of a run."""
+"""Test descriptions of batches and stages, in names of Prefect's task runs and in a run's log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Questions of the relations: made from a subject, and the subject cut out of them again."""
+"""Test questions of relations: made from a subject, and the subject extracted from them again."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,7 @@
-"""What models say, in all wrappers and stages: a right reply reads as the bare one, or it is refused, cut off, empty or uncertain."""
+"""Test completions in all wrappers at every stage.
+
+A right completion reads as its bare form, or is refused, cut off, empty or uncertain.
+"""
 
 import json
 from collections.abc import Callable
@@ -106,15 +109,15 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "fanoutqa answer": (hearing(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
     "fanoutqa grade": (hearing(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
 }
-"""Stage → what reads its reply, and a right reply."""
+"""Maps a stage to its parser and a right reply."""
 PARTS = {
     "granola levels": "2:: ", "granola consistency": "Yes", "multihal selection": "r2", "multihal score": "4",
     "biokalma paragraph": "wrote", "biokalma question": "Ada", "slaq pairs": "Builder 3", "slaq check": "bridge",
     "slaq fact type": "GPE", "fanoutqa objectivity": "Y", "fanoutqa rewrite": "metres", "fanoutqa no change": "No",
 }  # fmt: skip
-"""Stage → a part of its reply that carries the meaning."""
+"""Maps a stage to the meaningful part of its reply."""
 LINES = sorted(PARTS.keys() - {"slaq pairs", "slaq check", "fanoutqa objectivity"})
-"""Stages whose lines may each be dressed."""
+"""Stages whose lines may each have a wrapper."""
 
 AROUND: dict[str, Callable[[str], str]] = {
     "thoughts": lambda text: f"<think>1:: Rome? No. Score: 2, Type: LAW\n{{</think>\n\n{text}",
@@ -171,7 +174,7 @@ def test_reply_parses_same_with_any_line_markers(form: str, dress: str) -> None:
 def test_nested_wrappers_do_not_change_parsed_reply(form: str, around: list[str], on_line: str) -> None:
     hear, plain = STAGES[form]
     dressed = on_lines(ON_LINES[on_line], plain) if form in LINES else plain
-    # thoughts stand before all else
+    # thoughts come first
     for dress in sorted(dict.fromkeys(around), key=lambda name: ("thoughts" in name, "tags" in name)):
         dressed = AROUND[dress](dressed)
     assert hear(dressed) == hear(plain)
@@ -373,16 +376,16 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
 }
 JUDGES = ("biokalma rating", "slaq verdict", "slaq verdicts", "fanoutqa grade")
 NOT_CERTAIN = {
-    # a judge may quote the answer in such tags and note something on it
+    # a judge may quote the answer in such tags and comment on it
     "result tags with an announcement": JUDGES,
-    # a judge may quote such tokens from the answer that it judges, and its last verdict counts
+    # a judge may quote such tokens from the judged answer, and its last verdict counts
     "next turn in tokens": (*JUDGES, "fanoutqa objectivity"),
     # `Question:` is the label that a question may have
     "next question": ("fanoutqa wording", "fanoutqa rewrite", "fanoutqa no change"),
-    # marks within the object are read; behind it they would be a text of their own
+    # citations within the object are read; after it they would be separate text
     "citations": ("slaq pairs",),
 }
-"""Wrapper → stages in which a reply so wrapped may stay unreadable."""
+"""Maps a wrapper to the stages in which it may make a reply unreadable."""
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

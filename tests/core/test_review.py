@@ -1,4 +1,4 @@
-"""Deciding on flagged rows, what becomes of them, and the review queue as CSV."""
+"""Test decisions on flagged rows, their effects, and the review queue as CSV."""
 
 import csv
 import io
@@ -216,7 +216,7 @@ def test_no_csv_cell_starts_like_formula(item: ReviewItem) -> None:
 
 
 def fill_in(text: str, **cells: str) -> str:
-    """Write cells into the first record, as a reviewer does, with the dialect of an ordinary spreadsheet."""
+    """Write cells into the first record as a reviewer does, in an ordinary spreadsheet's dialect."""
     records = read_cells(text)
     records[0] |= cells
     file = io.StringIO(newline="")

@@ -1,4 +1,4 @@
-"""Rows, their Arrow schemas, and fingerprints."""
+"""Test rows, their Arrow schemas, and fingerprints."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""SPARQL terms: whatever a name holds, it stays a name."""
+"""Test SPARQL terms: any content of a name stays inside the name."""
 
 import pyoxigraph
 import pytest

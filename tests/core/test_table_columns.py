@@ -1,4 +1,4 @@
-"""Which column of a user's table is which field, and what its cells hold."""
+"""Test the mapping of a user's columns to fields, and parsing of their cells."""
 
 import re
 from collections.abc import Mapping, Sequence

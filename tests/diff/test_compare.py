@@ -1,4 +1,4 @@
-"""Rows of two builds in a warehouse: which are the same, which columns count, what is held back."""
+"""Test comparison of two builds' rows in a warehouse: equal rows, compared columns, withheld values."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 
 def fill(benchmark: Benchmark, table: str, row: Row) -> dict[str, Any]:
-    """Return a row of a table with something in every column that may not be null."""
+    """Return a table's row with a value in every column that may not be null."""
     plain: dict[Any, Any] = {pa.string(): "x", pa.int64(): 1, pa.float64(): 0.5, pa.bool_(): True}
     schema = arrow_schema(benchmark.tables[table])
     return {each.name: None if each.nullable else plain.get(each.type, []) for each in schema} | dict(row)
@@ -64,7 +64,7 @@ def ask(number: int, **more: Any) -> Row:
 
 
 def test_row_with_changed_id_is_matched_by_question_item_or_position(tmp_path: Path) -> None:
-    """And rows that only stand elsewhere are the same."""
+    """Rows that only moved are unchanged."""
     before = [ask(1), ask(2), ask(3), ask(4, question_entity_qid="Q9"), ask(5)]
     after = [
         ask(1, id="P19-1b", answer="other"),
@@ -86,7 +86,7 @@ def test_row_with_changed_id_is_matched_by_question_item_or_position(tmp_path: P
 
 
 def test_rows_shifted_by_new_row_are_matched_by_content(tmp_path: Path) -> None:
-    """Their ids count places, so these differ, and that is all that does."""
+    """The ids count positions, so they are the only difference."""
     before = [
         {"id": f"a_{n}_0_eng", "question_id": f"a_{n}", "input": f"Who {n}?", "responses": ["Q1"]} for n in range(3)
     ]
@@ -155,7 +155,7 @@ def publish_judged(warehouse: Path, digest: str, verdicts: Sequence[int]) -> Bui
 
 
 def test_edited_judge_prompt_is_cause_of_changed_verdicts(tmp_path: Path) -> None:
-    """And an answer that is judged alike by the edited prompt is the same."""
+    """An answer with an equal verdict from the edited prompt is unchanged."""
     before = publish_judged(tmp_path / "w.duckdb", "p1", [1, 1])
     after = publish_judged(tmp_path / "w.duckdb", "p2", [1, 0])
     found = compare_builds(tmp_path / "w.duckdb", SLAQ_EVALUATION, before, after)

@@ -1,4 +1,4 @@
-"""Answers as they are given, and what is measured on."""
+"""Test reading of given answers, and the rows that an evaluation measures."""
 
 from pathlib import Path
 

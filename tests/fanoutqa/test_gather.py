@@ -1,4 +1,4 @@
-"""Questions of several files, some of which come again."""
+"""Test questions of several files, with repetitions."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ RIVERS = ["Enns", "Mur", "Drava", "Traun", "Salzach"]
 
 
 def author(question: str, first: int = 254) -> dict[str, Any]:
-    """Return a question of the authoring form about the lengths of rivers."""
+    """Return an authoring-form question about the lengths of rivers."""
     lengths = dict(zip(RIVERS, (first, 464, 710, 153, 225), strict=True))
     leaves = [
         {"question": f"How many kilometres long is the {name}?", "evidence": f"https://en.wikipedia.org/wiki/{name}"}

@@ -1,4 +1,4 @@
-"""The judge's step over a scripted chat server: what it says becomes flags, what cannot be read is unscored."""
+"""Test the judge's step with a scripted chat server: replies become flags, unreadable ones are unscored."""
 
 import json
 import re
@@ -36,11 +36,11 @@ EARLIER = QuestionFlag(code="same_article", path="strategy[1]", detail="rests on
 
 _MATERIAL = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 Said = str | int
-"""What the judge says, or the HTTP status it fails with."""
+"""The judge's completion, or the HTTP status of its failure."""
 
 
 class Judge:
-    """`objective` and `wording`: question → what the judge says the first and the second time."""
+    """`objective` and `wording` map a question to the judge's first and second reply."""
 
     def __init__(self) -> None:
         self.objective: dict[str, Sequence[Said]] = {}
@@ -79,7 +79,7 @@ def wiki() -> Iterator[SmallWiki]:
 
 @pytest.fixture
 def run(judge: Judge, wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the step on questions; replies are recorded."""
+    """Run the step on questions; responses are cached."""
     model = ModelSettings(kind="openai", name="tester", url=judge.chat.url, limits=LIMITS)
 
     def run(*rows: FlaggedQuestion) -> Left:

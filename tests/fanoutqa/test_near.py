@@ -1,4 +1,4 @@
-"""The retrieval check over a scripted wiki: titles near to a question, and an article that holds all sub-answers."""
+"""Test the retrieval check with a scripted wiki: titles near a question, and an article with all sub-answers."""
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +86,7 @@ def check(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> R
 
 @pytest.fixture
 def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Look for near titles: in a file, or among those at hand, in the embedded world or another."""
+    """Find near titles, in a file or among the given ones, in the embedded world or another."""
 
     def run(
         *rows: FlaggedQuestion, near: int = 3, titles: Path | None = None, digest: str = "", url: str = "https://w"
@@ -122,7 +122,7 @@ def test_article_that_contains_all_sub_answers_is_flagged(check: Run) -> None:
     ("changed", "is_flagged", "counts"),
     [
         ({"near": ["Enns", "Mur", "Drava"]}, False, (3, 3, 0)),
-        # as it stood at the epoch
+        # the article's text at the epoch
         ({"near": ["Rivers in 2024", "Enns"]}, False, (3, 1, 1)),
         # two titles of one article, and two of none
         ({"near": ["Rivers", "Rivers of Austria", "Rivers of Atlantis", "Bad|title"]}, True, (3, 1, 2)),
@@ -203,7 +203,7 @@ def test_near_titles_come_from_title_list(find: Run, tmp_path: Path) -> None:
     assert set(left.rows["How"]["near_articles"]) == {"How long are the rivers", "Rivers Enns, Mur"}
     digest = digest_bytes(titles.read_bytes())
     titles.unlink()
-    # the index is kept, so that a replay needs no list
+    # the index is cached, so a replay needs no list
     again = find(make_row(), near=2, titles=titles, digest=digest)
     assert again.receipt.digest == left.receipt.digest
 

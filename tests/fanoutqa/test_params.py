@@ -1,4 +1,4 @@
-"""What a build of FanOutQA is told: files, kinds of sets, the moment."""
+"""Test parameters of a FanOutQA build: files, kinds of sets, the epoch."""
 
 from pathlib import Path
 

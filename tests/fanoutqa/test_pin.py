@@ -1,4 +1,4 @@
-"""Articles of questions pinned to an epoch, and what they say of the sub-answers, over a scripted wiki."""
+"""Test pinning of questions' articles to an epoch, and sub-answers in their texts, with a scripted wiki."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ Run = Callable[..., Left]
 
 
 def make_row(*evidence: ArticleEvidence, source: str = "authored", **changed: Any) -> SourcedFanOutQuestion:
-    """Return a question that asks for the length of each river; its leaves rest on the articles given, or on the rivers'."""
+    """Return a question about the length of each river; its leaves use the given articles, or the rivers' own."""
     articles = evidence or tuple(ArticleEvidence(name, WIKI + name) for name in LENGTHS)
     leaves = [
         SubQuestion(f"s{at}", f"How long is the {name}?", LENGTHS[name], article)

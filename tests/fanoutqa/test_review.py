@@ -1,4 +1,4 @@
-"""Equal questions, and what the review makes of flags."""
+"""Test equal questions, and review items made from flags."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Sets of a Wikidata with their dated articles, behind SPARQL and as a local graph, and the questions made of them."""
+"""Test sets of a Wikidata with dated articles, by SPARQL and as a local graph, and questions made from them."""
 
 import json
 from collections import defaultdict
@@ -94,7 +94,7 @@ def read(left: Left) -> list[SourcedFanOutQuestion]:
 
 
 def find_capitals(left: Left) -> list[SourcedFanOutQuestion]:
-    """Return the question about all capitals, if there is one."""
+    """Return the question about all capitals, or None."""
     return [row for row in read(left) if row.source_name == "wikidata P47 Q6256 Q100 P36"]
 
 
@@ -111,9 +111,9 @@ def test_country_neighbours_are_asked_via_country_article(make: Callable[..., Le
     assert first.evidence.url == "https://en.wikipedia.org/wiki/Midland"
     assert (row.source, row.licence, row.question, row.author) == ("generated", "CC0-1.0", "", None)
     assert row.categories == ["countries"]
-    # of six no five are chosen
+    # with six members, no plan chooses five
     assert {json.loads(each.wording or "")["choice"] for each in read(left)} == {""}
-    # a lake is no country, and three neighbours are too few to be looked at
+    # a lake is no country, and three neighbours are too few
     assert {each.source_name.split()[3] for each in read(left)} == {"Q100"}
     assert left.receipt.rows_in == len(left.rows) + len(left.rejects)
 

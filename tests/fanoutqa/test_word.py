@@ -1,4 +1,4 @@
-"""The step that words generated questions, over a scripted chat server."""
+"""Test the step that words generated questions, with a scripted chat server."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ def make_row(row_id: str, **changed: Any) -> SourcedFanOutQuestion:
 
 
 class Talker:
-    """A model that says one thing after the other."""
+    """A model that gives its replies in order."""
 
     def __init__(self) -> None:
         self.says: list[str | int] = []

@@ -1,4 +1,4 @@
-"""Whole builds and evaluations through `kind = "anthropic"`: their rows are those of a server of the OpenAI protocol."""
+"""Test builds and evaluations through `kind = "anthropic"`: their rows equal those by the OpenAI protocol."""
 
 import time
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def server(habits: HabitsServer, tmp_path: Path) -> Iterator[MessagesServer]:
 
 
 class Pair:
-    """The same command against both servers, each with a warehouse of its own."""
+    """The same command against both servers, each with its own warehouse."""
 
     def __init__(self, factmill: Factmill, folder: Path, worlds: dict[str, Path]) -> None:
         self._factmill, self._folder, self._worlds = factmill, folder, worlds
@@ -48,7 +48,7 @@ class Pair:
         return self._folder / f"{kind}.duckdb"
 
     def __call__(self, *arguments: str | Path) -> dict[str, Any]:
-        """Run a command; return kind → what it prints."""
+        """Run a command; return its output by kind."""
         ran = {
             kind: self._factmill(
                 *arguments, "--world", world, "--warehouse", self.warehouse(kind), "--json", **ENVIRONMENT
@@ -60,7 +60,7 @@ class Pair:
         return {kind: each.json for kind, each in ran.items()}
 
     def read(self, told: dict[str, Any]) -> list[dict[str, list[dict[str, Any]]]]:
-        """Return the published tables of each."""
+        """Return each server's published tables."""
         return [read_tables(self.warehouse(kind), report) for kind, report in told.items()]
 
 
@@ -93,7 +93,7 @@ def test_build_has_rows_of_openai_protocol_build(
 def test_evaluation_has_scores_of_openai_protocol_evaluation(
     pair: Pair, server: MessagesServer, benchmark: str, tmp_path: Path
 ) -> None:
-    """FanOutQA's open book has the model call tools."""
+    """In FanOutQA's open book, the model calls tools."""
     pair("build", benchmark, *small_arguments(benchmark, 8, tmp_path))
     server.seen.clear()
     result = pair("evaluate", benchmark, "--model", "answerer")

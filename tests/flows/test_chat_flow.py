@@ -1,4 +1,4 @@
-"""The flow with models behind a real HTTP server that misbehaves: wrong formats, errors for a while, plain nonsense."""
+"""Test the flow with models behind a misbehaving HTTP server: wrong formats, transient errors, nonsense."""
 
 import json
 import signal
@@ -21,19 +21,22 @@ QUESTIONS = {
     "Gustave Eiffel": "Marseille",
     "Wolfgang Amadeus Mozart": "Salzburg",
 }
-"""Where Eiffel was born the graph does not know: what it holds is not dropped for what a judge says."""
+"""The graph lacks Eiffel's birthplace; a judge's verdict drops no row whose fact the graph has."""
 
 
 class ChatServer:
-    """Answers by the person in the question: in form, dressed, out of form once or always, with errors, or No."""
+    """A server whose reply depends on the person in the question.
+
+    Replies are well formed, wrapped, malformed once or always, errors, or No.
+    """
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.asked_first: Counter[str] = Counter()
-        """Without corrections and what is asked of descriptions."""
+        """Requests, without corrections and prompts about descriptions."""
         self.broken = True
         self.thinks_of_corrections = False
-        """True: falls silent as soon as it is told what was wrong with a reply."""
+        """If true, the server stops responding at the first correction."""
         self.web = ScriptedChat(self.answer)
 
     def answer(self, messages: Sequence[Message]) -> tuple[int, str]:
@@ -69,7 +72,7 @@ def chat() -> Iterator[ChatServer]:
 
 
 def write_source(folder: Path) -> Path:
-    """Write the questions as a source of GRANOLA-EQ."""
+    """Write the questions as a GRANOLA-EQ source."""
     source = folder / "P19.people.json"
     source.write_text(
         json.dumps([{"question": f"Where was {name} born?", "answers": [place]} for name, place in QUESTIONS.items()])
@@ -122,7 +125,7 @@ def test_every_model_failure_has_reason_and_later_run_retries_it(
     third = factmill(*arguments, TEST_KEY="secret-key-3").json
     assert (third["calls_sent"], third["tables"]) == (0, second["tables"])
     assert factmill("verify", report["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
-    # other hash seeds than those it was built with
+    # hash seeds other than the build's
     assert factmill.run_process("verify", second["build_id"], "--warehouse", tmp_path / "w.duckdb").code == 0
     assert b"secret-key" not in (tmp_path / "w.duckdb").read_bytes()
     kept = factmill("show", "granola", "--rejects", "--warehouse", tmp_path / "w.duckdb", "--json").json["rejects"]
@@ -177,7 +180,7 @@ def test_build_stopped_during_model_call_resumes_without_repeated_requests(
     stopped = tmp_path / "stopped.duckdb"
     process = factmill.start(*build, "--warehouse", stopped, TEST_KEY="x")
     try:
-        # whoever is corrected has answered, and all others too: replies are read together
+        # replies are read together: the corrected ones have arrived, and so have all others
         while chat.web.free.is_set():
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.05)

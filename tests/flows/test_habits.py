@@ -1,7 +1,8 @@
-"""Whole builds with models that behave as models do: what they mean well is published, what says nothing is not.
+"""Test builds with typical model habits: well-meant replies are published, empty ones are not.
 
-`python bench speed.habits` prints the table of all habits and benchmarks; tests/core/test_replies.py reads every form in
-every dress. Here is what only a whole build shows.
+`python bench speed.habits` prints the table of all habits and benchmarks; tests/core/test_replies.py reads every form
+in
+every wrapper. This module tests what only a whole build shows.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def build(runs: HabitRuns, benchmark: str, habit: str | None) -> Came:
 
 
 def check_same_rows(runs: HabitRuns, benchmark: str, habit: str) -> None:
-    """Hold a build to the embedded world's, and its corrections to one a reply."""
+    """Check that a build has the embedded world's rows, and at most one correction per reply."""
     embedded, came = build(runs, benchmark, None), build(runs, benchmark, habit)
     assert came.code == 0, came.err
     assert came.published > 0
@@ -66,7 +67,7 @@ def test_refusing_model_publishes_none_of_its_rows(runs: HabitRuns, benchmark: s
     assert came.written == 0
     assert came.reasons["refused"] > 0
     if came.published:
-        # questions of persons, which a model only judges, stay with a flag
+        # people's own questions, which a model only judges, stay with a flag
         assert benchmark == "fanoutqa"
         assert all("unscored" in str(row["flags"]) for row in came.tables["fanoutqa"])
     else:

@@ -1,4 +1,4 @@
-"""Builds that publish nothing end with exit code 1, say why, leave what was there, and ask again the next time."""
+"""Test that a build which publishes nothing exits with code 1, gives the reason, keeps earlier data, and can retry."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ GOOD = (200, "1:: Ulm\n2:: Germany")
 
 
 class Author:
-    """An author that answers as a test says, and counts."""
+    """An author with a test's replies that counts its requests."""
 
     def __init__(self) -> None:
         self.said: tuple[int, str] = GOOD

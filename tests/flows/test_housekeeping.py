@@ -1,4 +1,4 @@
-"""`factmill gc` and `factmill gc --compact` as a user has them: builds that stay can be verified, and Prefect's history is bounded."""
+"""Test `factmill gc` and `factmill gc --compact`: remaining builds verify, and Prefect's history is bounded."""
 
 import fcntl
 import shutil
@@ -40,7 +40,7 @@ def house(session_home: Path, embedded_builds: dict[str, Any], tmp_path: Path) -
 
 
 def count(home: Path) -> dict[str, int]:
-    """Return table → rows of what Prefect remembers of runs, and rows that belong to no run any more."""
+    """Map each of Prefect's tables to its rows of runs, and to its orphaned rows."""
     queries = {name: f"SELECT count(*) FROM {name}" for name in ("flow_run", "events", "event_resources", "artifact")}
     for name in ("task_run", "flow_run_state", "artifact", "log"):
         queries[f"lost {name}"] = (
@@ -57,7 +57,7 @@ def test_remaining_builds_verify_after_gc_and_compact(
     newer = factmill("build", "granola", "--limit", "8", "--json").json
     warehouse = house / "factmill.duckdb"
     before = {each.build_id for each in list_builds(warehouse)}
-    # other tests may have measured on these builds, which would keep them
+    # other tests may have evaluated these builds, which would keep them
     bounds = ("--keep", "1", "--older-than", "0s", "--with-measured")
     dry = factmill("gc", *bounds, "--json").json
     freed = {each["kind"]: each for each in dry["freed"]}
@@ -102,7 +102,7 @@ def test_killed_runs_are_ended_in_prefect(tmp_path: Path, prefect_api: str) -> N
     factmill = Factmill(tmp_path, prefect_api)
     with (marks / going).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        # in a process of its own, for which the tests' standing server is somebody else's
+        # in its own process, which does not own the tests' standing server
         found, done = (factmill.run_process("gc", each, "--json").json["freed"] for each in ("--dry-run", "--yes"))
         result, again = ({each["kind"]: each for each in freed}["killed runs"] for freed in (found, done))
         assert result == again

@@ -1,4 +1,7 @@
-"""Builds through LiteLLM's proxy, a real one: FACTMILL_LITELLM is the path of the command `litellm` (1.106.2 was tried)."""
+"""Test builds through a real LiteLLM proxy.
+
+FACTMILL_LITELLM is the path of the command `litellm` (tested with 1.106.2).
+"""
 
 import os
 import socket
@@ -42,7 +45,7 @@ def habits(session_home: Path) -> Iterator[HabitsServer]:
 
 @pytest.fixture(scope="module")
 def proxy(habits: HabitsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start the proxy before a server of each protocol; yield its address."""
+    """Start the proxy in front of a server of each protocol; yield its address."""
     folder = tmp_path_factory.mktemp("litellm")
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def proxy(habits: HabitsServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    # prices of models come from the package, and not from the network
+    # model prices come from the package, not from the network
     environment = {**os.environ, **MASTER, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     command = [LITELLM, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "log").open("wb") as log:

@@ -1,4 +1,4 @@
-"""Benchmarks of other packages: those that `factmill new` writes work as written; a broken one stops no other."""
+"""Test benchmarks in other packages: `factmill new` writes working ones; a broken one stops no other."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FORMS = get_args(PackageForm)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a package of each form, install both into one folder, and a third that cannot be imported; return the folder."""
+    """Write a package of each form, and install both into one folder with a third that fails to import."""
     made, site = tmp_path_factory.mktemp("written"), tmp_path_factory.mktemp("site")
     for form in FORMS:
         for name, text in render_benchmark_package(f"my_{form}", form, "0" * 8).items():
@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_there(site: Path, tmp_path: Path, *command: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where the packages are installed, in a folder with a `tasks.py` and a `flows/` of its user's own."""
+    """Run a command where the packages are installed, in a folder with a user's own `tasks.py` and `flows/`."""
     (tmp_path / "flows").mkdir(exist_ok=True)
     for name in ("tasks.py", "flows/__init__.py"):
         (tmp_path / name).write_text("raise RuntimeError('a module of the user was imported')\n")

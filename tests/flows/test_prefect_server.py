@@ -1,5 +1,4 @@
-"""Which Prefect server is a standing one, what is reported of one that is away or has lost its database, and how one of our
-own is started again."""
+"""Test the Prefect server: recognising a standing one, reporting a lost one, and restarting our own."""
 
 import os
 import sqlite3
@@ -111,7 +110,7 @@ def test_server_failure_during_serve_start_prints_one_line(tmp_path: Path) -> No
 
 @pytest.fixture
 def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a home with Prefect's database, where no server stands."""
+    """Return a home with Prefect's database and no running server."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     copy_history(own_home)
     return own_home
@@ -146,7 +145,7 @@ def test_history_damaged_while_server_runs_is_renamed_and_server_restarts(alone:
         server.wait_ready()
         path = prefect_database_path(alone)
         with closing(sqlite3.connect(path)) as db:
-            # what SQLite has in its journal would stand in for what is damaged
+            # otherwise SQLite would restore the damaged part from its journal
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with path.open("r+b") as file:
             file.seek(8_192)

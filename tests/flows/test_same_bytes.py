@@ -1,4 +1,4 @@
-"""The embedded builds have the bytes that data/world/digests.json names, whatever may differ between machines."""
+"""Test that the embedded builds have the bytes of data/world/digests.json on every machine."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def test_scripted_reply_keys_of_builds_match_published_digests(embedded_builds: 
 def test_local_model_builds_have_published_table_digests(
     published: dict[str, Any], prefect_api: str, tmp_path: Path, benchmark: str
 ) -> None:
-    """With the best instructions that it has, all its cores and the defaults; in builds without local models no CPU counts."""
+    """Digests need the best instruction set, all cores and the defaults; builds without local models ignore the CPU."""
     built = Factmill(copy_prepared(tmp_path), prefect_api)("build", benchmark, "--json")
     assert built.code == 0, built.err
     assert collect_table_digests([built.json]) == {benchmark: published[benchmark]}

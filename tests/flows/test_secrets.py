@@ -1,4 +1,7 @@
-"""A key is nowhere: not in the warehouse, logs, exports, nor in anything printed; what is built with commands and variables of a world runs none."""
+"""Test that a key appears nowhere: warehouse, logs, exports, output.
+
+Verifying or releasing a build runs no command and reads no variable of its world's file.
+"""
 
 import itertools
 import json
@@ -19,7 +22,7 @@ from factmill.tasks.storage.warehouse import open_warehouse
 
 @pytest.fixture
 def parrot():
-    """A server that says the key in every reply, every error and every header it can, in one spelling after the other."""
+    """A server that puts the key into every reply, error and header, in all spellings in turn."""
     web = Loopback()
     result = {"refusals": 2}
     spellings = itertools.cycle(SPELLINGS.values())
@@ -41,7 +44,7 @@ def parrot():
 
 
 def dump_warehouse(path: Path) -> str:
-    """Return all that a warehouse holds, as text: its file is compressed."""
+    """Return all of a warehouse as text, since its file is compressed."""
     with open_warehouse(path) as db:
         tables = [name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         rows = [row for name in tables for row in db.execute(f'SELECT * FROM "{name}"').fetchall()]
@@ -102,7 +105,7 @@ def test_world_key_command_runs_for_build_but_never_for_stored_build(
     assert {each["x-sig"] for each in seen} == {SECRET}
     assert ran.read_text() == "ran ran ", "once for the author, once for the judge"
 
-    # from here on the file that the build names is a stranger's, and no variable is set
+    # from here on the build's world file belongs to somebody else, and no variable is set
     world.write_text(plain.replace('key_env = "TEST_KEY"\n', PLANTED.replace("STRANGER", str(stranger))))
     verified = Factmill(factmill.home).run_process("verify", built.json["build_id"])
     assert verified.code == 0, verified.err

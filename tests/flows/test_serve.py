@@ -1,4 +1,4 @@
-"""Deployments on a standing Prefect server: what `factmill serve` makes of them, and runs that come to each end."""
+"""Test deployments on a standing Prefect server: what `factmill serve` registers, and every final state of a run."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def short(limit: int) -> dict[str, Any]:
 
 
 class Model:
-    """A model that answers when it is let, or says `later`."""
+    """A model that answers once `free` is set, and returns status 429 after `answers` completions."""
 
     def __init__(self) -> None:
         self.web = Loopback()
@@ -49,7 +49,7 @@ class Model:
         self.free = threading.Event()
         self.free.set()
         self.answers: int | None = None
-        """How many it answers before it says later; None: all."""
+        """Number of completions before status 429; None: no limit."""
         self.answered: list[str] = []
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def world(model: Model, factmill: Factmill) -> Path:
 
 
 class Served:
-    """`factmill serve`; what it and its runs print is read as it comes."""
+    """A `factmill serve` process whose output, and that of its runs, is read as it arrives."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -114,7 +114,7 @@ class Served:
 
 
 def start_serving(factmill: Factmill, world: Path, standing: Standing, *options: str) -> Served:
-    """Serve, by a file whose concurrency a flag overrides; a server that is away is soon missed."""
+    """Serve from a file whose concurrency a flag overrides; a lost server is noticed soon."""
     config = factmill.home / "serve.toml"
     config.write_text(_CONFIG, "utf-8")
     result = {"TEST_KEY": "x", "PREFECT_CLIENT_MAX_RETRIES": "2"}
@@ -143,7 +143,7 @@ def alarms(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def start_held(standing: Standing, model: Model, name: str = "granola/granola-chatty", **parameters: Any) -> Any:
-    """Start a run of a deployment, and return it once it waits for the model, which holds its answers until `free` is set."""
+    """Start a deployment's run, and return it once it waits for the model, which replies when `free` is set."""
     seen = len(model.web.seen)
     model.free.clear()
     run = standing.start(name, **parameters).json()
@@ -252,9 +252,9 @@ def test_run_with_killed_process_raises_alarm(
 
 
 def find_process(run_id: str) -> int:
-    """Return the process of a run; what it started inherited its environment."""
+    """Return a run's process; its children inherited its environment."""
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # over meanwhile
+        with suppress(OSError):  # it has ended meanwhile
             is_a_run = b"execute_deployed_run" in (process / "cmdline").read_bytes()
             if is_a_run and f"PREFECT__FLOW_RUN_ID={run_id}".encode() in (process / "environ").read_bytes():
                 return int(process.name)
@@ -380,7 +380,7 @@ def test_prefect_yaml_has_every_deployment_and_worker_runs_them(
     def prefect(*words: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([sys.executable, "-m", "prefect", "--no-prompt", *words], cwd=tmp_path, env=result)
 
-    # a folder whose own modules are called as factmill's folders are; `python -m` imports from it first
+    # a folder whose modules have the names of factmill's folders; `python -m` imports from it first
     (tmp_path / "flows").mkdir()
     for name in ("tasks.py", "flows/__init__.py"):
         (tmp_path / name).write_text("raise RuntimeError('a module of the user was imported')\n")

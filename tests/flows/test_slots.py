@@ -1,4 +1,4 @@
-"""Slots of schedules on a real Prefect server: anchors, what is made up for, and what goes on when serve is back."""
+"""Test slots of schedules on a real Prefect server: anchors, catch-up, and runs that continue after a restart."""
 
 import asyncio
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def make_runner(standing: Standing) -> ServingRunner:
 
 
 def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:
-    """Register a deployment as serve does at each start, and return it as the server has it then."""
+    """Register a deployment as serve does at each start, and return the server's version of it."""
     made = make_deployment(name, schedule)
     keep_interval_anchors(made, find_deployment(client, f"toy/{name}"), said.append)
     client.read_deployment(cast(Any, made.apply()))
@@ -102,7 +102,7 @@ def test_interval_schedule_keeps_anchor_until_interval_changes(client: SyncPrefe
 
 
 def poll(standing: Standing, client: SyncPrefectClient, deployment: DeploymentResponse) -> DeploymentResponse:
-    """Look for due runs, as serve does: the server keeps when."""
+    """Poll for due runs as serve does; the server stores the time."""
     standing.ask("/deployments/get_scheduled_flow_runs", deployment_ids=[str(deployment.id)])
     return cast(
         DeploymentResponse, standing.wait(lambda: (read := client.read_deployment(deployment.id)).last_polled and read)
@@ -123,7 +123,7 @@ def test_one_catch_up_run_replaces_every_missed_slot(
         client.pause_deployment(known.id)
         standing.wait(lambda: not runs_of(standing, known))
     now = anchor + 3.5 * _HOUR
-    for _ in range(2):  # a second start looks again before anything was polled
+    for _ in range(2):  # a second start checks again before the first poll
         start_one_run_and_cancel_missed_runs(client, known, now, resumed=False, catch_up=True, report=said.append)
     due = [each for each in runs_of(standing, known) if datetime.fromisoformat(each["expected_start_time"]) < now]
     left = [each for each in due if each["state_type"] == "SCHEDULED"]
@@ -276,7 +276,7 @@ def test_pending_run_resumes_after_serve_stop_despite_deletion_by_server(
     (deployment_id,) = runner._served
     known = client.read_deployment(deployment_id)
     run = standing.wait(lambda: runs_of(standing, known))[0]
-    # its time has come
+    # it is due
     due = {"type": "SCHEDULED", "state_details": {"scheduled_time": run["created"]}}
     standing.ask(f"/flow_runs/{run['id']}/set_state", state=due, force=True)
 

@@ -1,4 +1,4 @@
-"""A command that is stopped, or cannot go on for what is around it, says so in one line; what was done is kept."""
+"""Test that an interrupted or blocked command prints one line, and keeps finished work."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from factmill.flows.prefect_server import standing_or_own_prefect_server
 
 STOPPED = "factmill: stopped; finished work is saved: run the same command again to continue"
 _LIMIT_S = 120
-"""What nothing here comes near: a command that waited for what it should not would hang."""
+"""Far above any normal duration, so a command that waits wrongly fails the test."""
 
 
 class Model:
-    """A model that answers when it is let: `asked` is set by the first request."""
+    """A model that answers once released; the first request sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -56,7 +56,7 @@ FINALIZER = "type('Left', (), {{'__del__': lambda self: {stop}}})()"
 @pytest.mark.parametrize("while_importing", [LIBRARY_FAILS, FINALIZER])
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_stop_during_library_import_prints_one_line(how: signal.Signals, code: int, while_importing: str) -> None:
-    # whatever looks for typer is stopped: it fails as an interrupted library does, or a finalizer is what is interrupted
+    # stop at the lookup of typer: the import fails as in an interrupted library, or the interrupt hits a finalizer
     stop = f"os.kill(os.getpid(), {int(how)})"
     program = (
         "import os, sys\n"
@@ -151,7 +151,7 @@ def test_build_with_killed_own_prefect_server_publishes_without_new_requests(
 ) -> None:
     about = re.compile("<answer>(.*?)</answer>\\n<about_the_question>.*\\n<about_the_answer>(.*?)</about_the_answer>")
     model.says = lambda messages: "1:: {}\n2:: {}".format(*about.search(messages[-1]["content"]).groups())
-    # without patience: Prefect's client finds no server when the flow ends
+    # without retries: Prefect's client finds no server when the flow ends
     result = {"PREFECT_CLIENT_MAX_RETRIES": "0", "TEST_KEY": "x"}
     process = Factmill(factmill.home).start(*build_options(tmp_path, model.web.url), **result)
     assert model.asked.wait(_LIMIT_S)

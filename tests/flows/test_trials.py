@@ -1,4 +1,4 @@
-"""The trials (bench/trials), small: `make trials` has all of them whole."""
+"""Run small versions of the trials (bench/trials); `make trials` runs the full ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whatever a command is given: it ends, soon, with a code that it may end with, and in words.
+"""Fuzz commands: each ends soon, with a permitted exit code and a message.
 
 `python bench trials.hostile --cases 2000` runs more of the same cases.
 """
@@ -14,7 +14,7 @@ from support.webs.prepared import copy_prepared
 
 SEED, AT_ONCE, BLOCKS = 34, 25, 8
 PATIENCE_S = 300.0
-"""A hang is longer than this on any machine."""
+"""Timeout in seconds; no machine needs longer for a command that does not hang."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Factmill]:
-    """Return the command with something that answers where a Prefect server would, since no run gets as far as that."""
+    """Return the command with a stub in place of a Prefect server, since no run gets that far."""
     web = Loopback()
     web.script({"json": True})
     yield Factmill(copy_prepared(tmp_path_factory.mktemp("home")), f"{web.url}/api", on_prefect=False)

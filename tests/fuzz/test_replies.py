@@ -1,4 +1,4 @@
-"""Whatever a model's server sends: it is a reply, or trouble of a kind that is told and tried again."""
+"""Fuzz responses of a model's server: each is a completion, or an error of a kind that is reported and retried."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def test_any_response_body_is_read_or_retried(text: str) -> None:
     canonical_json(completion.body).encode()
     chat = parse_chat_response(completion.body)
     if not chat.texts:
-        return  # it is asked again
+        return  # the request is retried
     for form in (
         CompletionFormat(),
         CompletionFormat("object"),

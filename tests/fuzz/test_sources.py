@@ -1,4 +1,4 @@
-"""Whatever lies in a source: its reader gives rows and rejects that can be stored, or says by name what is wrong."""
+"""Fuzz source files: the reader returns storable rows and rejects, or names the error."""
 
 import csv
 import io
@@ -95,13 +95,13 @@ ROWS: dict[str, tuple[Callable[[Path], Iterable[Any]], dict[str, Any]]] = {
     "answers.jsonl": (read_given_answers, {"id": "a", "answer": "b", "setting": "c"}),
     "pairs.jsonl": (read_path_pairs, {"subject": "Q1", "object": "Q2"}),
 }
-# made once: Hypothesis looks a strategy over when it first draws from it
+# made once: Hypothesis validates a strategy at its first draw
 ODD_ROWS = {name: st.lists(replace_parts(row) | odd_json(*row), max_size=3) for name, (_, row) in ROWS.items()}
 quick = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def read(reader: Callable[[Path], Iterable[Any]], path: Path, content: bytes) -> None:
-    """Read a file: rows that can be stored, or an error with a short text that names the file or what was asked."""
+    """Read a file; return storable rows, or a short error that names the file or the request."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
     try:

@@ -1,4 +1,4 @@
-"""Whatever has become of receipts, journals, runs and warehouses: they are used as far as they are whole, or named."""
+"""Fuzz receipts, journals, runs and warehouses: intact parts are used, damage is named."""
 
 import json
 import os
@@ -40,7 +40,7 @@ RUN_FILE_BYTES = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "reco
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStrategy[bytes]]:
-    """A shard, and what may become of its receipt."""
+    """A shard, and possible damage to its receipt."""
     path = tmp_path_factory.mktemp("shard") / "0"
     write_receipt(make_receipt(path, digest=write_shard(path, {"rows": pa.table({"id": ["a"]})})))
     whole = path.with_name("0.receipt.json").read_bytes()
@@ -96,7 +96,7 @@ def test_recorder_imports_any_journal_and_renames_damaged_one(tmp_path: Path, co
 
 
 def look_at_all(warehouse: Path, folder: Path) -> Iterable[Callable[[], Any]]:
-    """Yield what commands read of a warehouse."""
+    """Yield the results of all commands' reads of a warehouse."""
     yield lambda: load_newest_record_id(warehouse)
     yield lambda: load_decisions(warehouse, "granola")
     yield lambda: [
@@ -142,5 +142,5 @@ def test_damaged_warehouse_is_read_or_named(tmp_path: Path, filled: Path, data: 
         except FactmillError as error:
             assert "\n" not in str(error)
         except AttributeError as error:
-            assert "NoneType" in str(error)  # of the service, which is asked where the record is lost
+            assert "NoneType" in str(error)  # the service's error, which gets the request if the record is lost
     shutil.rmtree(tmp_path / "out", ignore_errors=True)

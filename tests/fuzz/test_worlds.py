@@ -1,4 +1,4 @@
-"""Whatever stands in a world's file: it is a world, or a SettingsError says what is wrong, on one line, without a key."""
+"""Fuzz a world's file: it parses, or a SettingsError names the problem on one line, without a key."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function
 
 
 def load(path: Path, content: bytes, graph: str | None = None) -> None:
-    """Read a world and look at all that is known before a call is made."""
+    """Read a world and everything available before the first call."""
     path.write_bytes(content)
     try:
         world = load_world(str(path), graph)

@@ -1,4 +1,4 @@
-"""Which items GRANOLA-EQ's names are, what these are, and how much they are looked at."""
+"""Test linking of GRANOLA-EQ's names to items, the items' descriptions, and their page views."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -246,7 +246,7 @@ def test_missing_description_is_built_from_claims_and_marked(
 
 @pytest.mark.parametrize(
     ("question", "answer", "role", "qid"),
-    # a genre does not say what an item is
+    # a genre does not describe an item
     [("Q38", "Q84", "question", "Q38"), ("Q84", "Q38", "answer", "Q38"), ("Q54", "Q84", "question", "Q54")],
 )
 def test_items_without_any_description_reject_row(
@@ -266,7 +266,7 @@ BOSTON = "Boston: capital of Massachusetts, United States"
         ("Q71 Boston", "Q72 Lincolnshire", "P131", "places_disagree", f"{BOSTON}; Lincolnshire: county in England"),
         ("Q71 Boston", "Q72 Lincolnshire", "P19", "", ""),
         ("Q71 Boston", "Q73 Salem", "P131", "", ""),
-        # the country that the graph states comes before descriptions
+        # the country in the graph takes precedence over descriptions
         ("Q60 Rome", "Q71 Boston", "P276", "places_disagree", f"Rome: city, Italy; {BOSTON}"),
         ("Q74 Hal", "Q75 Ida", "P26", "lifetimes_disagree", "Hal: writer (1900–); Ida: writer (–1800)"),
     ],
@@ -363,7 +363,7 @@ def test_failed_description_request_rejects_row_as_retryable(
 
 @pytest.fixture
 def views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Left]]:
-    """Measure rows (row id → titles of both articles); Ada was viewed 3 + 4 times, Bo is unknown, Cy fails."""
+    """Measure rows (row id → titles of both articles); Ada has 3 + 4 views, Bo is unknown, Cy fails."""
     server = Loopback()
     asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""How a description is read as a noun phrase that names a kind of thing."""
+"""Test parsing of a description into a noun phrase that names a kind."""
 
 import pytest
 from hypothesis import given

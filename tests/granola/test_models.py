@@ -1,4 +1,4 @@
-"""The steps of GRANOLA-EQ in which models write and judge, and the cleaning after them."""
+"""Test the steps of GRANOLA-EQ in which models write and judge, and the cleaning after them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ WRONG = "Your last reply could not be read"
 
 @pytest.fixture
 def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Have an author write answers that says this first, and this once corrected."""
+    """Generate answers with an author that gives the first reply, and the second one when corrected."""
 
     def run(first: Said, then: Said = 500) -> Left:
         def say(messages: Sequence[Message]) -> Said:
@@ -73,9 +73,9 @@ def test_unreadable_or_unreachable_author_rejects_row(
 
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Have four samples judge each description: these verdicts on the question entity's, and these on the answer's.
+    """Let four samples judge each description, with these verdicts on the question entity's and on the answer's.
 
-    A fifth verdict and those after are given once corrected.
+    The fifth verdict and later ones are replies to a correction.
     """
 
     def run(of_question: Sequence[Said], of_answer: Sequence[Said], **changed: Any) -> Left:

@@ -1,4 +1,4 @@
-"""What the report says beside the funnel."""
+"""Test the report's parts other than the funnel."""
 
 import pyarrow as pa
 

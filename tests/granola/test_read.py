@@ -1,4 +1,4 @@
-"""Where GRANOLA-EQ's questions come from: files of EntityQuestions, or facts; and the entity that is cut out of them."""
+"""Test sources of GRANOLA-EQ questions (EntityQuestions files, facts), and extraction of the question entity."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -136,7 +136,7 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 
 @pytest.fixture(params=["sparql", "graph"])
 def wikidata(request: pytest.FixtureRequest, wikidatas: TwoWikidatas) -> Any:
-    """Return the facts behind SPARQL, and as a local graph; rows name which of them they are drawn from."""
+    """Return the facts by SPARQL and as a local graph; rows name the fact that they use."""
     return wikidatas.sparql() if request.param == "sparql" else wikidatas.graph
 
 

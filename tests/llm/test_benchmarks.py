@@ -1,7 +1,7 @@
-"""Every benchmark in the embedded world with author and judge at a real server that writes nonsense.
+"""Test every benchmark in the embedded world with a real server that writes nonsense as author and judge.
 
-Random weights may get every row rejected. None of it may end a build otherwise than by its own rules: rows add up, every
-reject has its reason, and a table without a row is no success.
+Random weights may get every row rejected. A build must still end by its own rules: rows add up, every reject has its
+reason, and a table without a row is no success.
 """
 
 from pathlib import Path
@@ -22,12 +22,12 @@ ASKED_BY = {
     "slaq": {"write_questions"},
     "fanoutqa": {"phrase_generated_questions", "judge_questions"},
 }
-"""Benchmark → stages whose rows a model that writes nonsense may lose."""
+"""Maps a benchmark to the stages in which a nonsense model may lose rows."""
 CAUSES = {
     *("reply_not_in_format", "cut_off", "refused", "empty_reply", "model_failed"),
     *("unscored", "no_piece_brought_in"),
 }
-"""Reasons that say what is wrong with a model's replies."""
+"""Reasons for invalid replies of a model."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The chat client against a real server: replies, samples and seeds, schemas, and prompts that are too long."""
+"""Test the chat client against a real server: completions, samples and seeds, schemas, and overlong prompts."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def make_ask(name: str = "Ada", samples: int = 1, schema: dict[str, Any] | None 
 
 
 def write_toml(value: Any) -> str:
-    """Return a JSON value as an inline value of TOML."""
+    """Return a JSON value as an inline TOML value."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {write_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
@@ -62,7 +62,7 @@ def write_toml(value: Any) -> str:
 
 
 def send(chat: ChatClient, *asks: FilledPrompt) -> list[CallResponse]:
-    """Return the replies in the order of the asks."""
+    """Return the completions in the order of the requests."""
     calls = [make_chat_call(chat.identity, "tiny", ask) for ask in asks]
     replies: dict[str, CallResponse] = {}
 
@@ -90,7 +90,8 @@ def test_response_includes_tokens_cost_and_duration(chat_server: Any) -> None:
 
 
 def test_samples_differ_and_same_seeds_yield_same_texts(chat_server: Any) -> None:
-    [_warm] = send(open_chat(chat_server), make_ask("Bob"))  # from here on the server has the prompt's state at hand
+    # from here on the server has the prompt's state in its cache
+    [_warm] = send(open_chat(chat_server), make_ask("Bob"))
     asked = chat_server.count_asked()
     [first] = send(open_chat(chat_server), make_ask("Bob", samples=3))
     [second] = send(open_chat(chat_server), make_ask("Bob", samples=3))

@@ -1,4 +1,4 @@
-"""`factmill build granola` with a model that writes nonsense: every row ends as a reject that keeps the reply."""
+"""Test `factmill build granola` with a model that writes nonsense: every row becomes a reject with its completion."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Workplace:
     key: str
 
     def run(self, *arguments: str | Path, code: int = 0) -> Any:
-        """Run `factmill` as a process of its own, which ends with this code, and return the JSON it prints."""
+        """Run `factmill` in its own process, check the exit code, and return the printed JSON."""
         env = {**os.environ, "FACTMILL_HOME": str(self.folder / "home"), "PYTHONPATH": str(ROOT), "TINY_KEY": self.key}
         command = [
             sys.executable,
@@ -56,7 +56,7 @@ class Workplace:
         return self.run("build", "granola", *given, "--warehouse", self.warehouse(world), *more, code=1)
 
     def rejects(self, build_id: str) -> Any:
-        """Return what the build of the world `nonsense` rejected."""
+        """Return the rejects of the build of the world `nonsense`."""
         given = ("--rejects", "--build", build_id, "--warehouse", self.warehouse("nonsense"))
         return self.run("show", "granola", *given)["rejects"]
 
@@ -81,7 +81,7 @@ def workplace(chat_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Wor
 
 
 def write_world(name: str, author: str, judge: str) -> str:
-    """Return a world whose web services are not there: nothing but the graph and the models may be asked."""
+    """Return a world without web services: a build may use only the graph and the models."""
     lines = [f'name = "{name}"', 'user_agent = "factmill-tests"', "epoch = 2026-01-01"]
     lines += [
         f'[{service}]\nurl = "http://127.0.0.1:9"' for service in ("wikidata", "wikipedia", "pageviews", "falcon")
@@ -99,7 +99,7 @@ def list_triples() -> list[str]:
 
 
 def recorded_chats(warehouse: Path) -> list[dict[str, Any]]:
-    """Return what the warehouse keeps of the chat calls."""
+    """Return the warehouse's records of chat calls."""
     with duckdb.connect(str(warehouse), read_only=True) as db:
         rows = db.execute(
             "SELECT status, body, tokens_in, tokens_out, latency_s, parts FROM calls WHERE operation = 'chat'"
@@ -118,7 +118,7 @@ def check_balance(report: Any) -> None:
 
 @pytest.fixture(scope="module")
 def nonsense(workplace: Workplace, chat_server: Any) -> Any:
-    """Build with author and judge at the server; return the report and how many requests it took."""
+    """Build with author and judge at the server; return the report and the number of requests."""
     asked = chat_server.count_asked()
     report = workplace.build("nonsense")
     return report, chat_server.count_asked() - asked

@@ -1,4 +1,4 @@
-"""Perplexity from a real server: the figures that the library behind it computes itself."""
+"""Test perplexity from a real server against the values of the underlying library."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_real_server_log_probabilities_match_model(chat_server: Any) -> None:
         model.eval(tokens)
         logits = np.array(model.scores[: len(tokens)], np.float64)
         logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        # the server leaves out the first token after the start token
+        # the server omits the first token after the start token
         expected = [logs[place - 1, tokens[place]] for place in range(2, len(tokens))]
         weighed = parse_log_probability(reply.body)
         assert weighed.tokens == len(expected)

@@ -1,10 +1,10 @@
-"""Writes a language model of some 30,000 random weights as a GGUF file, for a real chat server to serve.
+"""Write a language model of some 30,000 random weights as a GGUF file, for a real chat server.
 
-The model knows no language: it spells printable characters at random. What it is for is the server around it. Two
-things are arranged so that tests can rely on them. The first dimension of the hidden state is the same for every token,
-so that an output weight on it is a plain bias; control tokens, raw bytes and vowels get a strongly negative one. Replies
-are therefore never empty and hold no word that a reader of verdicts could take for Yes or No, while a grammar can still
-choose any of these tokens when it leaves nothing else.
+The model knows no language: it spells random printable characters. Its purpose is to test the server around it.
+Tests can rely on two properties. The first dimension of the hidden state is the same for every token, so an output
+weight on it is a plain bias. Control tokens, raw bytes and vowels get a strongly negative bias. Replies are
+therefore never empty and contain no word that a parser of verdicts could take for Yes or No, while a grammar can
+still choose any of these tokens if it permits nothing else.
 
 Usage: python tests/llm/tiny_model.py FILE
 """
@@ -16,7 +16,7 @@ import gguf
 import numpy as np
 
 CONTEXT_TOKENS = 16384
-"""Tokens the model is made for: one a character, which the prompts that hold an article need the most of."""
+"""Context size in tokens, one per character; prompts with an article need the most."""
 _WIDTH, _HEADS, _LAYERS, _INNER = 32, 4, 2, 64
 _CONSTANT = 4.0
 _UNLIKELY = -6.0
@@ -54,7 +54,7 @@ def draw_weights(tokens: list[tuple[str, gguf.TokenType]], seed: int) -> dict[st
         shapes |= {"attn_output": (_WIDTH, _WIDTH), "ffn_gate": (_INNER, _WIDTH), "ffn_up": (_INNER, _WIDTH)}
         shapes |= {"ffn_down": (_WIDTH, _INNER)}
         drawn = {name: draw(*shape, 0.15) for name, shape in shapes.items()}
-        drawn["attn_output"][0] = drawn["ffn_down"][0] = 0.0  # the constant stays what it is
+        drawn["attn_output"][0] = drawn["ffn_down"][0] = 0.0  # keep the constant dimension constant
         weights |= {f"blk.{layer}.{name}.weight": matrix for name, matrix in drawn.items()}
         weights |= {f"blk.{layer}.{name}.weight": ones for name in ("attn_norm", "ffn_norm")}
     return weights

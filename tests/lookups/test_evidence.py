@@ -1,4 +1,4 @@
-"""Articles pinned to a moment, and their texts, against the embedded Wikipedia with pages that changed places since."""
+"""Test articles pinned to a moment, and their texts, in the embedded Wikipedia with pages that have moved since."""
 
 import random
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_earlier_redirect_targets_are_found_at_each_moment(work: BatchWork) -> N
     found = [pin(work, "Split tower", "Merged mill", "Shifting ford", at=at) for at in moments]
     lines = [[each.title if isinstance(each, PinnedArticleRevision) else each.reason for each in row] for row in found]
     assert lines == [
-        # of a title that is a redirect today and had no page then, today's target is taken
+        # a title that is a redirect today and had no page then resolves to today's target
         ["younger_than_epoch", "Great mill", "Ford of now"],
         ["Tower family", "Merged mill", "Ford of then"],
         ["Split tower", "Great mill", "Ford of now"],
@@ -161,7 +161,7 @@ def test_ordinary_article_needs_one_revision_call_and_one_text_call(tmp_path: Pa
         assert isinstance(found, PinnedArticleRevision)
         load_article_texts(work, [("row", found.title, found.revid)])
         assert [call.operation for call in watched.calls] == ["page_revision_at", "page_text"]
-        # the key is that of calls from before redirects could be left alone
+        # the key equals that of calls made before redirects could be ignored
         assert dict(watched.calls[0].parts) == {"title": "Lighthouse of tests", "at": THEN}
 
 
@@ -257,7 +257,7 @@ def test_boxes_captions_and_lists_are_kept_with_separate_cells() -> None:
 
 
 class Watched:
-    """A service that keeps what it is asked and passes it on."""
+    """A service that records requests and forwards them."""
 
     is_outside = True
 
@@ -267,7 +267,7 @@ class Watched:
         self.calls: list[Call] = []
 
     def send(self, calls: Any, deliver: ResponseHandler) -> None:
-        """Note calls and pass them on."""
+        """Record calls and forward them."""
         self.calls += calls
         self.inner.send(calls, deliver)
 
@@ -280,7 +280,7 @@ class Failing(Watched):
         self.operation = operation
 
     def send(self, calls: Any, deliver: ResponseHandler) -> None:
-        """Fail calls of the operation for now and pass the others on."""
+        """Fail calls of the operation as transient and forward the others."""
         for call in calls:
             if call.operation == self.operation:
                 deliver(call, CallResponse(None, "failed", "http_503: come back later", transient=True))
@@ -288,7 +288,7 @@ class Failing(Watched):
 
 
 class Silent:
-    """A service that must not be asked."""
+    """A service that must receive no requests."""
 
     is_outside = True
 

@@ -1,4 +1,4 @@
-"""Facts of relations, what items are called, how popular they are, and the questions that templates make of them."""
+"""Test facts of relations, labels of items, their popularity, and questions from templates."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -64,7 +64,7 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 
 @pytest.fixture(params=["sparql", "graph"])
 def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path) -> Iterator[BatchWork]:
-    """Yield work on the items behind SPARQL, and as a local graph, with page views of London alone."""
+    """Yield work on the items by SPARQL, and as a local graph, with page views of London alone."""
     wiki = SmallWiki()
     wiki.add(SmallPage(1, "London", views=(30, 12)), SmallPage(2, "Paris", views=None))
     wikidata = wikidatas.sparql() if request.param == "sparql" else wikidatas.graph
@@ -110,7 +110,7 @@ def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
 
 
 def name_troubles(facts: dict[str, NamedFact]) -> dict[str, str]:
-    """Return the reason of a reject, or the row that a fact is merged into."""
+    """Map each dropped row to its reject's reason, or to the row into which it is merged."""
     return {
         row_id: fact.drop_outcome.reason if isinstance(fact.drop_outcome, Reject) else f"into {fact.drop_outcome.into}"
         for row_id, fact in facts.items()

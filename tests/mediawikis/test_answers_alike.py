@@ -1,4 +1,4 @@
-"""The same questions to a real MediaWiki and to the embedded one, and the same answers, but for ids."""
+"""Test that a real MediaWiki and the embedded one give the same responses to the same requests, except for ids."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -50,7 +50,7 @@ def test_titles_resolve_to_same_pages(both: Both) -> None:
 
 
 def test_titles_resolve_to_same_pages_individually(both: Both) -> None:
-    # fifty at a time, one title's answer could stand in for another's
+    # in a request of fifty titles, one title's response could pass for another's
     alone = ServiceLimits(**{**LIMITS.model_dump(), "batch": 1})
     both = replace(both, real=open_wiki(both.real_url, alone), ours=open_wiki(both.ours_url, alone))
     compare(both, [make_resolve_title_call("p", title) for title in [*TITLES, *INVALID]])
@@ -64,20 +64,20 @@ def test_all_pages_are_found_in_batches_of_fifty(both: Both) -> None:
 
 
 def list_moments(both: Both, title: str) -> list[str]:
-    """Return the first second of each revision of a page and the second before it, between which nothing changes."""
+    """Return the first second of each of a page's revisions and the second before it, between which nothing changes."""
     starts = [revision.at for revision in both.wiki.by_title[title].revisions]
     seconds_before = [datetime.fromisoformat(start) - timedelta(seconds=1) for start in starts]
     return [*starts, *(f"{second:%Y-%m-%dT%H:%M:%SZ}" for second in seconds_before)]
 
 
 def test_article_revisions_match_at_every_moment(both: Both) -> None:
-    # which revision stands follows from their moments, and these are the same in both (match_revids): every moment is
-    # asked for where histories are odd, of other articles each once, now one and now another
+    # the moments select a revision, and both wikis have the same moments (match_revids): test every moment where
+    # histories are odd, and one moment each, in turn, of other articles
     asked = []
     for nth, title in enumerate(both.data.articles):
         moments = list_moments(both, title)
         asked += [(title, moment) for moment in (moments if title in HISTORIES else [moments[nth % len(moments)]])]
-    # long before and after a page's revisions, what stands is what stood at their ends: some of each are asked for
+    # long before the first and after the last revision, the page is in its first or last state: test a sample
     asked += [(title, far) for title in [*both.data.articles][::8] for far in (LONG_BEFORE, "2040-01-01T00:00:00Z")]
     answers = compare(both, [make_page_revision_at_call("p", *each) for each in asked])
     in_circles = ("failed", "redirect_loop")
@@ -86,7 +86,7 @@ def test_article_revisions_match_at_every_moment(both: Both) -> None:
 
 @pytest.mark.parametrize("moment", [LONG_BEFORE, "2021-06-01T00:00:00Z"])
 def test_special_titles_have_same_revision_at_moment(both: Both, moment: str) -> None:
-    # where a redirect leads does not depend on the moment (test_all_pages_are_found asks for all), and no page is so old
+    # a redirect's target does not depend on the moment (test_all_pages_are_found requests all), and no page is that old
     redirects = [*both.data.redirects][:: 8 if moment == LONG_BEFORE else 3]
     titles = [*TITLES, *INVALID, *redirects]
     compare(both, [make_page_revision_at_call("p", title, moment) for title in titles])
@@ -110,7 +110,7 @@ def test_redirect_loops_are_reported_alike(both: Both) -> None:
 
 
 def test_main_text_is_same(both: Both) -> None:
-    # what is written of histories (page_histories.py) is held to what the real wiki makes of their wikitext
+    # compare the recorded histories (page_histories.py) with the real wiki's rendering of their wikitext
     removed = parse_removal_rules(load_list_entries("removed_from_articles"))
     revids = [each.revid for title in HISTORIES for each in both.data.articles[title].revisions]
     real, ours = ask_both(
@@ -244,7 +244,7 @@ REQUESTS: list[dict[str, Any]] = [
     {"action": "parse", "oldid": 2_000_000_000, "prop": "text"},
     {"action": "nothing"},
 ]  # fmt: skip
-# words of an error are for people, and other ids come of other numbers
+# error texts are for people, and ids depend on other numbers
 IGNORED = {"info", "*", "docref", "touched", "pageid", "dbrepllag", "host", "lag"}
 
 
@@ -264,7 +264,10 @@ def test_complete_api_responses_are_same(both: Both, version: int) -> None:
 
 
 def describe(both: Both, reply: Any, is_error: bool) -> Any:
-    """Return a reply without what depends on ids; pages and redirects, which a wiki puts in order by them, by title."""
+    """Return a response without values that depend on ids.
+
+    A wiki sorts pages and redirects by id; here they go by title.
+    """
     theirs = {real: ours for ours, real in both.revids.items()}
 
     def change(value: Any, key: str) -> Any:
@@ -300,7 +303,7 @@ def test_ci_installs_packages_named_in_skip_message() -> None:
 
 
 def test_search_finds_page_by_title(both: Both) -> None:
-    """MediaWiki's own search looks into titles, Wikipedia's into texts too: only what both must find is held."""
+    """MediaWiki's own search covers titles, Wikipedia's also texts: compare only what both must find."""
     for word in ("Potlatch", "perceptron", "Mercury planet", "zazen"):
         asked = {
             "action": "query",

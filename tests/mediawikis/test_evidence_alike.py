@@ -1,4 +1,4 @@
-"""Evidence pinned in a real MediaWiki and in the embedded one is the same, and so are its texts."""
+"""Test that a real MediaWiki and the embedded one give the same pinned evidence and the same texts."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from factmill.tasks.world.data import WORLD_FOLDER
 
 
 def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dict[str, Any]:
-    """Pin titles in both wikis, hold the pins and texts to each other, and return title → pin in ours."""
+    """Pin titles in both wikis, compare the pins and texts, and return title → pin in ours."""
 
     def pin(
         name: str, service: WikipediaClient
@@ -32,7 +32,7 @@ def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dic
         with working(folder / name, service) as work:
             found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
             pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
-            # the world's articles have a text in the embedded wiki alone
+            # only the embedded wiki has texts of the world's articles
             revids = {title: each.revid for title, each in pinned.items() if each.title in both.written}
             read = load_article_texts(work, [("row", title, revid) for title, revid in revids.items()])
             texts = {title: read[revid] for title, revid in revids.items()}
@@ -58,7 +58,7 @@ def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dic
 
 @pytest.mark.parametrize("moment", ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", THEN, LATER])
 def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
-    # a sample of the world's own pages, since a rendered text takes the real wiki its time
+    # a sample of the world's own pages, since the real wiki needs time to render a text
     own = [*list(both.data.articles)[::8], *list(both.data.redirects)[::8]] if moment == THEN else []
     found = pin_in_both(both, tmp_path, [*HISTORIES, *own, "Nothing of this name", "a|b", "Category:Lists"], moment)
     reasons = {each.reason for each in found.values() if isinstance(each, MissingArticleReason)}
@@ -87,7 +87,7 @@ def test_moved_merged_and_deleted_pages_keep_their_evidence(both: Both, tmp_path
 
 
 def list_evidence(found: Any) -> Iterator[str]:
-    """Yield the addresses of all evidence below a question in the authored form."""
+    """Yield the addresses of all evidence below a question in the authoring form."""
     if isinstance(found, dict):
         if isinstance(found.get("evidence"), str):
             yield found["evidence"]
@@ -102,7 +102,7 @@ def list_evidence(found: Any) -> Iterator[str]:
 def test_evidence_of_embedded_questions_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> None:
     files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
     urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
-    # some of the questions are wrong on purpose
+    # some of the questions contain deliberate errors
     addresses = [address for url in urls if not isinstance(address := parse_article_url_or_problem(url), str)]
     titles = list(dict.fromkeys(each.title for each in addresses))
     found = pin_in_both(both, tmp_path, titles, moment)

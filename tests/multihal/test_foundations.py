@@ -1,4 +1,4 @@
-"""The first steps: what is read, united and typed, and errors planted in it."""
+"""Test the first steps: rows read, merged and typed, with planted errors."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Choosing and scoring paths over the real steps and a chat server: every misbehaviour of a judge, one by one."""
+"""Test choosing and scoring paths with the real steps and a chat server: each misbehaviour of a judge, one by one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ Select = Callable[[Sequence[str], bool], Said]
 
 
 def once_corrected(first: Said, then: Select) -> Select:
-    """Return manners of one that answers well only when asked again."""
+    """Return manners of a judge that replies well only after a correction."""
     return lambda paths, is_again: then(paths, is_again) if is_again else first
 
 
@@ -50,7 +50,7 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "chats": (always("All of these are wonderful."), 0, 2 * PASSES),
     "refuses": (always(REFUSAL), 0, PASSES),
 }
-"""How a judge behaves → its manners, paths chosen by it, and how often it is asked."""
+"""Maps a behaviour to the judge's manners, the number of paths it chooses, and its number of requests."""
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_few_paths_skip_judge_and_duplicate_wordings_are_dropped(
 
 
 class Labels:
-    """Labels all but Q13."""
+    """A label service that knows every item except Q13."""
 
     identity = "labels"
     is_outside = True
@@ -179,7 +179,7 @@ FAILING: dict[Said, str] = {"": "empty_reply", " \n": "empty_reply", 500: "http_
 
 
 def selected_question(said: Said) -> QuestionWithSelectedPaths:
-    """Return a question with one path, of which the judge says `said`."""
+    """Return a question with one path and the judge's reply `said`."""
     mined = mined_question(repr(said), PATHS[:1])
     return QuestionWithSelectedPaths.model_validate(
         {**mined.model_dump(), "paths": [{**PATHS[0].model_dump(), "chosen_by": "chance"}]}

@@ -1,4 +1,4 @@
-"""Linking over the real step and the real clients: what is found, and why something is not."""
+"""Test linking with the real step and clients: items found, and reasons for items not found."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "Draft of nothing": {"pageid": 3},
     "Nobody at all": {"missing": True},
 }
-"""Title → page as the MediaWiki API tells it."""
+"""Maps a title to its page in the MediaWiki API's format."""
 SAME_AS = f"""
     <{RESOURCE}Berlin> <http://www.w3.org/2002/07/owl#sameAs> wd:Q64
     <{RESOURCE}Emil_Berliner> <http://www.w3.org/2002/07/owl#sameAs> wd:Q57084
@@ -43,7 +43,7 @@ SAME_AS = f"""
 
 
 class Web:
-    """All services on one server; `falcon` says what it makes of each text."""
+    """All services on one server; `falcon` maps each text to its response."""
 
     def __init__(self) -> None:
         self.server = Loopback()
@@ -66,7 +66,7 @@ class Web:
         )
 
     def texts_linked(self) -> list[str]:
-        """Return the texts that Falcon was asked about, in order of the alphabet."""
+        """Return the texts sent to Falcon, sorted."""
         return sorted(seen.json()["text"] for seen in self.server.seen if seen.path == "/falcon2/api")
 
     def _answer(self, seen: Seen) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Web:
 
 
 def found(*qids: str, resources: dict[str, str] | None = None, surface: str = "it") -> dict[str, Any]:
-    """Return Falcon's reply: items for one surface, and DBpedia resources (title → surface)."""
+    """Return Falcon's response: items for one surface, and DBpedia resources (title → surface)."""
     entities = [{"URI": ENTITY + qid, "surface form": surface} for qid in qids]
     others = [{"URI": RESOURCE + title, "surface form": name} for title, name in (resources or {}).items()]
     return {"json": {"entities_wikidata": entities, "relations_wikidata": [], "entities_dbpedia": others}}
@@ -98,7 +98,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Link questions with Falcon, or by the labels of a graph."""
+    """Link questions with Falcon, or by a graph's labels."""
 
     def run(*rows: TypedQuestion, graph: WikidataGraph | None = None) -> Left:
         inputs = multihal_inputs(linker="labels" if graph else "falcon")
@@ -225,8 +225,11 @@ MISSES = {
     "https://en.wikipedia.org/wiki/Draft_of_nothing": "",
     "https://en.wikipedia.org/wiki/%5Bx%5D": "invalid_title: ",
 }
-"""What leads to no item (a resource and what no IRI is, another edition, a file, a disambiguation page, a red link, an
-article without an item, a title that no page can have) → how its cause begins."""
+"""Maps each link without an item to the beginning of its cause.
+
+The links are a resource, an invalid IRI, another edition, a file, a disambiguation page, a red link, an article without
+an item, and an impossible title.
+"""
 
 
 def test_each_missed_link_is_listed_with_cause_and_other_links_are_kept(web: Web, link: Callable[..., Left]) -> None:
@@ -296,7 +299,7 @@ def test_unreachable_falcon_stops_step(web: Web, link: Callable[..., Left]) -> N
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikidataGraph]:
-    """Berlin, its namesake with fewer edges, and the man who bears its name."""
+    """Berlin, its namesake with fewer edges, and a man of that name."""
     folder = tmp_path_factory.mktemp("graphs")
     triples = """
         wd:Q64 rdfs:label "Berlin"@en

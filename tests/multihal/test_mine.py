@@ -1,4 +1,4 @@
-"""Mining and labelling over the real steps and the real SPARQL client: paths, what has none, and what a failure costs."""
+"""Test mining and labelling with the real steps and SPARQL client: paths, pairs without one, and failures."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,7 +52,7 @@ TRIPLES = """
 
 
 class Web:
-    """A Wikidata that gives up queries with certain words in them, as if they took too long."""
+    """A Wikidata that times out on queries with certain words."""
 
     def __init__(self) -> None:
         self.server = Loopback()

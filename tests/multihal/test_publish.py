@@ -1,4 +1,4 @@
-"""What MultiHal's report says beside the counts of each stage."""
+"""Test MultiHal's report, except the stages' counts."""
 
 from factmill.tasks.multihal.release import count_questions_and_paths_by_domain
 

@@ -1,4 +1,4 @@
-"""Translating over the real step and a scripted translator: what a path in another language must keep."""
+"""Test translation with the real step and a scripted translator: what a translated path must keep."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from factmill.tasks.multihal.translate import translate_paths
 
 
 class Translator:
-    """Marks every text but "?", which it cannot translate, and says paths as it is told."""
+    """A translator that marks every text except "?", which it cannot translate, and renders paths as scripted."""
 
     is_outside = True
     identity = "t"
@@ -48,7 +48,7 @@ def scored_path(**changed: Any) -> ScoredPath:
 
 @pytest.fixture
 def translate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Translate a path, by a translator that says paths as `said` does."""
+    """Translate a path with a translator that renders paths by `said`."""
 
     def run(row: ScoredPath, said: Callable[[list[str]], list[str]], *languages: str) -> Left:
         services, inputs = SimpleNamespace(translator=lambda: Translator(said)), multihal_inputs(languages=languages)

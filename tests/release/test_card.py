@@ -1,4 +1,4 @@
-"""The card of a release: what the Hub reads of its head, and what people read below."""
+"""Test a release's card: the header that the Hub reads, and the text for people."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""Tables of licences and attribution, and where a benchmark's questions are from."""
+"""Test tables of licences and attribution, and the origin of a benchmark's questions."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A release whose texts are as bad as texts get, loaded by other libraries."""
+"""Test that other libraries load a release with the worst possible texts."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ pytest.importorskip("polars", reason="polars is not installed (extra dev)")
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `datasets` from the network and from the user's cache."""
+    """Keep `datasets` off the network and away from the user's cache."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)

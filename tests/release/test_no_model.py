@@ -1,4 +1,4 @@
-"""A release of rows that no model wrote and none judged says nothing of models."""
+"""Test that a release of rows without a model's text or verdict does not mention models."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a release holds, read from builds whose rows are written here."""
+"""Test a release's content, from builds whose rows this module writes."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_rows_form_one_config_per_language_with_english_first(warehouse: Path) -
 def test_side_rows_follow_only_rows_of_build(warehouse: Path) -> None:
     release = read(warehouse, MULTIHAL, OPEN)
     (dropped,) = (each for each in release.configs if each.name == "dropped_paths")
-    # that of felm_9 belongs to no row of the build
+    # felm_9 has no row in the build, so its dropped path stays
     assert dropped.splits[0].rows["question_id"].to_pylist() == ["felm_9", "simpleqa_1"]
 
 

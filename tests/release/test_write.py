@@ -1,4 +1,4 @@
-"""Releases as folders: what lies in them, by whom they are read, and what becomes of them when something goes wrong."""
+"""Test releases as folders: their files, their permissions, and the folder after a failure."""
 
 import json
 import os
@@ -43,7 +43,7 @@ REVIEWING = {
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a warehouse with a build of each benchmark, which tests leave as it is."""
+    """Return a warehouse with a build of each benchmark, which tests leave unchanged."""
     path = tmp_path_factory.mktemp("published") / "factmill.duckdb"
     publish_rows(path, MULTIHAL, multihal_tables())
     publish_rows(path, FANOUTQA, fanout_tables(), {"reviewing": REVIEWING})
@@ -56,7 +56,7 @@ def read(warehouse: Path, benchmark: Benchmark, choices: ReleaseOptions = NOTHIN
 
 
 def make(tmp_path: Path, benchmark: Benchmark, tables: Any, **lock: Any) -> Release:
-    """Return the release of a build of its own, of these rows."""
+    """Return the release of a new build of these rows."""
     own = tmp_path / "own"
     own.mkdir()
     publish_rows(own / "factmill.duckdb", benchmark, tables, **lock)
@@ -252,7 +252,7 @@ def test_leftovers_of_killed_run_are_removed_and_moved_release_is_restored(wareh
     write_release(release, tmp_path / "out")
     before = read_all(tmp_path / "out")
     shutil.move(tmp_path / "out", tmp_path / f".out.{gone.pid}.old")
-    # a container's first process always has the same number, and no process has the longest
+    # a leftover draft may have our own process id, as in containers; no process has the longest id
     killed = (f".out.{gone.pid}.draft", f".out.{os.getpid()}.draft")
     for name in (*killed, f".out.{os.getppid()}.draft", f".other.{gone.pid}.draft", f".out.{'9' * 30}.draft"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""What keyboards, screen readers and weak eyes need of every page: landmarks, headings, labels, table headers, contrast."""
+"""Test accessibility of every page: landmarks, headings, labels, table headers, contrast."""
 
 import re
 from collections.abc import Iterator
@@ -188,4 +188,4 @@ def test_text_and_figure_colours_have_enough_contrast_in_each_mode() -> None:
         for number in range(8):
             assert _contrast(colours[f"c{number}"], colours["paper"]) >= 3, f"c{number}"
         ordered = [_contrast(colours[f"o{number}"], colours["paper"]) for number in range(5)]
-        assert ordered == sorted(ordered, reverse=True)  # the strongest first
+        assert ordered == sorted(ordered, reverse=True)  # strongest first

@@ -1,4 +1,4 @@
-"""The card of a model: its first line, ties, what is missing, and that it stays one page without a script."""
+"""Test a model's card: its first line, ties, missing parts, and one page without a script."""
 
 import dataclasses
 import json
@@ -65,7 +65,7 @@ def test_ties_use_shared_items_and_best_paper_result_is_shown(card: ModelCard) -
     assert row.shared == 8
     assert row.cells["strong"].metric.n == 20
     assert row.best and (row.best.model, row.best.value) == ("GPT-9", 0.5)
-    (figure,) = card.figures  # each benchmark's metric has an axis of its own
+    (figure,) = card.figures  # each benchmark's metric has its own axis
     assert [series.y for series in figure.series] == [(0.9,), (0.85,), (0.0,)]
 
 

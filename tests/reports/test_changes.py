@@ -1,4 +1,4 @@
-"""What changed between builds, as files: nothing that rows say acts on who reads them."""
+"""Test changelogs as files: no text of a row is active for the reader."""
 
 import json
 import re

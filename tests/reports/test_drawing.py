@@ -1,4 +1,4 @@
-"""Figures as SVG in a page."""
+"""Test figures as SVG in a page."""
 
 import re
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_counts_have_no_decimals_and_shares_have_three() -> None:
 
 
 def test_figure_name_cannot_add_markup_to_ids() -> None:
-    """A figure of one model has the model's name in its own."""
+    """A figure about one model has the model's name in its own name."""
     series = (FigureSeries("one", (1, 2), (0.1, 0.2)),)
     names = ("of_a<b>&\"' x", "of_a<b>&\"'  x", "plain_name")
     drawn = [draw_inline_svg(ReportFigure(name, "F", "lines", "x", "y", series)) for name in names]

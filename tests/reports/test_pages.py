@@ -1,4 +1,4 @@
-"""Reports: what stands in them, that nothing of a model acts in them, and that no request leaves a page."""
+"""Test reports: their content, inactive texts of models, and no requests from a page."""
 
 import dataclasses
 import json
@@ -109,7 +109,7 @@ def test_rule_based_judges_and_built_in_models_are_disclosed() -> None:
 
 def test_models_are_compared_on_shared_items_and_ties_are_shown(report: EvaluationReport) -> None:
     (ranking,) = report.rankings
-    assert ranking.n == 7  # the weak one's first six and q18; for q19 the others have no score
+    assert ranking.n == 7  # the weak model's first six and q18; the others have no score for q19
     assert {each.model: each.ranks for each in ranking.placed} == {"alike": (1, 3), "strong": (1, 2), MODEL: (2, 3)}
     tie = next(one for one in ranking.comparisons if {one.first, one.second} == {"strong", "alike"})
     assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)

@@ -1,4 +1,4 @@
-"""Pages of a site: ties, models without ranks, lower is better, and that no name acts."""
+"""Test pages of a site: ties, models without ranks, lower-is-better metrics, and inactive names."""
 
 import dataclasses
 import re
@@ -25,7 +25,7 @@ GOOD = ["gold"] * 18 + ["no", "no"]
 
 
 def rank(*evaluated: PublishedEvaluation, baselines: int = 0, evaluation: Evaluation = EVALUATION) -> Leaderboard:
-    """Return the leaderboard; the last `baselines` of the evaluations are of baselines."""
+    """Return the leaderboard; the last `baselines` of the evaluations belong to baselines."""
     models, others = evaluated[: len(evaluated) - baselines], evaluated[len(evaluated) - baselines :]
     links = {each.record.build_id: f"evaluations/{each.record.build_id}.html" for each in evaluated}
     reports = [make_evaluation_report(evaluation, [each]) for each in others]

@@ -1,4 +1,4 @@
-"""What SLAQ's parameters become."""
+"""Test parsing of SLAQ's parameters."""
 
 import pytest
 

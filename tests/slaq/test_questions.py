@@ -1,4 +1,4 @@
-"""The later steps of SLAQ over a scripted chat server: questions and their checks, review, halves, kinds of facts."""
+"""Test the later steps of SLAQ with a scripted chat server: questions, checks, review, halves, kinds of facts."""
 
 import json
 import re
@@ -30,17 +30,17 @@ ALL_OK = "\n".join(f"{number}: ok" for number in range(1, 6))
 
 _MATERIAL = re.compile(r"<topic>(.*?)</topic>|<question>(.*?)</question>", re.DOTALL)
 Said = str | int
-"""What the model says, or the HTTP status it fails with."""
+"""The model's completion, or the HTTP status of its failure."""
 
 
 class Talker:
-    """A model; `says`: topic, or short question → what it says the first and the second time."""
+    """A model; `says` maps a topic or short question to its first and second reply."""
 
     def __init__(self) -> None:
         self.says: dict[str, Sequence[Said]] = {}
         self.otherwise: Said = GOOD
         self.asked: list[tuple[str, str]] = []
-        """Topic or question, correction; the correction is empty at first."""
+        """Topic or question, and correction, which is empty in the first request."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
@@ -64,7 +64,7 @@ def talker() -> Iterator[Talker]:
 
 @pytest.fixture
 def run(talker: Talker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a step on rows; replies are recorded, so that another run of the step asks nothing again."""
+    """Run a step on rows; responses are cached, so another run of the step sends nothing."""
 
     def run(step: Any, *rows: Any, review: str = "auto", decisions: Sequence[Any] = (), **params: Any) -> Left:
         services = make_chat_services(talker.chat.url)
@@ -109,7 +109,7 @@ BAD = {
         "pair 3: the long answer does not hold the answer '1985'",
     ),
 }  # fmt: skip
-"""Case → a reply, the reason it is refused for, and what the author is told."""
+"""Maps a case to a reply, the reason of its refusal, and the correction sent to the author."""
 
 
 @pytest.mark.parametrize(("reply", "reason", "text"), BAD.values(), ids=BAD)
@@ -130,7 +130,7 @@ def test_invalid_completion_is_requested_again_once_with_reasons(
 
 def test_corrected_pair_is_taken_and_other_pairs_are_kept(run: Run, talker: Talker) -> None:
     first = reply_with(2, {"answer": "48 metres"})
-    # the second attempt mends that pair and spoils another
+    # the second attempt corrects that pair and breaks another
     second = reply_with(4, {"answer": "Paris"})
     talker.says = {"Pont du Gard": [first, second]}
     left = run(write_questions, chosen())

@@ -1,4 +1,4 @@
-"""The first steps of SLAQ over a scripted wiki: drawing pages, uniting them, reading them, page views, halves."""
+"""Test the first steps of SLAQ with a scripted wiki: sampling, merging and reading pages, page views, halves."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ def wiki() -> Iterator[SmallWiki]:
 
 @pytest.fixture
 def draw(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
-    """Draw pages of a category; each time anew, with nothing recorded before."""
+    """Draw pages of a category, each time with an empty cache."""
     runs = iter(range(100))
 
     def run(category: str = "Algebra", **params: Any) -> Left:
@@ -122,7 +122,7 @@ def test_category_of_10000_pages_is_streamed_request_by_request(draw: Callable[.
         if seen.query.get("cmcontinue") in ("5000", "9500"):
             held.append(count_alive() - before)
 
-    # what other tests left behind is not this one's
+    # remove garbage of other tests
     gc.collect()
     before = count_alive()
     wiki.trouble = count_pages
@@ -130,7 +130,7 @@ def test_category_of_10000_pages_is_streamed_request_by_request(draw: Callable[.
     assert left.extras == [{"id": "Algebra", "members": 10_000, "subcategories": 0, "drawn": 12}]
     assert [seen.query.get("cmcontinue") for seen in wiki.web.seen] == [None, *(str(500 * at) for at in range(1, 20))]
     assert max(drawn_ids(left)) > 5000, "from all of them"
-    # those drawn, the one at hand, and what the last request gave
+    # the drawn pages, the current one, and the last response
     assert len(held) == 2
     assert max(held) <= 12 + 1 + MEMBERS_PER_REQUEST
 

@@ -1,4 +1,4 @@
-"""The main text of articles out of MediaWiki's HTML."""
+"""Test extraction of an article's main text from MediaWiki's HTML."""
 
 import json
 import re
@@ -26,11 +26,11 @@ def paragraphs_of(html: str) -> list[str]:
 
 
 PARAGRAPHS = [
-    # white space
+    # whitespace
     ("<p>a\n b&#160;&thinsp;c\u3000d<br />e\n</p>", ["a b c d e"]),
     ("<p>wi<i>th</i>in <b>a</b><wbr>b</p>", ["within ab"]),
     ("<p>a , b . c .NET . . . d ; e</p>", ["a, b. c .NET . . . d ; e"]),
-    # what is one paragraph
+    # paragraph boundaries
     ("<p>a</p><p class='mw-empty-elt'>\n</p><div>b<p>c</p>d</div>e", ["a", "b", "c", "d", "e"]),
     ("<ul><li>a\n<ul><li>b</li></ul> c</li>\n<li><p>d</p></li></ul>", ["a", "b", "c", "d"]),
     ("<dl><dt>a</dt><dd>b</dd></dl><blockquote class='templatequote'><p>c</p></blockquote>", ["a", "b", "c"]),
@@ -38,7 +38,7 @@ PARAGRAPHS = [
     ("<p>a<p>b<div>c", ["a", "b", "c"]),
     ("<p>a<figure>X<figcaption>Y</figcaption></figure>b</p>", ["a", "b"]),
     ("<p>a</p><table><tr><td>X</td></tr></table>b", ["a", "b"]),
-    # what removed parts leave
+    # residue of removed parts
     (f"<p>a{NOTE}, b {NOTE}. c{NOTE}\n{NOTE} d {NOTE}</p>", ["a, b. c d"]),
     (f"<p><b>A</b> ({IPA})&nbsp;is</p>", ["A is"]),
     (f"<p>A ({IPA} {SOUND}; born 1950) is</p>", ["A (born 1950) is"]),
@@ -65,7 +65,7 @@ PARAGRAPHS = [
     ('<p><span class="mwe-math-element mwe-math-element-inline"><math><mi>X</mi><annotation>a+b</annotation></math></span>'
      "</p>", ["a+b"]),
     ('<p><span class="mwe-math-element"><img alt="\\pi" /></span> (<math><mi>X</mi></math>)</p>', ["\\pi"]),
-    # broken
+    # broken HTML
     ("", []),
     (" \n", []),
     ("<", ["<"]),
@@ -192,8 +192,8 @@ def test_embedded_articles_yield_only_their_prose() -> None:
 
 
 def list_prose(html: str) -> list[str]:
-    """Return paragraphs and items of lists, by the lines of our files."""
-    # one article has a section of the name that footnotes stand under
+    """Return paragraphs and list items, by the lines of our files."""
+    # one article has a section with the same name as the footnotes' section
     for pattern in (
         r'<div class="mw-heading[^>]*><h2 id="Notes">.*?(?=<div class="mw-heading)',
         r"<sup .*?</sup>",

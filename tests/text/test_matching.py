@@ -1,4 +1,4 @@
-"""When two answers count as the same, texts folded, and whole words in them."""
+"""Test answer matching, text folding, and whole-word search."""
 
 import pytest
 from hypothesis import given

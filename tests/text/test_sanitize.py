@@ -1,4 +1,4 @@
-"""Values and texts that can be stored and shown: control characters, depth, cells of HTML tables, ages, suggestions."""
+"""Test that values and texts are safe to store and show: control characters, depth, table cells, ages, suggestions."""
 
 from datetime import UTC, datetime
 

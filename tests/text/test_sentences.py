@@ -1,4 +1,4 @@
-"""Where English sentences end."""
+"""Test where English sentences end."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from factmill.tasks.text.sentences import split_sentences
 
-# A bar stands where a sentence ends; what has none is one sentence.
+# A bar marks the end of a sentence; a text without one is a single sentence.
 PARAGRAPHS = [
     "",
     "One sentence",
@@ -38,7 +38,7 @@ PARAGRAPHS = [
     "It weighs 3.14 kg and costs $5.20.| $6 would be dear.| 20 people paid.",
     "It was in 1990.| Berlin grew.",
     "1. The first rule.| 2. Another rule.",
-    # what follows
+    # words after the end
     "The firm makes phones.| iPhones sell.| eBay does not.",
     "It is in Tokyo.| 東京 is its name.| Ωmega follows.| Ötzi too.",
     "The party of 1990. and its heirs",

@@ -1,4 +1,4 @@
-"""What is read as the address of an English Wikipedia article, and what is refused with which words."""
+"""Test which addresses count as English Wikipedia articles, and the message for each refusal."""
 
 import json
 from pathlib import Path
@@ -195,7 +195,7 @@ def test_every_url_of_released_files_is_parsed(shared_data: Path, name: str) -> 
     assert len(found) > 2_000
     assert [(each["url"], address) for each, address in found if isinstance(address, str)] == []
     same = sum(isinstance(address, ArticleUrl) and address.title == each["title"] for each, address in found)
-    # the others are redirects, whose target's title stands beside the address
+    # the others are redirects, with the target's title next to the address
     assert same / len(found) > 0.98
 
 

@@ -1,4 +1,4 @@
-"""How citations are found in an answer and read, by the graph and by the grammar."""
+"""Test finding and parsing citations in an answer, by the graph and by the grammar."""
 
 import pytest
 from hypothesis import assume, given
@@ -12,7 +12,7 @@ WORK = ("notable work", "Notes, part: G [draft]")
 
 
 def read(answer: str) -> list[tuple[str, ...]]:
-    """Return the citations of an answer: (property, value) of the first person's, (QID, property, value) of others'."""
+    """Return an answer's citations: (property, value) of the first person's, (QID, property, value) of others'."""
     found: list[tuple[str, ...]] = []
     for each in read_sentences_and_citations(answer, ADA).citations:
         triple = (each.property, each.value) if each.qid == "Q1" else (each.qid, each.property, each.value)
@@ -34,10 +34,10 @@ def read(answer: str) -> list[tuple[str, ...]]:
         ("[Q1, notable work: Notes, part: G [draft], occupation: poet]", [WORK, POET]),
         ("[Q1, languages spoken, written or signed: English]", [("languages spoken, written or signed", "English")]),
         ("[Q1, occupation: poet, NA]", [POET, ("NA",)]),
-        # the value is whole, though the graph has its beginning
+        # the value is complete, though the graph has only its beginning
         ("[Q1, residence: Paris, Texas]", [("residence", "Paris, Texas")]),
         ("[Q1, residence: Paris, Texas, occupation: poet]", [("residence", "Paris, Texas"), POET]),
-        # what the graph does not have goes by the grammar
+        # values outside the graph follow the grammar
         ("[Q1, award: Prize, shape: round]", [("award", "Prize"), ("shape", "round")]),
         ("[Q1, award: Book: the prize]", [("award", "Book: the prize")]),
         ("[Q1, award: X, Occupation: poet]", [("award", "X"), ("Occupation", "poet")]),
@@ -162,7 +162,7 @@ def test_graph_pieces_round_trip_whatever_their_labels_contain(
     for triple, result in zip(triples, written, strict=True):
         answer = f"He [{triple[0]}, {result[0]}: {result[1]}] is."
         found = read_sentences_and_citations(answer, pieces).citations
-        # a longer value of the graph may be written just so: then the longest counts
+        # a longer value of the graph may have the same text: the longest counts
         alike = [
             each
             for each in triples
@@ -205,7 +205,7 @@ def test_parser_handles_long_repetitive_answers(unit: str) -> None:
 
 
 def test_citation_nested_in_another_is_read_in_annotated_paragraph_only() -> None:
-    """There the inner one is text of the outer one's value; of an answer it is a bracket that is not closed."""
+    """In a paragraph the inner one is part of the outer one's value; in an answer the outer bracket is unclosed."""
     paragraph = "She wrote [Q1, award: Prize [Q2, child: Ada Lovelace], occupation: poet] much."
     read_nested = read_sentences_and_citations(paragraph, ADA, is_nested=True)
     assert read_nested.sentences == ["She wrote much."]

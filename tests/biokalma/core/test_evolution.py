@@ -1,4 +1,4 @@
-"""Which piece of knowledge comes next."""
+"""Test the choice of the next piece of knowledge."""
 
 import itertools
 import math
@@ -238,7 +238,7 @@ def test_relation_is_added_with_all_missing_values_or_not_at_all() -> None:
     places = [make_piece("P551", place, value_qid=f"Q{at}") for at, place in enumerate(("Paris", "Paris", "Rome"), 20)]
     others = [make_piece("P106", "a", "Q2", "Q10")]
     pool = [*jobs, *places, *others, A]
-    # of two values that are called alike one is enough; six are too many for a sentence
+    # of two values with the same label one is enough; six are too many for a sentence
     assert list_addable_values_by_relation([], pool, {}) == [[places[0], places[2]], others, [A]]
     found = list_addable_values_by_relation([jobs[0], jobs[5], places[1]], pool, {})
     assert found == [jobs[1:5], [places[2]], others, [A]]

@@ -1,4 +1,4 @@
-"""Pieces of knowledge as plain sentences."""
+"""Test pieces of knowledge as plain sentences."""
 
 from collections.abc import Mapping
 

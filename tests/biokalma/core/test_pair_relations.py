@@ -1,4 +1,4 @@
-"""The relations that join a pair, their names, and the paragraph about them to begin with."""
+"""Test the relations that join a pair, their names, and the initial paragraph about them."""
 
 from functools import cache
 
@@ -115,7 +115,7 @@ def test_relation_labels_match_embedded_world() -> None:
 
 
 def test_person_properties_in_embedded_world_belong_to_people_only() -> None:
-    """A find in the ice with a sex but no occupation is the one thing that is taken for a person."""
+    """One item is wrongly taken for a person: a body found in the ice, with a sex but no occupation."""
     listed = {f"P{number}" for number in load_property_numbers("person_properties")}
     taken = {
         item.labels["en"]

@@ -1,4 +1,4 @@
-"""Which citations of an annotated paragraph count: those of the pool that their sentence bears out."""
+"""Test which citations of an annotated paragraph count: pieces of the pool that their sentence supports."""
 
 import pytest
 from support.rows.biographies import make_piece

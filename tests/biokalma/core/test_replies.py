@@ -1,4 +1,4 @@
-"""What an author says: the sentence added, the two questions; contents that models make up."""
+"""Test an author's replies (the added sentence, the two questions) and invented content."""
 
 from collections.abc import Callable
 from random import Random
@@ -422,7 +422,7 @@ GOOD = {
 
 
 def find_error(kind: str, said: str) -> str | UnreadableCompletion | tuple[str, float]:
-    """Return what is wrong with a reply of a kind, or what it is taken for."""
+    """Return the error in a reply of a kind, or the parsed value."""
     if kind == "extend":
         return extract_checked_added_sentence(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
     found = check_pair_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_biography_properties())

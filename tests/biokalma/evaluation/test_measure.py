@@ -1,4 +1,4 @@
-"""From counts to BioKaLMA's metrics and figures: two answers by hand, what is unscored, and planted rates."""
+"""Test BioKaLMA's metrics and figures: two answers by hand, unscored answers, and planted rates."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -117,7 +117,7 @@ def test_metrics_are_grouped_by_form_and_relation() -> None:
     ):
         found = {group: measure(sizes, group, **text)["given_graph", "micro_recall"].n for group in numbers}
         assert found == numbers
-    # both questions of a row are drawn together
+    # both questions of a row are in one cluster
     assert measure(rows)["given_graph", "micro_precision"].clusters == 2
 
 

@@ -1,4 +1,4 @@
-"""Pairs of people from files: rows kept and not kept, complete names, and the embedded world's own sample."""
+"""Test pairs of people from files: kept and rejected rows, full names, and the embedded world's sample."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ NOT_IN_WORLD = {
     "Edvard Munch": "was influenced by Claude Monet, but no student of his",
     "Rajiv Gandhi": "is a child of Indira Gandhi, who is none of his",
 }
-"""Persons of the sample's rows that can be read, but whose pair the world does not have."""
+"""People in the sample's valid rows whose pair is not in the world."""
 
 
 def write(tmp_path: Path, rows: Sequence[Row], name: str = "pairs.jsonl") -> SourceFile:
@@ -61,7 +61,7 @@ def read(source: SourceFile, complete_names: bool = True) -> list[ParsedSourceRo
 
 
 def outcome(tmp_path: Path, change: Row, complete_names: bool = True) -> PersonPair | Reject:
-    """Return what becomes of a row that stands behind a good one."""
+    """Return the outcome of a row that follows a good one."""
     found = read(write(tmp_path, [GOOD, {**GOOD, **change}]), complete_names)[1].outcome
     assert isinstance(found, PersonPair | Reject)
     return found
@@ -246,7 +246,7 @@ read_world = cache(load_world_data)
 
 @cache
 def bearers() -> dict[str, set[str]]:
-    """Return name → QIDs of the people of the world who bear it as label or alias."""
+    """Map each name to the QIDs of the world's people with that label or alias."""
     found: dict[str, set[str]] = defaultdict(set)
     for qid, item in read_world().items.items():
         if any(getattr(statement.value, "qid", "") == "Q5" for statement in item.list_statements_of("P31")):

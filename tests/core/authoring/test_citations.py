@@ -1,4 +1,4 @@
-"""How pieces of knowledge are told."""
+"""Test formatting of pieces of knowledge."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a generated question is worded from, and which wordings of a model are taken."""
+"""Test the input of a generated question's wording, and which wordings of a model are accepted."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""GRANOLA answers: asking, reading and cleaning."""
+"""Test GRANOLA answers: prompts, parsing and cleaning."""
 
 from typing import Any
 

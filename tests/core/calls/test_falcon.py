@@ -1,4 +1,4 @@
-"""Falcon's replies in all the forms it has had."""
+"""Test parsing of Falcon's responses in all forms it has used."""
 
 import pytest
 

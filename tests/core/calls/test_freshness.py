@@ -1,4 +1,4 @@
-"""Which recorded responses are still valid: live services, states of the embedded world, and responses that last."""
+"""Test which cached responses are valid: live services, states of the embedded world, immutable responses."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The registry of operations."""
+"""Test the registry of operations."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from factmill.tasks.core.calls.operation import list_operations
 
 
 def test_bare_process_knows_every_operation() -> None:
-    """The settings name operations before any client is made, so the registry imports the modules that make them."""
+    """The settings name operations before any client exists, so the registry imports the modules that define them."""
     script = (
         "from factmill.tasks.core.calls.operation import list_operations; print(*(o.name for o in list_operations()))"
     )

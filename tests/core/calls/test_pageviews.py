@@ -1,4 +1,4 @@
-"""The days of which page views are counted."""
+"""Test the range of days for page views."""
 
 from datetime import date, timedelta
 

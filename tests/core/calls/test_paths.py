@@ -1,4 +1,4 @@
-"""Paths by calls: what is asked when, what is made of the answers, and how bodies carry rows."""
+"""Test paths by calls: the order of requests, the use of responses, and rows in bodies."""
 
 import json
 
@@ -34,7 +34,7 @@ OF_SPOUSE = (2, 8, 26, 569, None, "q8-A", "1952-06-01T00:00:00Z", None, None, No
 
 
 class Answers:
-    """Answers calls from a table: (subject, object or value, hops) → rows, or a text with which the call fails."""
+    """Answers calls from a table: (subject, object or value, hops) → rows, or an error text."""
 
     def __init__(self, table):
         self.table = table

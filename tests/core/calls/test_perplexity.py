@@ -1,4 +1,4 @@
-"""Perplexity: the hand-worked figure, and the values at its edges."""
+"""Test perplexity: a value worked by hand, and edge cases."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def test_perplexity_is_the_geometric_mean_of_inverse_probabilities(
     [(12.3449, 12.3), (12.3451, 12.3), (12.35001, 12.4), (0.99999, 1.0), (123456.7, 123000.0)],
 )
 def test_perplexity_is_rounded_to_three_digits(perplexity: float, counted: float) -> None:
-    """Beyond them CPUs disagree; the recorded logarithm keeps all it has."""
+    """CPUs disagree beyond three digits; the recorded logarithm keeps all of them."""
     weighed = sum_log_probabilities([-math.log(perplexity)] * 2)
     assert isinstance(weighed, TextLogProbability)
     assert weighed.perplexity == counted

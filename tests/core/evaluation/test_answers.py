@@ -1,4 +1,4 @@
-"""Answers: files of them, how a short one is read, when it is right, what is guessed, and its frame for a judge."""
+"""Test answers: files, extracting and scoring a short answer, guesses, and the judge's frame."""
 
 from typing import Any
 
@@ -131,9 +131,9 @@ def test_answer_is_right_if_it_matches_accepted_answer_after_normalization(
 @pytest.mark.parametrize(
     ("gold", "guess"),
     [
-        ("Rome", "Oslo"),  # Oslo twice, Rome once but for the question itself
+        ("Rome", "Oslo"),  # Oslo twice; Rome once without the question itself
         ("Oslo", "Rome"),  # then Oslo once, Rome twice
-        ("Ulm", "Oslo"),  # both twice: by text
+        ("Ulm", "Oslo"),  # both twice: sorted by text
     ],
 )
 def test_guesser_returns_commonest_answer_to_other_questions(gold: str, guess: str) -> None:

@@ -1,4 +1,4 @@
-"""Cards of judges: what they say of how often a judge is right on what is right, and on what is wrong."""
+"""Test judge cards: how often a judge is right on right answers, and on wrong ones."""
 
 from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
 from factmill.tasks.core.evaluation.judge_cards import (
@@ -13,7 +13,7 @@ SCHEME = LabelScheme(
     instruction="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, list_judged_parts=lambda _: (), prompts=(), right_labels=frozenset("BC")
 )  # fmt: skip
 GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4
-"""What the judge says of twenty answers, which are drawn of a hundred by its grades."""
+"""The judge's grades of twenty answers, drawn from a hundred by grade."""
 
 
 def make(verdicts: list[str], people: list[str]) -> JudgeCard:
@@ -31,7 +31,7 @@ def make(verdicts: list[str], people: list[str]) -> JudgeCard:
 
 
 def test_grades_that_count_as_right_become_one_in_judge_card_rates() -> None:
-    # of 50 called wrong people call 2/10 right; of 50 called right, all but 1/4 of 20: 45 of 55 are called right
+    # of 50 rejected, people accept 2/10; of 50 accepted, people reject only 1/4 of 20: 45 of 55 are accepted
     people = ["C", "B", *["F"] * 8, *["B"] * 6, "F", *["C"] * 3]
     card = make(GRADES, people)
     for rates in (card.rates[""], card.rates["short"]):

@@ -1,4 +1,4 @@
-"""Agreement and rank correlation against statsmodels, scikit-learn and scipy, by hand, and where there is nothing to say."""
+"""Test agreement and rank correlation against statsmodels, scikit-learn and scipy, by hand, and in undefined cases."""
 
 import math
 import re
@@ -22,7 +22,7 @@ CLASSES = ["1", "2", "3", "4", "5"]
 
 
 def draw_labels(seed: int, n: int = 200, right: float = 0.6) -> tuple[list[str], list[str], list[str]]:
-    """Return people's labels, a judge's that says the same so often, and clusters of five."""
+    """Return people's labels, a judge's labels that agree at this rate, and clusters of five."""
     generator = np.random.default_rng(seed)
     people = generator.choice(CLASSES, n, p=[0.1, 0.2, 0.4, 0.2, 0.1])
     judge = np.where(generator.random(n) < right, people, generator.choice(CLASSES, n))
@@ -111,7 +111,7 @@ def test_intervals_ignore_order_and_resample_clusters_together() -> None:
     mixed = [[column[at] for at in order] for column in (people, judge, clusters)]
     found = measure_judge_agreement(people, judge, clusters, CLASSES)
     assert measure_judge_agreement(*mixed, CLASSES) == found
-    # a question's items all alike are worth one item
+    # identical items of one question count as one item
     once = measure_judge_agreement(people, judge, list(map(str, range(200))), CLASSES)
     many = [[each for each in column for _ in range(5)] for column in (people, judge, list(map(str, range(200))))]
     alike = measure_judge_agreement(*many, CLASSES)
@@ -119,7 +119,7 @@ def test_intervals_ignore_order_and_resample_clusters_together() -> None:
 
 
 def test_strata_are_reweighted_to_their_population() -> None:
-    """Of 1,000 answers the judge calls 900 right, of which 855 are, and 100 wrong, of which 60 are: 91.5 % in all."""
+    """Of 1,000 answers the judge accepts 900 (855 are right) and rejects 100 (60 are right): 91.5 % in all."""
     generator, hits = np.random.default_rng(0), 0
     population = [("1", "1")] * 855 + [("0", "1")] * 45 + [("0", "0")] * 60 + [("1", "0")] * 40
     sizes, estimates = {"1": 900, "0": 100}, []
@@ -232,7 +232,7 @@ def test_single_cluster_yields_rho_without_interval() -> None:
 
 
 def test_resamples_without_rho_are_left_out_of_interval() -> None:
-    # every fourth draw of the two clusters holds one alone, in which x is constant
+    # every fourth draw of the two clusters has only one of them, in which x is constant
     found = compute_spearman(np.array([1.0, 1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0]), ["a", "a", "b", "b"])
     assert found.ci_low is not None
     assert found.ci_high is not None

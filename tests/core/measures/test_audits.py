@@ -1,4 +1,4 @@
-"""Audits: samples, sheets, marks and figures."""
+"""Test audits: samples, sheets, marks and figures."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Comparisons of models: pairing, intervals, tests, the smallest difference, adjustment and ranks."""
+"""Test model comparisons: pairing, intervals, tests, the smallest detectable difference, adjustment and ranks."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ NAN = math.nan
 
 
 def make(values: Sequence[float], items: Sequence[str] = (), clusters: Sequence[str] = (), **more: Any) -> MetricScores:
-    """Scores of items i0, i1, … that are their own clusters where none are given."""
+    """Make scores of items i0, i1, …; by default each item is its own cluster."""
     items = items or [f"i{position}" for position in range(len(values))]
     names = {"setting": "greedy", "metric": "score"} | {
         key: more.pop(key) for key in ("setting", "metric") & more.keys()
@@ -34,7 +34,7 @@ def make(values: Sequence[float], items: Sequence[str] = (), clusters: Sequence[
 
 
 def test_models_are_compared_on_items_both_have_scores_for() -> None:
-    # shared: b, c, d; 1 + 0 + 1 against 0 + 0 + 1. Only the first has a; only the second e; f is unscored in one
+    # shared: b, c, d; 1 + 0 + 1 against 0 + 0 + 1. Only the first has a; only the second has e; f is unscored in one
     one = make([1, 1, 0, 1, NAN], ["a", "b", "c", "d", "f"], is_share=True)
     two = make([1, 0, 0, 1, 1], ["f", "c", "b", "d", "e"], is_share=True)
     found = compare_models("one", one, "two", two)
@@ -138,7 +138,7 @@ def test_sign_flip_p_of_binary_scores_matches_mcnemar() -> None:
 
 
 def test_sign_flips_are_enumerated_if_few_clusters_differ() -> None:
-    # of the 8 ways of 1, 2, 4 only ±(1 + 2 + 4) are as far off: 2/8; of 4, -1, 2 (sum 5): ±7, ±5
+    # of the 8 sign flips of 1, 2, 4 only ±(1 + 2 + 4) are as extreme: 2/8; of 4, -1, 2 (sum 5): ±7, ±5
     assert compute_sign_flip_p(np.array([1.0, 2.0, 4.0])) == 0.25
     assert compute_sign_flip_p(np.array([4.0, -1.0, 2.0])) == 0.5
     assert compute_sign_flip_p(np.array([0.0, 0.0])) == 1.0
@@ -175,7 +175,7 @@ def test_smallest_detectable_difference_matches_statsmodels_power() -> None:
     effect = NormalIndPower().solve_power(nobs1=150, alpha=0.05, power=0.8, ratio=0)
     found = compute_smallest_detectable_difference(sums, np.ones(150), 30)
     assert found == pytest.approx(effect * np.std(gains, ddof=1), rel=1e-4)
-    # the same gains six times in a cluster show no more
+    # six equal gains in a cluster add no power
     assert compute_smallest_detectable_difference(sums * 6, np.full(150, 6.0), 30) == pytest.approx(found, rel=1e-4)
 
 
@@ -195,7 +195,7 @@ def test_adjusted_p_values_match_statsmodels() -> None:
     assert adjust_p_values_benjamini_hochberg(p_values) == pytest.approx(
         multipletests(p_values, method="fdr_bh")[1], rel=1e-4
     )
-    # 0.01 × 2/1 and 0.02 × 2/2: the smaller holds for both; what was not tested does not count
+    # 0.01 × 2/1 and 0.02 × 2/2: the smaller applies to both; untested comparisons do not count
     assert adjust_p_values_benjamini_hochberg([0.01, None, 0.02]) == [0.02, None, 0.02]
     assert adjust_p_values_benjamini_hochberg([]) == []
 
@@ -229,14 +229,14 @@ VALUES = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
 
 
 def difference(first: str, second: str, better: str, ci_low: float | None = 0.0) -> ModelComparison:
-    """A comparison of which only the values and the outcome matter."""
+    """Make a comparison of which only the values and the outcome matter."""
     found = compare_models(first, make([1, 0]), second, make([1, 0]))
     values = {"value_first": VALUES[first], "value_second": VALUES[second]}
     return found.model_copy(update={**values, "better": better, "ci_low": ci_low})
 
 
 def test_models_without_shown_difference_share_rank() -> None:
-    # b ties with both, a is better than c; nobody has items in common with d
+    # b ties with both, a is better than c; d shares no items with the others
     comparisons = [
         difference("a", "b", ""),
         difference("b", "c", ""),
@@ -249,7 +249,7 @@ def test_models_without_shown_difference_share_rank() -> None:
 
 
 def test_tied_models_far_apart_share_rank() -> None:
-    # b, which is measured loosely, ties with a alone, though c and d lie between
+    # b, which has a wide interval, ties with a only, though c and d lie between
     shown = [("a", "c"), ("a", "d"), ("c", "d")]
     comparisons = [difference(*pair, pair[0] if pair in shown else "") for pair in itertools.combinations("abcd", 2)]
     ranks = compute_model_rank_ranges(comparisons)

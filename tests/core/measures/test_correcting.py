@@ -1,4 +1,4 @@
-"""Rates corrected for a judge's errors: by hand, where nothing can be corrected, and what the intervals hold."""
+"""Test rates corrected for a judge's errors: by hand, uncorrectable cases, and the coverage of intervals."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ QUESTIONS = [f"q{number}" for number in range(100)]
 
 
 def label(both_right: int, people_alone: int, judge_alone: int, both_wrong: int) -> tuple[list[bool], list[bool]]:
-    """What people and the judge say of items."""
+    """Return people's and the judge's labels of items."""
     counts = (both_right, people_alone, judge_alone, both_wrong)
     people = np.repeat([True, True, False, False], counts).tolist()
     return people, np.repeat([True, False, True, False], counts).tolist()
 
 
 def answer(right: int, judged: int = 100) -> np.ndarray:
-    """A hundred questions, each with one score: those that were not judged are wrong."""
+    """Return one score for each of a hundred questions; unjudged ones are wrong."""
     said = (np.arange(100) < right).astype(float)
     return np.column_stack((np.ones(100), said, np.arange(100) < judged, said)).astype(float)
 
@@ -31,13 +31,13 @@ def test_corrected_rate_matches_hand_computed_value() -> None:
     assert found
     assert found[0] == pytest.approx(0.45 / 0.7, abs=1e-6)
     assert found[1][0] < 0.55 - 0.04 and found[1][1] > found[0]
-    # of 80 that were judged 60/80 is right, 0.65/0.7 corrected; the 20 others are wrong, whatever the judge
+    # of 80 judged 60/80 is right, 0.65/0.7 corrected; the other 20 are wrong regardless of the judge
     part = correct_judged_share(QUESTIONS, answer(60, judged=80), rates, are_labels_of_these_answers=False)
     assert part and part[0] == pytest.approx(0.65 / 0.7 * 0.8, abs=1e-6)
 
 
 def test_labels_sampled_by_verdict_are_reweighted() -> None:
-    # of 900 called right 9 of 10 are right, of 100 called wrong 2 of 10: 810 + 20 of 1,000 are right
+    # of 900 accepted 9 of 10 are right, of 100 rejected 2 of 10: 810 + 20 of 1,000 are right
     people, judge = label(9, 2, 1, 8)
     rates = measure_judge_rates(people, judge, QUESTIONS[:20], [90.0 if each else 10.0 for each in judge], 1000)
     assert rates.sensitivity == pytest.approx(810 / 830, abs=1e-6)
@@ -52,7 +52,7 @@ def test_labels_of_same_answers_narrow_interval() -> None:
     sums = np.column_stack((np.ones(100), judge, np.ones(100), judge)).astype(float)
     own, other = (correct_judged_share(QUESTIONS, sums, rates, is_own) for is_own in (True, False))
     assert own and other and own[0] == other[0] == 0.5
-    # people labelled all of it, so what they say is the rate
+    # people labelled every item, so their labels are the rate
     assert own[1] == pytest.approx(compute_wilson_interval(50, 100), abs=0.02)
     assert other[1][1] - other[1][0] > 1.2 * (own[1][1] - own[1][0])
 
@@ -85,7 +85,7 @@ def test_few_labels_without_errors_do_not_imply_perfect_judge() -> None:
     for right, judged in ((100, 100), (0, 0)):
         ends = correct_judged_share(QUESTIONS, answer(right, judged), rates, are_labels_of_these_answers=False)
         assert ends and ends[0] == right / 100 and ends[1][0] <= ends[0] <= ends[1][1]
-    # a judge that may as well guess leaves open what is right
+    # a judge no better than chance leaves the rate open
     barely = measure_judge_rates(*label(3, 2, 2, 3), QUESTIONS[:10], None, 10)
     vague = correct_judged_share(QUESTIONS, answer(55), barely, are_labels_of_these_answers=False)
     assert vague and vague[1] == (0.0, 1.0)

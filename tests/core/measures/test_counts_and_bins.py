@@ -1,4 +1,4 @@
-"""What reports count, and bins of equal size."""
+"""Test counts in reports, and bins of equal size."""
 
 from hypothesis import given
 from hypothesis import strategies as st

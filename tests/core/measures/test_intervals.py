@@ -1,4 +1,4 @@
-"""Intervals of shares and means."""
+"""Test intervals of shares and means."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_no_observations_yield_no_interval() -> None:
 
 
 def test_wilson_interval_covers_sixty_percent_share_in_95_percent_of_samples() -> None:
-    # one share alone has the jumps of a count; 1,000 samples of shares all over have not
+    # a single share has the jumps of a count; 1,000 samples of random shares do not
     draw = np.random.default_rng(2)
     shares = draw.uniform(0.1, 0.9, 1000)
     inside = sum(
@@ -71,7 +71,7 @@ def test_bootstrap_covers_clustered_mean_but_undercovers_with_few_clusters(
 
 
 def test_bootstrap_resamples_entire_clusters() -> None:
-    # the same thirty observations of thirty are surer than three rows of ten that are each all or nothing
+    # thirty independent observations give a narrower interval than three all-or-nothing clusters of ten
     alone = bootstrap_cluster_mean_interval([1] * 15 + [0] * 15, [1] * 30)
     clustered = bootstrap_cluster_mean_interval([10, 5, 0], [10, 10, 10])
     assert clustered[0] < alone[0]
@@ -80,7 +80,7 @@ def test_bootstrap_resamples_entire_clusters() -> None:
 
 
 def ratio(sums: Float64Values, sizes: Float64Values, axis: int) -> Float64Values:
-    """Mean over observations of drawn clusters."""
+    """Return the mean over observations of drawn clusters."""
     return np.asarray(np.sum(sums, axis=axis) / np.sum(sizes, axis=axis))
 
 
@@ -91,7 +91,7 @@ def ratio(sums: Float64Values, sizes: Float64Values, axis: int) -> Float64Values
 def test_bootstrap_matches_scipy(scores: str, clusters: int) -> None:
     import scipy.stats
 
-    # both ends are only sure to some 1.4 % of their distance from the mean, in scipy's draws as in ours
+    # both ends vary by some 1.4 % of their distance from the mean, in scipy's draws and in ours
     draw = np.random.default_rng(11)
     sizes = draw.integers(1, 6, clusters)
     of = np.repeat(np.arange(clusters), sizes)
@@ -139,7 +139,7 @@ def test_scaled_integers_sum_exactly_in_any_order(factor: float) -> None:
 
 @pytest.mark.parametrize(("clusters", "least"), [(10, 0.26), (30, 0.58), (100, 0.9)])
 def test_rare_event_interval_has_warning_where_it_undercovers(clusters: int, least: float) -> None:
-    # an event in 3 % of clusters: whatever number of them has it, the intervals that hold 0.03 are counted by their chance
+    # an event in 3 % of clusters: sum the probabilities of the counts whose interval contains 0.03
     held = unnoted = 0.0
     for events in range(clusters + 1):
         chance = math.comb(clusters, events) * 0.03**events * 0.97 ** (clusters - events)

@@ -1,4 +1,4 @@
-"""Metrics: means by group, counts of the unscored, bounds, intervals and notes."""
+"""Test metrics: group means, unscored counts, bounds, intervals and notes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ def make(
     groups: Mapping[str, Sequence[str | None]] | None = None,
     **more: Any,
 ) -> MetricScores:
-    """Scores of items i0, i1, … that are their own clusters where none are given."""
+    """Make scores of items i0, i1, …; by default each item is its own cluster."""
     items = [f"i{position}" for position in range(len(values))]
     return MetricScores("greedy", "score", items, clusters or items, np.array(values, np.float64), groups or {}, **more)
 
 
 def of_all(scores: MetricScores) -> MeasuredMetric:
-    """The metric over all items."""
+    """Return the metric over all items."""
     return measure_mean_metrics([scores])[0]
 
 
@@ -90,13 +90,13 @@ def test_single_cluster_yields_mean_without_interval() -> None:
 
 
 def test_share_uses_cluster_bootstrap_only_if_clusters_hold_several_items() -> None:
-    # twenty questions in six languages; in one language nothing is bound
+    # twenty questions in six languages; within one language no items share a cluster
     right = [float(question % 2) for question in range(20) for _ in range(6)]
     questions = [f"q{question}" for question in range(20) for _ in range(6)]
     bound, alone = measure_mean_metrics([make(right, questions, {"language": ["de", *[None] * 5] * 20}, is_share=True)])
     assert (bound.interval, bound.clusters, bound.n) == ("bootstrap", 20, 120)
     assert (alone.interval, alone.ci_low, alone.ci_high) == ("wilson", *compute_wilson_interval(10, 20))
-    # 120 items that say the same six times each are no surer than twenty
+    # 120 items in groups of six equal scores are no surer than twenty items
     assert bound.ci_low is not None
     assert bound.ci_low < compute_wilson_interval(60, 120)[0] - 0.1
 

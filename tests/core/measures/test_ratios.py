@@ -1,4 +1,4 @@
-"""Ratios of sums and F1 of two of them: counted by hand, by group, with what is unscored, and their intervals."""
+"""Test ratios of sums and F1 of two ratios: by hand, by group, with unscored items, and with intervals."""
 
 import math
 from collections.abc import Sequence

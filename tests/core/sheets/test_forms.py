@@ -1,4 +1,4 @@
-"""Sheets go out as Label Studio tasks and Argilla records, and what people answered comes back, checked."""
+"""Test sheets as Label Studio tasks and Argilla records, and checked import of people's answers."""
 
 import json
 from dataclasses import replace
@@ -49,11 +49,11 @@ ROWS = (
 AUDIT = AuditProtocol((AuditCriterion("wrong", "Is it wrong?"), AuditCriterion("nice", "How nice?", "score", 5)), "§1")
 OTHER_TOOLS: tuple[SheetForm, ...] = ("label-studio", "argilla")
 Given = dict[str, list[tuple[Any, dict[str, str]]]]
-"""Row → (who, question → answer) of each person."""
+"""Maps a row to each person's (name, question → answer)."""
 
 
 def export(sheet: Sheet, form: SheetForm, given: Given, name: str = "t.json") -> list[dict[str, Any]]:
-    """Return what the tool would export of a sheet's file, after people answered in it."""
+    """Return the tool's export of a sheet's file, with people's answers in it."""
     text = format_sheet_files(sheet, PurePath(name), form)[name]
     tasks: list[dict[str, Any]] = (
         [json.loads(line) for line in text.splitlines()] if "jsonl" in name else json.loads(text)
@@ -161,7 +161,7 @@ def test_audits_are_parsed_as_verdicts_people_entered(form: SheetForm) -> None:
     assert [each.kind for each in found.problems] == ["missing", "contradicting"]
     assert "no nice by ada; expected one of 1, 2, 3, 4, 5" in found.problems[0].message
     assert "ada and bob decided differently on r2; none is used; agree on one answer" in found.problems[1].message
-    # an earlier verdict goes out as a suggestion, and is nobody's answer when nobody gave one
+    # an earlier verdict goes out as a suggestion, and counts as no answer until a person submits one
     assert read(sheet.layout, form, export(sheet, form, {})).rows == []
 
 
@@ -219,7 +219,7 @@ def test_setup_files_list_choices_and_escape_markup() -> None:
 
 @pytest.mark.parametrize(("choices", "visible"), [("ab", None), ("abc", 3), ("abcde", 5)])
 def test_argilla_shows_all_options_of_question(choices: str, visible: int | None) -> None:
-    """Argilla accepts a number of visible options from 3 on."""
+    """Argilla accepts a number of visible options of 3 or more."""
     layout = replace(LABELS, questions=(SheetQuestion("label", "Which?", dict.fromkeys(choices, "")),))
     files = format_sheet_files(Sheet(layout, ROWS), PurePath("t.json"), "argilla")
     [question] = json.loads(files["t.argilla-settings.json"])["questions"]

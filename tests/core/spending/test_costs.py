@@ -1,4 +1,4 @@
-"""Token counts are read in the forms of all servers, priced, and told; what cannot be a count is unknown."""
+"""Test token counts: read in every server's form, priced and formatted; an implausible count is unknown."""
 
 import math
 from types import SimpleNamespace
@@ -40,17 +40,18 @@ def reasoning(count: object) -> dict[str, object]:
         (OPENAI | {"total_tokens": 110}, TokenUsage(100, 20)),  # a total that is too small changes nothing
         (OPENAI | details(cached_tokens=64) | reasoning(8), TokenUsage(100, 20, cached=64, reasoning=8)),
         (OPENAI | {"total_tokens": 420} | reasoning(300), TokenUsage(100, 320, reasoning=300)),  # xAI
-        (OPENAI | {"total_tokens": 420}, TokenUsage(100, 320)),  # a gateway that tells reasoning in the total alone
-        (OPENAI | reasoning(300), TokenUsage(100, 320, reasoning=300)),  # no part of the reply, since it is more
+        (OPENAI | {"total_tokens": 420}, TokenUsage(100, 320)),  # a gateway that reports reasoning only in the total
+        (OPENAI | reasoning(300), TokenUsage(100, 320, reasoning=300)),  # no part of the completion, since it is larger
         (OPENAI | {"total_tokens": 120} | reasoning(300), TokenUsage(100, 320, reasoning=300)),
         (OPENAI | {"prompt_cache_hit_tokens": 90, "prompt_cache_miss_tokens": 10}, TokenUsage(100, 20, cached=90)),
         (OPENAI | {"cached_tokens": 90}, TokenUsage(100, 20, cached=90)),
         (OPENAI | details(cached_tokens=50, cache_write_tokens=30), TokenUsage(100, 20, cached=50, cache_write=30)),
-        (OPENAI | details(cached_tokens=900), TokenUsage(1000, 20, cached=900)),  # no part of the prompt: it is more
+        # no part of the prompt, since it is larger
+        (OPENAI | details(cached_tokens=900), TokenUsage(1000, 20, cached=900)),
         (OPENAI | details(cached_tokens=50) | {"total_tokens": 170}, TokenUsage(150, 20, cached=50)),
         (OPENAI | {"cost": 0.25}, TokenUsage(100, 20, cost_usd=0.25)),
         (OPENAI | {"cost": {"total_cost": 0.25}}, TokenUsage(100, 20)),
-        # LiteLLM: the names of both, the cached tokens in the prompt
+        # LiteLLM: the names of both protocols, with cached tokens counted in the prompt
         (OPENAI | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(100, 20, 70, 10)),
         (ANTHROPIC, TokenUsage(100, 20)),
         (ANTHROPIC | {"cache_read_input_tokens": 70, "cache_creation_input_tokens": 10}, TokenUsage(180, 20, 70, 10)),

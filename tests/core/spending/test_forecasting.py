@@ -1,4 +1,4 @@
-"""What the whole asks, from what some of its rows asked: each kind of call grows as it does."""
+"""Test forecasts of a whole build from some of its rows: each kind of call scales in its own way."""
 
 from collections.abc import Callable
 
@@ -60,7 +60,7 @@ def test_calls_shared_by_more_rows_grow_more_slowly():
 @pytest.mark.parametrize(
     ("wanted_by", "rows", "scale", "met"),
     [
-        ([5] * 8, 20, 4.0, 8),  # whatever there is was wanted by several rows: all of it is known
+        ([5] * 8, 20, 4.0, 8),  # several rows requested each distinct call: all of them are known
         ([1] * 10 + [2] * 10, 20, 1.0, 20),
         ([1] * 10 + [2] * 10, 20, 1e6, 24.75),  # as many more as 19/20 of 10² / (2 · 10)
     ],
@@ -72,9 +72,9 @@ def test_distinct_resource_estimate_grows_if_most_are_used_by_single_rows(wanted
 @pytest.mark.parametrize(
     ("calls", "batches", "most", "requests"),
     [
-        (40, 1.0, 50, 2),  # room for all in the two requests that there were
+        (40, 1.0, 50, 2),  # the two existing requests have room for all
         (400, 1.0, 50, 8),
-        (40, 3.0, 50, 6),  # each batch sends its own
+        (40, 3.0, 50, 6),  # each batch sends its own request
         (40, 1.0, 1, float("inf")),
     ],
 )
@@ -113,7 +113,7 @@ def test_interval_widens_with_row_variation_and_covers_only_sampled_part():
     [
         ([1.0, 1.0, 1.0], 4.0, [4, 4, 4]),
         ([0.5, 1.5], 4.0, [4, 4]),
-        ([0.5, 1.0], 4.0, [1, 7]),  # 1 · 0.5 + 7 · 1.0 is less than 8, but a row stands for itself
+        ([0.5, 1.0], 4.0, [1, 7]),  # 1 · 0.5 + 7 · 1.0 is less than 8, but a row counts at least as itself
         ([0.0, 1.0, 1.25], 4.0, [1.429, 4.857, 5.714]),
         ([0.5, 3.0, 0.0], 1.0, [1, 1, 1]),
         ([], 4.0, []),
@@ -124,7 +124,7 @@ def test_row_weights_match_average_row_size_of_full_build(sizes, scale, weights)
 
 
 def test_calls_proportional_to_row_size_are_forecast_without_uncertainty():
-    sizes = {row: 0.5 + at % 3 / 2 for at, row in enumerate(ROWS)}  # 0.975 on average, that of all being 1
+    sizes = {row: 0.5 + at % 3 / 2 for at, row in enumerate(ROWS)}  # 0.975 on average; the mean of all is 1
     found = forecast(
         [use("ask", row, f"{row} {at}") for row, size in sizes.items() for at in range(int(4 * size) - 1)], rows=sizes
     )
@@ -140,7 +140,7 @@ def test_rows_without_calls_count_as_sampled_rows():
 
 def test_hours_are_those_of_slowest_service_plus_other_stage_work():
     found = forecast([use("ask", row, row) for row in ROWS], seconds=10.0, parallel=8)
-    # 20 replies of 2 s, 8 at once: 5 s of the 10 are waiting
+    # 20 completions of 2 s, 8 at once: 5 s of the 10 are waiting
     assert found.total["hours"] * 3600 == pytest.approx(80 * 2 / 8 + 4 * 5)
 
 
@@ -191,7 +191,7 @@ def normal(random: np.random.Generator, rows: int) -> np.ndarray:
         ),
         (lambda random, rows: 1 + log_normal(1.5)(random, rows), 30, 600, 2.0),
         (lambda random, rows: log_normal(1.0)(random, rows) * (random.random(rows) < 0.7), 30, 600, 2.0),
-        (normal, 20, 200, 0.25),  # 1.3 times what the normal distribution gives
+        (normal, 20, 200, 0.25),  # 1.3 times the normal distribution's value
         (normal, 60, 2000, 0.14),
     ],
 )

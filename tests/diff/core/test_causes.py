@@ -1,4 +1,4 @@
-"""Why a row differs, by what its calls, its source and the two locks say."""
+"""Test causes of a row's difference, from its calls, its source and the two manifests."""
 
 from typing import Any
 
@@ -153,7 +153,7 @@ def test_first_visible_difference_is_cause(found: list[str], messages: list[str]
 
 
 def test_calls_with_equal_request_and_response_are_not_differences() -> None:
-    """Whatever the services are called: those of the embedded world have another name after any change of it."""
+    """Service names do not matter: the embedded world's change with any change of the world."""
     before = [item("same", service="embedded-1/wikidata"), chat("same", script="1")]
     after = [item("same", service="embedded-2/wikidata"), chat("same", script="1")]
     assert find_call_differences(before, after) == []
@@ -173,7 +173,7 @@ def test_calls_of_one_stage_are_paired_by_similarity() -> None:
     [
         (("a town", "a city in Italy"), (["x"], ["x", "Italy"]), True),
         (({"views": 10}, {"views": 12}), (10, 12), True),
-        (({"views": 1}, {"views": 2}), (1, 2), False),  # small numbers are everywhere
+        (({"views": 1}, {"views": 2}), (1, 2), False),  # small numbers occur everywhere
         (
             ("<p>It is <b>nearly</b> old.</p>", "<p>It is <b>almost</b> old.</p>"),
             ("It is nearly old.", "It is almost old."),

@@ -1,4 +1,4 @@
-"""The changelog of a dataset, as a release carries it."""
+"""Test a dataset's changelog, as it appears in a release."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_changelog_groups_added_removed_and_changed_rows_by_cause() -> None:
 def test_changelog_escapes_and_shortens_row_text() -> None:
     message = render_changelog(make_diff(), "1.0")
     assert len(message) < 5_000
-    outside = re.sub(r"`[^`\n]*`", "", message)  # in code, as ids stand, nothing is read as more than text
+    outside = re.sub(r"`[^`\n]*`", "", message)  # inside code, where ids are, markup is plain text
     assert not any(each in outside for each in ("<script", "</textarea", "[x]("))
     assert not any(each in message for each in ("\u202e", "\x1b", "\0"))
     assert "…aaaaaaaaaaaaaaaaaaaaoldbbb" in message

@@ -1,4 +1,4 @@
-"""What two locks differ in, input by input."""
+"""Test the difference of two manifests, input by input."""
 
 from typing import Any
 

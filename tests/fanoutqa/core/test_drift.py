@@ -1,4 +1,4 @@
-"""What a reference at two moments comes to."""
+"""Test drift: the outcome of a reference at two moments."""
 
 import csv
 import io
@@ -90,7 +90,7 @@ def test_csv_cells_are_escaped_against_formulas() -> None:
         (1, 0, 0, 0.0, 0.1, "over"),
         (2, 3, 0, 0.2, 0.2, "within"),
         (3, 0, 0, 0.2, 0.3, "over"),
-        # what could not be looked up may be lost, or not
+        # a reference that could not be checked may or may not be lost
         (1, 0, 1, 0.2, 1 / 9, "within"),
         (1, 0, 2, 0.2, 1 / 8, "untold"),
         (2, 0, 2, 0.2, 0.25, "over"),

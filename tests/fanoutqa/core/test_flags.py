@@ -1,4 +1,4 @@
-"""What is odd about a fan-out question by its tree alone."""
+"""Test which oddities of a fan-out question its tree alone reveals."""
 
 import json
 from collections import Counter
@@ -30,7 +30,7 @@ def make_leaf(
 
 
 def make_question(answer: AnswerValue | None, *answers: AnswerValue, ask: str = "How deep is {}?") -> FanOutQuestion:
-    """Return a question about five lakes, of which one sub-question each was answered."""
+    """Return a question about five lakes, with one answered sub-question each."""
     subs = [make_leaf(0, "Which are the five lakes of Arland?", list(LAKES), "List of lakes of Arland")]
     for number, (lake, each) in enumerate(zip(LAKES, answers, strict=True), 1):
         subs.append(make_leaf(number, ask.format(lake), each, lake, ("0",)))
@@ -55,7 +55,7 @@ TOWNS = ("Norwick, Arland", "Sund", "Marby", "Elmstead", "Vik")
         make_question("Cedar Lake", *DEPTHS),
         make_question({"Norwick": "Alder Lake"}, *TOWNS),
         make_question({"1990": "Norwick", "1992": "Sund", "1995": "Vik"}, *TOWNS),
-        # what follows from numbers
+        # conclusions from numbers
         make_question(120, *DEPTHS),
         make_question(24, *DEPTHS),
         make_question("24 metres", *DEPTHS),
@@ -65,7 +65,7 @@ TOWNS = ("Norwick, Arland", "Sund", "Marby", "Elmstead", "Vik")
         make_question({"Arland": 2}, "Sund", "Sund", "Vik", "Vik", "Sund"),
         # a word of the sub-question with its answer
         make_question({"Alder Lake": "brown trout"}, "brown", "sea", "lake", "grey", "red", ask="What trout is in {}?"),
-        # what cannot be told
+        # undecidable cases
         make_question(True, *DEPTHS),
         make_question("Yes", *DEPTHS),
     ],
@@ -166,7 +166,7 @@ def test_released_questions_have_expected_flag_counts(shared_data: Path, name: s
 
 def test_questions_sharing_facts_are_paired_by_share_of_smaller_question() -> None:
     asked = make_question(dict(zip(LAKES, TOWNS, strict=True)), *TOWNS)
-    # of fewer lakes, one of them written otherwise, and one that the other does not ask about
+    # fewer lakes, one with another spelling, and one that the other question lacks
     fewer = replace(
         asked,
         decomposition=(

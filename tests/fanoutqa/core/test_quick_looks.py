@@ -1,4 +1,4 @@
-"""Whether a text can hold an answer, without reading it."""
+"""Test whether a text can contain an answer, without parsing it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Replies about fan-out questions: which letter is the verdict, and what is said of a wording."""
+"""Test replies about fan-out questions: the verdict's letter, and comments on a wording."""
 
 import pytest
 from support.steps.replies import hearing

@@ -1,4 +1,4 @@
-"""Dev and test: twins together, the rest by digest, and nothing moves when questions are added."""
+"""Test the dev and test split: twins together, the rest by digest, and stable when questions are added."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ APART: list[Asked] = [(f"q{at}", tuple(f"article {at} {each}" for each in range(
 
 
 def draw(seed: int, count: int) -> list[Asked]:
-    """Return questions on five to nine of sixty articles, many of them twins of others."""
+    """Return questions on five to nine of sixty articles, many of them twins."""
     draws = random.Random(seed)
     questions: list[Asked] = []
     for at in range(count):

@@ -1,4 +1,4 @@
-"""Units that a judge adds: which they are, and whether the evidence has them beside the numbers."""
+"""Test units that a judge adds: which they are, and whether the evidence has them next to the numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a wording of a model says beyond its pieces."""
+"""Test detection of content that a model's wording adds to its pieces."""
 
 from dataclasses import replace
 

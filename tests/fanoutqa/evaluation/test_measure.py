@@ -1,4 +1,4 @@
-"""From answers to FanOutQA's metrics and figures: columns of scores, planted models, what is unscored, and the paper's figures."""
+"""Test FanOutQA's metrics and figures: columns of scores, planted models, unscored answers, and the paper's figures."""
 
 import json
 from typing import Any
@@ -74,7 +74,7 @@ def test_metrics_of_six_answers_match_hand_computed_values() -> None:
     assert read(found) == {
         "loose": (0.4375, 4, 2),  # 1, 3/4, 0, 0
         "strict": (0.25, 4, 2),
-        # "$5 million" is never found; what is missing counts 0, what was cut off is scored as it is: 3/4, 3/4, 0, 0, 0, 1/4
+        # "$5 million" is never found; missing answers count 0, cut-off ones score as they are: 3/4, 3/4, 0, 0, 0, 1/4
         "upstream_loose": (0.291667, 6, 0),
         "upstream_strict": (0.0, 6, 0),
         "rouge1": (0.4375, 4, 2),  # 1, 3/4: three words of five

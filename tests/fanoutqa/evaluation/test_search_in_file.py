@@ -1,4 +1,4 @@
-"""Searches of the open book in a Wikipedia from a ZIM file."""
+"""Test the open book's searches in a Wikipedia from a ZIM file."""
 
 from pathlib import Path
 

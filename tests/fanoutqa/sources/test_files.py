@@ -1,4 +1,4 @@
-"""Files of fan-out questions: told apart by content, read row by row, nothing lost."""
+"""Test files of fan-out questions: recognised by content, read row by row without loss."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Questions answered by an async function, and by a model of a world's file."""
+"""Test scoring of answers from an async function and from a model of a world's file."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

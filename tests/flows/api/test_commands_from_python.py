@@ -1,4 +1,4 @@
-"""Options of commands under their Python names, and the errors of a command under their classes."""
+"""Test calling commands from Python: option names and error classes."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from factmill.tasks.options import INTERNAL_OPTIONS, MODEL_ONLY_OPTIONS, REPLY_F
 
 
 def list_options(*path: str) -> set[str]:
-    """Return the options of a command."""
     command: Any = typer.main.get_command(app)
     for name in path:
         command = command.commands[name]

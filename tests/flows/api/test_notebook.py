@@ -1,4 +1,4 @@
-"""The notebook of the documentation in a kernel of its own, and what interrupts do to a build that Python began."""
+"""Test the documentation's notebook in its own kernel, and interrupts of a build that Python started."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ NOTEBOOK = ASSETS_ROOT / "docs" / "notebook.ipynb"
 
 @pytest.fixture
 def home(session_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a home without builds, for processes that settle Prefect themselves, as a reader's do."""
+    """Make a home without builds, for processes that configure Prefect themselves as a reader's do."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
     made = tmp_path / "home"

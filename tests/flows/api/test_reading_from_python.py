@@ -1,4 +1,4 @@
-"""Tables, builds, rows and comparisons from Python, of a warehouse with one small build and two evaluations."""
+"""Test reading tables, builds, rows and comparisons from Python, in a warehouse with one build and two evaluations."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from factmill.tasks.storage.builds import resolve_build
 
 
 class Warehouse:
-    """A warehouse with a build and evaluations of it."""
+    """A warehouse with one build and its evaluations."""
 
     def __init__(self, small_builds: SmallBuilds, path: Path) -> None:
         self.path, self.build = path, small_builds.copy("granola", path)

@@ -1,4 +1,4 @@
-"""What analysts ask of a warehouse (docs/rebuild/warehouse.md), where a benchmark has three builds."""
+"""Test the analysts' queries of docs/rebuild/warehouse.md on a warehouse with three builds of a benchmark."""
 
 import json
 import re

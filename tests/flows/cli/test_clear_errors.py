@@ -1,4 +1,4 @@
-"""What a user does wrong, or finds damaged, is told in a line or two, and before Prefect starts where it can be known then."""
+"""Test that usage errors and damaged files end in one or two lines, before Prefect starts where possible."""
 
 import json
 import re
@@ -41,7 +41,7 @@ KEYED = (
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Factmill:
-    """Return the command in a home without anything, and without a Prefect server that it could use."""
+    """Return the command in an empty home without a usable Prefect server."""
     return Factmill(tmp_path / "home")
 
 
@@ -53,7 +53,7 @@ def write(folder: Path, name: str, content: str) -> Path:
 
 
 def check(ran: Ran, code: int, error: str, named: str) -> None:
-    """See that a command ended as it should: soon, with the error's code and what it is about, without a traceback."""
+    """Check that a command ends quickly, with the error's code and subject and without a traceback."""
     assert (ran.code, ran.err.endswith(f" [{error}]\n"), named in ran.err) == (code, True, True), ran.err
     assert "starting Prefect" not in ran.err
     assert "Traceback" not in ran.err
@@ -174,7 +174,6 @@ def test_source_files_used_by_no_relation_are_reported(factmill: Factmill, tmp_p
 
 @pytest.fixture
 def built(factmill: Factmill, tmp_path: Path) -> Path:
-    """Return a warehouse with a build of one row."""
     warehouse = tmp_path / "built" / "w.duckdb"
     source = write(tmp_path, "P19.json", json.dumps([GOOD]))
     assert factmill("build", "granola", "--source", source, "--warehouse", warehouse).code == 0

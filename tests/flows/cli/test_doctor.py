@@ -1,4 +1,4 @@
-"""`factmill doctor` on loopback servers: fine, wrong path, dead port, no key, and what a model takes."""
+"""Test `factmill doctor` on loopback servers: healthy, wrong path, dead port, missing key, supported parameters."""
 
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def server() -> Iterator[Loopback]:
 
 
 def look(tmp_path: Path, server: Loopback, path: str = "", ask: bool = False, url: str = "") -> dict[str, Any]:
-    """Return finding by name of a world with one service and one model there."""
+    """Return findings by name, for a world with one service and one model at this address."""
     url = url or f"{server.url}{path}"
     world = tmp_path / "world.toml"
     world.write_text(

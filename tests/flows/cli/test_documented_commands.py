@@ -1,4 +1,4 @@
-"""Every command of the documents is run as it stands there, but for those that need Docker, other programs or no end."""
+"""Run every command of the documents, except those that need Docker, other programs or run forever."""
 
 import gzip
 import json
@@ -26,15 +26,15 @@ from factmill.tasks.world.rdf import write_world_ntriples
 
 SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
 ON_PREFECT = ("README.md", "docs/measure/evaluate.md")
-"""Documents whose commands run as for a reader, on a Prefect server; each benchmark is evaluated in them."""
+"""Documents whose commands use a Prefect server, as a reader's do; they evaluate each benchmark."""
 PRICES = "usd_per_million_in = 0.15\nusd_per_million_out = 0.6"
 ENDLESS = ("serve", "worker", "world")
-"""Commands of factmill that end when they are stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
+"""Commands that run until stopped; tests/flows/test_serve.py and tests/engine/cluster run them."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iterator[Path]:
-    """Make a folder with the files that the documents speak of."""
+    """Make a folder with the files that the documents mention."""
     made = tmp_path_factory.mktemp("documents")
     shutil.copytree(SOURCES / "entityquestions", made / "EntityQuestions" / "test")
     shutil.copy(SOURCES / "biokalma" / "pairs.jsonl", made)
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, session_home: Path) -> Iter
 
 @pytest.fixture
 def reader(session_home: Path, embedded_builds: object, prefect_api: str, tmp_path: Path) -> Factmill:
-    """Return the command in a home like that of a reader who has run `make build`."""
+    """Return the command in the home of a reader who has run `make build`."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(session_home / "factmill.duckdb", home)
@@ -73,7 +73,7 @@ def test_documented_commands_behave_as_documented(
 ) -> None:
     monkeypatch.chdir(folder)
     reader = replace(reader, on_prefect=document in ON_PREFECT)
-    shutil.copy(reader.home / "factmill.duckdb", folder / "backup.duckdb")  # what a `cp` of the documents makes
+    shutil.copy(reader.home / "factmill.duckdb", folder / "backup.duckdb")  # the result of a `cp` in the documents
     for example in list_examples(document):
         if not example.can_run(ENDLESS):
             continue

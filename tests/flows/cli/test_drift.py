@@ -1,4 +1,4 @@
-"""`factmill fanoutqa validate --drift` on published references to pages that changed after the build's epoch."""
+"""Test `factmill fanoutqa validate --drift` on published references to pages that changed after the build's epoch."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ SAMPLE = Path(__file__).parents[2] / "world" / "sample"
 
 
 def refer(at: str, title: str, answer: Any, revision: int | None = None, **more: Any) -> EvidenceReference:
-    """Return a published reference of a question; `revision`: place in the history of the page."""
+    """Return a published reference of a question; `revision` is the index in the page's history."""
     question_id, path = at.split()
     pinned = {} if revision is None else {
         "title": title, "pageid": 1, "revid": revid_of(title, revision), "timestamp": HISTORIES[title][revision][0]
@@ -75,14 +75,14 @@ EXPECTED = {
 
 @dataclass(frozen=True)
 class Setup:
-    """A warehouse with one build, and the world that it was made in."""
+    """A warehouse with one build, and its world."""
 
     warehouse: Path
     build_id: str
     wikipedia: str
-    """Its address."""
+    """The Wikipedia's address."""
     stop: Callable[[], None]
-    """Takes the Wikipedia away."""
+    """Stops the Wikipedia."""
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
 
 
 def publish_builds(warehouse: Path, world: str) -> str:
-    """Publish a build of FanOutQA with the references, and one of another benchmark; return the first one's id."""
+    """Publish a build of FanOutQA with the references and one of another benchmark; return the first one's id."""
     questions = [
         PublishedFanOutQuestion(
             id=question_id, split="dev", source="authored", source_name="x.json", source_row=1, question="?",
@@ -119,7 +119,7 @@ def publish_builds(warehouse: Path, world: str) -> str:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a warehouse with both builds, whose world nobody asks."""
+    """Return a warehouse with both builds, whose world receives no requests."""
     warehouse = tmp_path_factory.mktemp("published") / "w.duckdb"
     publish_builds(warehouse, "embedded")
     return warehouse
@@ -187,7 +187,7 @@ def test_service_outage_is_not_reported_as_change(factmill: Factmill, setup: Set
     result = factmill.get_json(*command)
     counts = result["counts"]
     assert (counts["not_looked_up"], counts["unchanged"]) == (len(REFERENCES), 0)
-    # what failed for a passing reason is asked again
+    # requests with transient failures are sent again
     requests.delete(f"{setup.wikipedia}/faults", timeout=60).raise_for_status()
     again = factmill(*command, "--json")
     assert {f"{row['question_id']} {row['path']}": row["kind"] for row in again.json["drift"]} == EXPECTED
@@ -204,14 +204,14 @@ def test_stale_lookups_are_repeated_but_revision_texts_stay_cached(factmill: Fac
     again = factmill(*command, "--max-age", "1d")
     assert f" {asked} calls sent" in again.err
     assert again.json == first
-    # a world's file says it too
+    # the setting also works in a world's file
     world = setup.warehouse.parent / "world.toml"
     world.write_text(world.read_text("utf-8").replace("[wikipedia]", '[wikipedia]\nmax_age = "0s"'), "utf-8")
     assert f" {asked} calls sent" in factmill(*command).err
 
 
 def test_exit_code_says_whether_lost_share_exceeds_limit(factmill: Factmill, setup: Setup) -> None:
-    # the world's epoch is the one that is looked at
+    # drift is measured at the world's epoch
     command = ("fanoutqa", "validate", "--drift", "--warehouse", setup.warehouse, "--json")
     within = factmill(*command, "--fail-over", "0.5")
     assert (within.code, within.json["epoch"], within.json["verdict"]) == (0, LATER, "within")

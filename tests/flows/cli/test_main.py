@@ -1,4 +1,4 @@
-"""The command from outside: the build, what is told of it, and wrong usage."""
+"""Test the commands from outside: the build, its reports, and wrong usage."""
 
 import csv
 import hashlib
@@ -53,7 +53,7 @@ def test_second_build_reuses_first_and_sends_no_request(factmill: Factmill, embe
 
 @pytest.fixture(scope="module")
 def forced(factmill_on_prefect: Factmill, embedded_build: Any) -> Any:
-    """Return the report of a forced build on the Prefect server, with other batches and concurrency."""
+    """Return the report of a forced build on the Prefect server, with another batch size and concurrency."""
     options = ("--force", "--concurrency", "1", "--batch-size", "40", "--json")
     return factmill_on_prefect("build", "granola", *options).json
 
@@ -84,7 +84,7 @@ def test_run_stores_funnel_sample_and_cost_in_prefect(forced: Any, embedded_buil
 
 
 def change_copy(session_home: Path, tmp_path: Path, statement: str) -> Path:
-    """Return a copy of the session's warehouse in which one SQL statement has been carried out on some rows."""
+    """Return a copy of the session's warehouse after one SQL statement changed some rows."""
     copy = tmp_path / "copy.duckdb"
     copy.write_bytes((session_home / "factmill.duckdb").read_bytes())
     db = duckdb.connect(str(copy))

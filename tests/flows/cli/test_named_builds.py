@@ -1,4 +1,4 @@
-"""Builds named in commands, and what `explain` says about the builds and the prompts of a row."""
+"""Test builds named in commands, and the builds and prompts that `explain` reports for a row."""
 
 import hashlib
 from pathlib import Path
@@ -18,7 +18,7 @@ LEVELS = "granola/granular_answers"
 
 @pytest.fixture(scope="module")
 def builds(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str, Path]:
-    """A warehouse with a small build and the same one with an own prompt, their ids, and the prompt's file."""
+    """A warehouse with a small build and its repetition with an own prompt, their ids, and the prompt's file."""
     folder = tmp_path_factory.mktemp("named")
     warehouse, prompt = folder / "w.duckdb", folder / "mine" / f"{LEVELS}.md"
     plain = small_builds.copy("granola", warehouse)

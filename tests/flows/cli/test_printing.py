@@ -1,4 +1,4 @@
-"""What is printed for people: nothing that sources and models say acts on the terminal; the list of the commands."""
+"""Test printed output: texts of sources and models cannot control the terminal; the list of commands."""
 
 import re
 import subprocess

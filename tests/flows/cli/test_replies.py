@@ -1,4 +1,4 @@
-"""`factmill world replies`: what the embedded builds ask and nobody has written, and how it comes into the files."""
+"""Test `factmill world replies`: find prompts of the embedded builds without a scripted reply, and add replies."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ PROMPT = "slaq/fact_type"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Let a copy be the files of this process."""
+    """Make this process use a copy of the files."""
     copy = tmp_path / "replies"
     shutil.copytree(scripted_replies.SCRIPTED_REPLIES_FOLDER, copy)
     monkeypatch.setattr(scripted_replies, "SCRIPTED_REPLIES_FOLDER", copy)
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Command:
-    """The command, for SLAQ in a warehouse of its own."""
+    """The command for SLAQ, in its own warehouse."""
 
     def __init__(self, factmill: Factmill, folder: Path) -> None:
         self._factmill, self._folder = factmill, folder
@@ -58,7 +58,7 @@ def command(factmill: Factmill, tmp_path: Path) -> Command:
 
 
 def take_out(prompt: str) -> ScriptedReplyKey:
-    """Take the first reply out of a file and return its key."""
+    """Remove the first reply from a file and return its key."""
     file = load_scripted_replies(prompt)
     first, *rest = file.replies
     write_scripted_replies(prompt, ScriptedRepliesFile(file.written_by, {key: file.replies[key] for key in rest}))

@@ -1,4 +1,4 @@
-"""`factmill report`: models of the toy benchmark side by side, and what cannot be compared."""
+"""Test `factmill report`: compare models on the toy benchmark, and refuse what is not comparable."""
 
 import json
 import subprocess

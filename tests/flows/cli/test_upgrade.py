@@ -1,6 +1,7 @@
-"""`factmill upgrade`: a warehouse of an earlier factmill is carried over, and what it recorded serves.
+"""Test `factmill upgrade`: it migrates a warehouse of an earlier factmill, whose cached calls remain usable.
 
-`warehouse_e84b2b2.duckdb.gz` was made by `factmill build granola --limit 4` of commit e84b2b2, in the embedded world; its one large
+`factmill build granola --limit 4` of commit e84b2b2 made `warehouse_e84b2b2.duckdb.gz` in the embedded world. Its one
+large
 call, the list of the world's files, was removed.
 """
 
@@ -37,7 +38,7 @@ FAILURES: tuple[tuple[str, CallResponse, bool], ...] = (
     ("chat", CallResponse({**SAID, "finish": ["insufficient_system_resource"]}), True),
     ("describe_items", CallResponse({**SAID, "finish": ["error"]}), False),
 )
-"""Operation, what an earlier factmill took for final or for an answer, and whether the next run asks again."""
+"""Operation, response that an earlier factmill treated as final, and whether the next run requests it again."""
 
 
 @pytest.fixture

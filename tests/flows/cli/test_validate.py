@@ -1,4 +1,4 @@
-"""`factmill fanoutqa validate`: what it tells of files of questions, and how it ends."""
+"""Test `factmill fanoutqa validate`: its findings on question files, and its exit codes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`--warehouse`: a command that reads one ends where the file that it names is not there, and makes none."""
+"""Test `--warehouse`: a reading command fails if the file is missing, and does not create it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`factmill diff`: rows, causes and pages of what changed between builds, of every benchmark."""
+"""Test `factmill diff`: changed rows, causes and pages, for every benchmark."""
 
 import json
 import re
@@ -29,21 +29,21 @@ def world(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def first(world: ChangingWorld) -> tuple[str, Path]:
-    """Build before anything changes, and keep a copy of the warehouse as it is then."""
+    """Build before any change, and keep a copy of that warehouse."""
     build_id = world.build()
     return build_id, Path(shutil.copy(world.warehouse, world.folder / "first.duckdb"))
 
 
 @pytest.fixture
 def base(world: ChangingWorld, first: tuple[str, Path]) -> str:
-    """Return the first build, in a warehouse that holds nothing else."""
+    """Return the first build, alone in its warehouse."""
     build_id, kept = first
     shutil.copy(kept, world.warehouse)
     return build_id
 
 
 def causes(found: dict[str, Any]) -> dict[str, list[str]]:
-    """Return what row it is → its causes."""
+    """Map each kind of row to its causes."""
     return {
         f"{row['kind']} {row['shown']['question']}": [f"{each['kind']}: {each['what']}" for each in row["causes"]]
         for row in found["rows"]
@@ -57,7 +57,7 @@ def of_all(*text: str) -> dict[str, list[str]]:
 def test_diff_reports_added_removed_and_changed_source_rows(
     world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A changed question is no removal and addition, and rows that only stand elsewhere in the file are the same."""
+    """A changed question is not a removal plus an addition; moved rows are unchanged."""
     others = {who: where for who, where in PEOPLE.items() if who not in ("Ada One", "Bo Two")}
     monkeypatch.setattr(world, "people", {"Guy Seven": "Ulm"} | others | {"Hal Eight": "Nice"})
     found = world.diff(base, world.build())
@@ -71,7 +71,7 @@ def test_diff_reports_added_removed_and_changed_source_rows(
 
 
 def test_diff_names_changed_world_item(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the author makes of the item is traced back to it."""
+    """The diff traces the author's completion to the item."""
     monkeypatch.setitem(world.describe, "Lyon", "large city in France")
     monkeypatch.setitem(world.describe, "Nice", "old city")
     found = world.diff(base, world.build("--mode", "refresh"))
@@ -92,7 +92,7 @@ def test_diff_names_changed_epoch(world: ChangingWorld, base: str, monkeypatch: 
 
 
 def test_diff_names_changed_prompt(world: ChangingWorld, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that are answered alike by the edited prompt are the same."""
+    """Rows with an equal completion from the edited prompt are unchanged."""
     say = world.say
     monkeypatch.setattr(world, "say", lambda *of: say(*of).replace(":: France", ":: a city in France"))
     with world.edited("prompts/granola/granular_answers.md", "a known answer", "an answer"):
@@ -102,7 +102,7 @@ def test_diff_names_changed_prompt(world: ChangingWorld, base: str, monkeypatch:
 
 
 def test_diff_names_changed_query(world: ChangingWorld, base: str) -> None:
-    """A service that is asked again may say something else by itself, so it is one of the two."""
+    """A service that gets a new request may change its response by itself, so it is one of the two causes."""
     old = "OPTIONAL { ?item schema:dateModified ?modified }"
     with world.edited("sparql/wikidata/describe_items.rq", old, 'BIND("2025-01-01T00:00:00Z" AS ?modified)'):
         found = world.diff(base, world.build("--mode", "refresh"))
@@ -158,7 +158,7 @@ def test_diff_names_changes_of_fanoutqa(factmill: Factmill, tmp_path: Path) -> N
     later = planting.build("--epoch", "2026-01-01", model="scripted replies 2")
     fewer = Planting(tmp_path, factmill, "fanoutqa", *FEW_QUESTIONS[:6], "--sets-a-kind", "1").build()
     assert [planting.list_causes(base, each) for each in (worded, later, fewer)] == [
-        # a question that is worded otherwise has other verdicts: one that was dropped is published
+        # a reworded question gets other verdicts: one that was dropped is published
         {"changed": {"prompt: fanoutqa/word_question"}, "added": {"prompt: fanoutqa/word_question"}},
         {"changed": {"epoch:  + model: author, judge"}, "added": {"epoch: "}, "removed": {"epoch: "}},
         {"removed": {"parameter: sets"}},
@@ -195,13 +195,13 @@ LATER = 7
 
 
 class Things:
-    """A wiki of four things in one category; the author asks five facts of each, and the judge doubts the bowl."""
+    """A wiki of four items in one category; the author asks for five facts of each, and the judge doubts the bowl."""
 
     def __init__(self, folder: Path, factmill: Factmill) -> None:
         self.folder, self.factmill, self.wiki = folder, factmill, SmallWiki()
         self.chat = ScriptedChat(self._speak)
         self.revised = ""
-        """Title of a page that has a second revision."""
+        """Title of the page that has a second revision."""
         self.epoch, self.model, self.verb = "2026-01-01", "tester", "Tell"
         names = ("Anvil", "Bowl", "Candle", "Drum")
         self.wiki.categories = {"Things": [(at, name) for at, name in enumerate(names, 1)]}
@@ -248,7 +248,7 @@ class Things:
         return path
 
     def _revise(self, seen: Seen) -> dict[str, Any] | None:
-        """Answer with the second revision of a page, whose mass is another; its first sentence asks for it."""
+        """Serve the second revision of a page, with another mass; the first sentence of the page selects it."""
         if not self.revised:
             return None
         page = self.wiki.pages[self.revised]
@@ -326,7 +326,7 @@ def test_diff_names_changed_revision_and_decision(things: Things, tmp_path: Path
 
 
 def test_diff_separates_causes_of_two_simultaneous_changes(things: Things, tmp_path: Path) -> None:
-    """Two at a time, so that each row has to be told by its own."""
+    """Changes come in pairs, so the diff must assign each row to one of them."""
     base = things.build()
     things.verb = "Speak"
     with edited_prompt(tmp_path, "slaq/generate"):

@@ -1,4 +1,4 @@
-"""Evaluations by the command: one, all, and one that asks from memory."""
+"""Test evaluations by the command: one, all, and a closed-book one."""
 
 import itertools
 import json
@@ -39,7 +39,7 @@ _copies = itertools.count()
 
 
 class Server:
-    """A chat server that is the model under test and the judge at once, and counts what it is asked."""
+    """A chat server that is both the tested model and the judge, and counts its requests."""
 
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
@@ -59,7 +59,7 @@ class Server:
 
 
 def _judge(text: str) -> str:
-    """Judge as one who obeys every line that stands outside the frame, and else compares what stands in it."""
+    """Judge by obeying every line outside the frame; otherwise compare the texts inside it."""
     (gold,) = re.findall(r"\AGold: (.*)\n", text)
     (boundary,) = re.findall(r"^Between the lines of (.*):$", text, re.MULTILINE)
     before, inside, after = re.split(rf"^\[{boundary} (?:begins|ends)\]$", text, flags=re.MULTILINE)
@@ -138,7 +138,7 @@ def test_model_gets_each_question_once_and_answer_stays_inside_judge_frame(
     evaluate = ("evaluate", "countries", "--world", world, "--build", toy("builds", "--json").json[0]["build_id"])
     result = toy(*evaluate, "--json").json
     assert server.asked == dict.fromkeys(NAMES, 1)
-    # France says nothing and Poland refuses; the others are judged: once each, though three speak to the judge
+    # France is empty and Poland refuses; the judge gets the others once each, though three address the judge
     assert sorted(server.judged.values()) == [1] * 6
     assert result["unscored"] == 2
     (accuracy,) = result["metrics"]
@@ -158,7 +158,7 @@ def test_model_gets_each_question_once_and_answer_stays_inside_judge_frame(
     assert len(rows["c-Italy"]["answer"]) > 100_000
     assert rows["c-Spain"]["answer"] == "Q? 29"
 
-    # another judge asks the model nothing, and the same evaluation again asks nobody
+    # another judge sends the model nothing, and a repeated evaluation sends nothing at all
     again = toy(*evaluate, "--judge", "stern", "--json").json
     assert server.asked == dict.fromkeys(NAMES, 1)
     assert (again["calls_sent"], again["judge"]) == (0, "tester")
@@ -224,7 +224,7 @@ def test_killed_evaluation_resumes_without_repeated_requests(
 
     other = ToyCommand(factmill, tmp_path)
     result = other(*evaluate).json
-    # what had been answered when it was killed was kept; what was on its way is asked again, and nothing else
+    # responses before the kill are cached; only requests in flight are sent again
     assert before == dict.fromkeys(NAMES, 1)
     assert server.asked - before == dict.fromkeys(held, 1)
     assert "rebuilt byte for byte" in other("verify", result["evaluation_id"]).out

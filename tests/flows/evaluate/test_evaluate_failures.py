@@ -1,5 +1,4 @@
-"""What a provider fails to do is no result of the model: evaluations against a server that runs out of credit, fails, blocks,
-cuts."""
+"""Test that a provider's failures are no results of the model: no credit, errors, blocked and cut-off completions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from support.webs.loopback import Loopback, Seen
 
 KEY = {"TEST_KEY": "secret-key-1"}
 Play = Callable[[int, int], dict[str, Any]]
-"""Which question, from 0, and how often it was asked before → the answer."""
+"""Maps a question's index, from 0, and its number of earlier requests to the response."""
 
 
 def say(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:
@@ -29,7 +28,7 @@ def refuse(status: int, **error: Any) -> dict[str, Any]:
 
 
 class Provider:
-    """The server: it knows the questions by their order, and counts requests and answers with status 200 by question."""
+    """A server that identifies questions by their order, and counts requests and responses with status 200 for each."""
 
     def __init__(self, golds: dict[str, str]) -> None:
         self.golds = golds
@@ -68,7 +67,10 @@ def provider(measure: Measured) -> Iterator[Provider]:
 
 @pytest.fixture
 def evaluate(measure: Measured, provider: Provider, tmp_path: Path) -> Callable[..., Ran]:
-    """Evaluate the provider's model, one request at a time; each test's provider has an address, and so calls, of its own."""
+    """Evaluate the provider's model, one request at a time.
+
+    Each test's provider has its own address, and so its own calls.
+    """
     world = write_chat_world(tmp_path, f"{provider.web.url}/v1", ["answerer"])
     world.write_text(world.read_text("utf-8").replace("parallel = 4", "parallel = 1"), "utf-8")
     place = (
@@ -118,7 +120,7 @@ def test_provider_failures_are_retried_and_never_count_as_answers(
     measure: Measured, provider: Provider, evaluate: Callable[..., Ran]
 ) -> None:
     questions = len(provider.golds)
-    # the first four questions fail whenever they are asked, all others once
+    # the first four questions always fail, all others once
     provider.play = lambda at, before: FAILURES[at % 4] if at < 4 or not before else say(provider.right(at))
     result = evaluate().json
     rows = measure.read("granola_answers", result["evaluation_id"])
@@ -181,7 +183,7 @@ def test_rejected_requests_end_with_message_and_are_repeated_later(
     assert "run the same command again" in ended.err
     before = provider.asked.copy()
     first, others = max(before.values()), sorted(before.values())[:-1]
-    assert first > 1  # probed without each optional parameter, once
+    assert first > 1  # one probe without each optional parameter
     assert set(others) == {1}
     provider.play = lambda at, _: say(provider.right(at))
     assert evaluate().json["unscored"] == 0

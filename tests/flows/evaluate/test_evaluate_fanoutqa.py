@@ -1,4 +1,4 @@
-"""A model measured on FanOutQA, whole, in the embedded world: models that search in every way there is, and what they are shown."""
+"""Test FanOutQA's evaluation end to end in the embedded world: models that search in every supported way."""
 
 import json
 import re
@@ -28,15 +28,15 @@ from factmill.tasks.storage.warehouse import open_warehouse
 KEY = {"TEST_KEY": "secret-key-1"}
 ROUNDS = 4
 YOUNG = "Luxembourg City"
-"""A page that there was not yet at the epoch; Luxembourg there was."""
+"""A page that did not exist at the epoch; Luxembourg did."""
 
 
 @dataclass(frozen=True)
 class MeasuredFanOut(Measured):
-    """A build of some questions, with what is known of it."""
+    """A build of some questions, with their facts."""
 
     def golds(self) -> dict[str, str]:
-        """Return question → gold answer as text, by id."""
+        """Map question ids to gold answers as text."""
         rows = self.read("fanoutqa_dev", self.build_id) + self.read("fanoutqa_test_answers", self.build_id)
         texts = {row["id"]: row["question"] for row in self.read("fanoutqa", self.build_id)}
         return {
@@ -45,7 +45,7 @@ class MeasuredFanOut(Measured):
         }
 
     def calls(self) -> list[tuple[str, dict[str, Any], Any]]:
-        """Return (operation, parts, body) of all recorded calls."""
+        """Return (operation, parts, body) of all cached calls."""
         from factmill.tasks.storage.recording.call_records import decompress_body
 
         with open_warehouse(self.warehouse) as db:
@@ -63,7 +63,7 @@ def measure(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Mea
 
 
 Turn = Callable[[int, str], str | Sequence[tuple[str, str]]]
-"""Turn, from 0, and the gold answer → what is said, or (tool, arguments) of calls."""
+"""Maps a turn, from 0, and the gold answer to a text, or to (tool, arguments) of calls."""
 
 
 def look_for(*titles: str) -> list[tuple[str, str]]:
@@ -83,18 +83,21 @@ MANNERS: dict[str, Turn] = {
 
 
 class Models:
-    """A model that searches in each manner on one question, by tools or, where they are refused, by lines of text."""
+    """A model that searches in one manner per question.
+
+    It uses tools or, where the server rejects them, lines of text.
+    """
 
     def __init__(self, golds: dict[str, str]) -> None:
         self.golds = golds
         self.manners = dict(zip(golds, MANNERS.items(), strict=False))
-        """Question → manner."""
+        """Maps a question to its manner."""
         self.asked: Counter[str] = Counter()
-        """Messages of a request, as JSON → how often it came."""
+        """Maps a request's messages, as JSON, to the number of such requests."""
         self.shown: list[str] = []
-        """All that was shown to it."""
+        """All texts shown to the model."""
         self.silent_at: str = ""
-        """Manner whose second turn is taken in and not answered."""
+        """Manner whose second turn gets no response."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str | dict[str, Any]]:
@@ -132,13 +135,13 @@ def models(measure: MeasuredFanOut) -> Iterator[Models]:
 
 
 def find_rows(measure: MeasuredFanOut, models: Models, expected: Any) -> dict[str, dict[str, Any]]:
-    """Return manner → the row of its question in the open book."""
+    """Map each manner to the open-book row of its question."""
     rows = {row["question"]: row for row in measure.read("fanoutqa_answers", expected["evaluation_id"])}
     return {name: rows[question] for question, (name, _) in models.manners.items()}
 
 
 def check_nothing_is_newer(measure: MeasuredFanOut, models: Models, rows: Sequence[dict[str, Any]]) -> None:
-    """Hold all that was shown to the moment of the build: by the dates of revisions, and by what the text says since."""
+    """Check by revision dates and by text that nothing shown is newer than the build's epoch."""
     dated = [(parts, body) for operation, parts, body in measure.calls() if operation == "page_revision_at"]
     old = {
         body["revid"]
@@ -160,7 +163,7 @@ def check_nothing_is_newer(measure: MeasuredFanOut, models: Models, rows: Sequen
 
 
 def list_newer_lines() -> list[str]:
-    """Return pieces of text, without markup, of the pages asked for that stand in no revision up to the moment of the build."""
+    """Return text pieces, without markup, that the requested pages gained after the build's epoch."""
     from factmill.tasks.world.data import WORLD_FOLDER
     from factmill.tasks.world.files import load_world_data
 
@@ -240,7 +243,7 @@ def test_evaluation_killed_during_dialogues_resumes_without_repeated_requests(
     before = Counter(models.asked)
     assert before
     ended = measure(*options, **KEY)
-    # the turns of the first round were answered and are not asked again; of the second those that were on their way may be
+    # turns answered in the first round are not sent again; turns in flight in the second may be
     twice = {json.loads(each)[-1]["role"] for each, times in models.asked.items() if times > 1}
     assert "user" not in twice
     measure.verify(ended, **KEY)
@@ -274,12 +277,12 @@ def test_built_in_models_score_extremes_of_each_metric_and_send_no_request(measu
         }
         for model in ("oracle", "guesser", "silent")
     }
-    # an answer of one word has no pair of words
+    # a one-word answer has no pair of words
     of_pairs = mean([len(re.findall(r"[a-z0-9]+", gold.lower())) > 1 for gold in measure.golds().values()])
     assert {metric: value for (_, metric), value in values["oracle"].items() if "upstream" not in metric} == {
         "loose": 1, "strict": 1, "rouge1": 1, "rouge2": pytest.approx(of_pairs), "rougeL": 1, "judged": 1
     }  # fmt: skip
-    # the public scorer's loss on nested answers goes below nothing
+    # the public scorer's loss on nested answers does not fall below zero
     assert {value for (_, metric), value in values["silent"].items() if "upstream" not in metric} == {0}
     assert values["guesser"]["open_book", "strict"] < 0.3
 

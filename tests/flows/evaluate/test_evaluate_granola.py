@@ -1,4 +1,4 @@
-"""A model measured on GRANOLA-EQ, whole: the built-in models, a file of answers, and a model in the paper's settings."""
+"""Test GRANOLA-EQ's evaluation end to end: built-in models, a file of answers, and a model in the paper's settings."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_built_in_models_score_extremes_of_each_metric(measure: Measured) -> Non
     compared = measure("--model", "oracle", "--similarity", "5")
     assert list_overall(compared)["greedy", "semantic_similarity"]["n"] == 5
     assert list_overall(compared)["greedy", "accuracy"] == list_overall(oracle)["greedy", "accuracy"]
-    # of a dozen questions, the commonest answer to the others may fit none; it is an answer all the same
+    # of a dozen questions, the most common other answer may fit none; it is still an answer
     assert list_overall(guesser)["greedy", "informativeness"]["value"] < 1
     assert list_overall(guesser)["greedy", "share_no_answer"]["value"] == 0
     measure.verify(guesser)
@@ -73,12 +73,12 @@ def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Pat
 
 
 class Model:
-    """Knows the country of every place; drawn, it names three places, of which two are the same."""
+    """A model that knows the country of every place; samples name three places, two of them equal."""
 
     def __init__(self, golds: dict[str, list[str]]) -> None:
         self.golds = golds
         self.asked: Counter[tuple[str, str]] = Counter()
-        """Prompt, question → how often it was asked."""
+        """Maps (prompt, question) to its number of requests."""
         self.chat = ScriptedChat(self._answer)
 
     def _answer(self, messages: Sequence[Message]) -> tuple[int, str]:
@@ -126,7 +126,7 @@ def test_model_requests_follow_each_setting(measure: Measured, model: Model, tmp
     assert drag["answer_read"] == drag["granola_answers"][-1]
     assert drag["answer"] == f"Aggregated answer: {drag['answer_read']}"
     assert (len(drag["samples"]), drag["tokens_out"]) == (3, 4 * 5)
-    # both are made of the same samples, which are drawn once
+    # both settings use the same samples, which are drawn once
     assert sum(times for (prompt, _), times in model.asked.items() if prompt == AGGREGATE_PROMPT) == questions
     drawn = sum(times for (prompt, _), times in model.asked.items() if prompt == "granola/answer")
     assert 3 * questions <= drawn <= 3 * questions + 8

@@ -1,4 +1,4 @@
-"""MultiHal's answers scored for entailment and consistency by cross-encoders, where these are named, and only there."""
+"""Test MultiHal's entailment and consistency scores, computed only where cross-encoders are configured."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ LABELS = {"tiny-nli": ["contradiction", "neutral", "entailment"], "tiny-score": 
 
 @pytest.fixture(scope="module")
 def models(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Put a model of three labels and one of a single score into the home; return its folder of models."""
+    """Put a model with three labels and one with a single score into the home; return the folder of models."""
     folder, made = get_models_folder(factmill.home), tmp_path_factory.mktemp("models")
     for name, labels in LABELS.items():
         weights = make_weights(prefix="bert.") | make_head(len(labels))
@@ -35,7 +35,7 @@ def models(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def run(factmill: Factmill, small_builds: SmallBuilds, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Return the command with a warehouse in which a small MultiHal in English is built."""
+    """Return the command with a warehouse that has a small English MultiHal build."""
     folder = tmp_path_factory.mktemp("multihal")
 
     def run(*arguments: str | Path) -> Ran:

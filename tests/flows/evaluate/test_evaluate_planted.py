@@ -1,6 +1,7 @@
-"""Models with known rates of error: what is measured of them holds what was planted, within its interval.
+"""Test evaluations of models with known error rates: each interval contains the planted rate.
 
-A planted model is the oracle with some answers spoilt, drawn by seed; the figures follow from the rates alone.
+A planted model is the oracle with some answers corrupted, drawn by seed; the expected figures follow from the rates
+alone.
 """
 
 import json
@@ -26,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture
 def evaluate(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path: Path) -> Evaluate:
-    """Score answers of a file, into a warehouse that is a copy, and return the metrics by setting, name and group."""
+    """Score a file of answers in a copy of the warehouse; return metrics by setting, name and group."""
 
     def run(benchmark: str, answers: list[dict[str, str]], *options: str) -> dict[tuple[str, ...], dict[str, Any]]:
         path = tmp_path / "planted.jsonl"
@@ -48,7 +49,7 @@ def _read(factmill: Factmill, build: dict[str, Any], table: str) -> Rows:
 
 
 def _holds(metric: dict[str, Any], planted: float) -> bool:
-    """True when a metric's interval holds a figure, to its last digit."""
+    """Return whether a metric's interval contains a figure, to its last digit."""
     return bool(metric["ci_low"] - 1e-4 <= planted <= metric["ci_high"] + 1e-4)
 
 
@@ -79,14 +80,14 @@ def test_granola_detects_coarse_idk_and_wrong_answers(
         "share_level_3_or_more": 0.0,
     }
     assert [name for name, value in planted.items() if not _holds(found["greedy", name], value)] == []
-    # and not by being wide
+    # and the intervals are narrow
     assert all(found["greedy", name]["ci_high"] - found["greedy", name]["ci_low"] < 0.14 for name in planted)
 
 
 def test_multihal_detects_gradually_worse_languages(
     factmill: Factmill, embedded_builds: dict[str, Any], evaluate: Evaluate
 ) -> None:
-    """Each language in turn has a tenth more of its answers replaced; asked alone, half of those again."""
+    """Each language in turn has a tenth more wrong answers; without paths, half of those again."""
     rows = _read(factmill, embedded_builds["multihal"], "multihal")
     languages = ("eng", "deu", "fra", "ita", "spa", "por")
     wrong = "a purple teapot"
@@ -95,7 +96,7 @@ def test_multihal_detects_gradually_worse_languages(
     vectors = dict(zip(texts, encoder.encode(texts), strict=True))
 
     def worth(row: dict[str, Any]) -> float:
-        """Return the score of the wrong answer."""
+        """Return the wrong answer's score."""
         return max(float(vectors[wrong] @ vectors[each]) for each in (row["output"], *row["optional_output"]))
 
     rng = np.random.default_rng(7)
@@ -116,7 +117,7 @@ def test_multihal_detects_gradually_worse_languages(
         key for key, value in planted.items() if not _holds(found[key[0], "semantic_score", "language", key[1]], value)
     ]
     assert missed == []
-    # what a path adds: each is held against its own question asked alone, so by paths and not by questions
+    # the gain from paths: each path is compared with its own question without paths, so the unit is the path
     delta = found["kg_rag - qa", "semantic_score_delta"]
     assert delta["n"] == len(rows)
     assert delta["ci_low"] > 0.1
@@ -131,7 +132,7 @@ def test_slaq_detects_long_answers_wrong_at_position_4(
     for row in rows:
         gold = [row[f"ShortA{number}"] for number in range(1, 6)]
         answers += [{"id": f"{row['id']}/{number}", "answer": text} for number, text in enumerate(gold, 1)]
-        # the text of a long answer, with what answers the fourth question exchanged
+        # a long answer's text, with the fourth question's answer replaced
         spoilt = re.sub(re.escape(gold[3].rstrip(".")), "a purple teapot", row["LongA"], flags=re.IGNORECASE)
         answers.append({"id": f"{row['id']}/long", "answer": spoilt})
     lines = [row["id"] for row, each in zip(rows, answers[5::6], strict=True) if "teapot" in each["answer"]]

@@ -1,4 +1,4 @@
-"""A model measured on SLAQ, whole: the built-in models, a file of answers, and models that are asked and judged."""
+"""Test SLAQ's evaluation end to end: built-in models, a file of answers, and models with a judge."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def test_built_in_models_score_extremes_of_each_metric(measure: Measured) -> Non
     assert 0 <= read_values(guesser)["short", "accuracy"] < 0.2
     assert {each["judge"] for each in oracle["metrics"]} == {"exact"}
     assert all("lower bound" in each["note"] for each in oracle["metrics"] if each["metric"] == "accuracy")
-    # silence was looked at, and is no gap in the scores
+    # an empty answer is scored, not missing
     assert silent["unscored"] == 0
     assert {row["unscored"] for row in measure.read("slaq_answers", silent["evaluation_id"])} == {"no_answer"}
 
@@ -74,11 +74,11 @@ def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Pat
 
 
 class Models:
-    """A model that knows the answers of even topics, and a judge that finds the gold answer in what it is shown."""
+    """A model that knows the answers of even topics, and a judge that looks for the gold answer in its prompt."""
 
     def __init__(self, known: dict[str, str]) -> None:
         self.known = known
-        """Question → what the model says; nothing known: silence."""
+        """Maps a question to the model's answer; the model is silent on all others."""
         self.asked: list[str] = []
         self.judged = 0
         self.chat = ScriptedChat(self._answer)

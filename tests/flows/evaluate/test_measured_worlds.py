@@ -1,4 +1,4 @@
-"""The build that an evaluation measures on where none is named: of the world and the prompts that are."""
+"""Test which build an evaluation uses by default: one of the named world and prompts."""
 
 from pathlib import Path
 

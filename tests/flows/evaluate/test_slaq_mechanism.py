@@ -1,4 +1,4 @@
-"""The mechanistic analysis whole: of an evaluation of a file of answers, with small random models."""
+"""Test the mechanistic analysis end to end, on an evaluation of a file of answers, with small random models."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ main()
 
 
 class Looked:
-    """An evaluation whose answers are right in many ways, and a model to look into."""
+    """An evaluation with every combination of right and wrong answers, and a model to analyse."""
 
     def __init__(self, measure: Measured, folder: Path) -> None:
         torch.set_num_threads(1)
@@ -69,7 +69,7 @@ class Looked:
 
 
 def answer_topic(topic: dict[str, Any], at: int) -> list[dict[str, str]]:
-    """Answer the facts of a topic: of five, two right in both, one short alone, one long alone, and one in neither."""
+    """Answer a topic's five facts: two right in both forms, one only short, one only long, one in neither."""
     name = topic["Topic"]
     said = {n: f"{name}: {topic[f'ShortA{n}']}." for n in range(1, 6)}
     wrong = f"{name}: nobody knows in {1000 + at}."
@@ -88,7 +88,7 @@ def looked(small_builds: SmallBuilds, tmp_path_factory: pytest.TempPathFactory) 
 def test_facts_of_evaluation_are_drawn_and_scored(looked: Looked) -> None:
     result = looked.look("--per-kind", "4", "--folds", "3")
     assert result["model"] == "tiny-llama"
-    # of what is drawn and not scored as many more are drawn as there are
+    # facts that are drawn and not scored are replaced by further draws
     assert all(4 <= each["drawn"] <= 8 for each in result["kinds"].values())
     assert all(each["drawn"] - each["unscored"] == 4 or each["drawn"] == 8 for each in result["kinds"].values())
     counts = result["facts"]["tiny-llama"]
@@ -123,7 +123,7 @@ def test_facts_of_evaluation_are_drawn_and_scored(looked: Looked) -> None:
 
     again = looked.look("--per-kind", "4", "--folds", "3")
     assert (again["up_to_date"], again["ablated"]) == (True, 0)
-    # what a larger draw holds beside is ablated, and nothing twice
+    # a larger draw ablates only its additional facts
     more = looked.look("--per-kind", "7")
     assert (more["rows"] > result["rows"], more["ablated_before"]) == (True, result["ablated"])
 
@@ -178,7 +178,7 @@ def test_two_models_are_reported_together(looked: Looked, tmp_path: Path) -> Non
 
 
 def measure_lost(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return kind → its facts whose answer is not found in the long answer."""
+    """Map each kind to its facts whose answer is not found in the long answer."""
     return {
         kind: sum(row["unscored"] == "not_in_long_answer" for row in rows if row["kind"] == kind)
         for kind in ("aligned", "misaligned")
@@ -199,7 +199,7 @@ def test_judge_pairs_facts_without_word_match_and_kinds_are_balanced(looked: Loo
     )
     chat.close()
     assert judged.code == by_words.code == 0, judged.err + by_words.err
-    # a random model may give no answer of its own a chance; for each such fact another is drawn
+    # a random model may give its own answer no probability; another fact replaces each such fact
     assert [each["drawn"] - each["unscored"] for each in judged.json["kinds"].values()] == [5, 5]
     rows = looked.measure.read("slaq_mechanism", judged.json["mechanism_id"])
     assert {row["paired_by"] for row in rows} == {"judge"}
@@ -207,7 +207,7 @@ def test_judge_pairs_facts_without_word_match_and_kinds_are_balanced(looked: Loo
     assert all(row["long_text"] == row["long_answer"].split(". ")[0] for row in rows)
     page = Path(judged.json["reports"][0]).read_text("utf-8")
     assert "by a judge" in page
-    # without a judge, misaligned facts of which few words are alike are lost, so all that there are are drawn
+    # without a judge, misaligned facts with few common words are lost, so all of them are drawn
     assert by_words.json["kinds"]["misaligned"]["drawn"] == 8
     lost = measure_lost(looked.measure.read("slaq_mechanism", by_words.json["mechanism_id"]))
     assert lost["misaligned"] > 0 == lost["aligned"]

@@ -1,4 +1,4 @@
-"""`import factmill`: what its documentation shows, run as it stands there."""
+"""Run the documented examples of `import factmill` unchanged."""
 
 import doctest
 import shutil
@@ -20,7 +20,7 @@ def home_of_reader(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
-    """Make a home like that of a reader who has run `make build`."""
+    """Make the home of a reader who has run `make build`."""
     assert embedded_builds
     home = tmp_path / "home"
     home.mkdir()

@@ -1,4 +1,4 @@
-"""An evaluation made by `make_closed_book_evaluation` goes into programs and other harnesses as the others do."""
+"""Test an evaluation from `make_closed_book_evaluation` in Python programs and other harnesses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ GOLDS = {"Germany": "Q183", "France": "Q142", "Finland": "Q33", "Italy": "Q38"}
 
 @pytest.fixture
 def evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Evaluation]:
-    """Find the toy's evaluation by its name, and lay rows of its benchmark into a folder."""
+    """Find the toy's evaluation by name, and write its benchmark's rows into a folder."""
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "support"))
     from toy_benchmark import CountryQuestion
     from toy_closed_book import COUNTRIES_CLOSED_BOOK

@@ -1,4 +1,4 @@
-"""The benchmarks as tasks of Inspect AI, run in it with its mock model: the same answers give the same figures."""
+"""Test the benchmarks as Inspect AI tasks with its mock model: equal answers give equal figures."""
 
 import math
 import tomllib
@@ -25,7 +25,7 @@ Say = Callable[[list[ChatMessage]], ModelOutput]
 def mock(say: Say) -> Model:
     def answer(messages: list[ChatMessage], *_: Any) -> ModelOutput:
         output = say(messages)
-        # else the mock model counts tokens by a file that it fetches
+        # otherwise the mock model downloads a file to count tokens
         output.usage = ModelUsage(input_tokens=7, output_tokens=3, total_tokens=10)
         return output
 
@@ -97,7 +97,7 @@ def test_unreadable_answer_is_unscored_and_model_error_is_counted(played: Played
     rows = [sample.scores["scored"].metadata["row"] for sample in log.samples if sample.scores]  # type: ignore[index]
     assert sorted(row["unscored"] for row in rows) == ["", "", "cut_off", "model_failed", "refused"]
     values = read_values(log)
-    # who refuses is wrong
+    # a refusal is wrong
     assert (values["accuracy_n"], values["accuracy_unscored"]) == (3, 2)
 
 

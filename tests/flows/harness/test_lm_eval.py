@@ -1,4 +1,4 @@
-"""Task folders for lm-evaluation-harness: its loader takes them, and the same answers give the same figures."""
+"""Test task folders for lm-evaluation-harness: its loader accepts them, and equal answers give equal figures."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ from .conftest import Played
 
 
 class PlayedModel(LM):
-    """Says what is known, and keeps what it was asked."""
+    """A model that replays known answers and records its prompts."""
 
     def __init__(self, played: Played) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def test_same_answers_yield_identical_figures(played: Played, tmp_path: Path) ->
     model = PlayedModel(played)
     found = simple_evaluate(model, tasks=wanted, task_manager=manager, bootstrap_iters=0)
     assert found is not None
-    # a prompt without a chat template: system text, demonstrations and question, one behind the other
+    # a prompt without a chat template: system text, demonstrations and question, concatenated
     asked = played.session.evaluation
     assert any(prompt.endswith(text) for prompt in model.asked for text in list(played.by_prompt)[:1]), asked.name
     ours = {(each["setting"], each["metric"]): each for each in played.metrics if not each["group_by"]}

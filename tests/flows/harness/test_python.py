@@ -1,4 +1,4 @@
-"""`import factmill`: the same figures as the command's."""
+"""Test that `import factmill` gives the command's figures."""
 
 import subprocess
 import sys

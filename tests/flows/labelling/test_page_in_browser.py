@@ -1,4 +1,4 @@
-"""Sixty labels given on the page in Chromium, while browser and server are killed: none is lost, and agreement is printed."""
+"""Label 60 items in Chromium while browser and server get killed: no label is lost, and agreement is printed."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def evaluated(factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path) -> tuple[Path, str]:
-    """Return a warehouse and the id of an evaluation of answers that are right, or made to act in a page."""
+    """Return a warehouse and the id of an evaluation of answers that are right, or contain active markup."""
     warehouse = tmp_path / "w.duckdb"
     build_id = small_builds.copy("slaq", warehouse)
     with open_warehouse(warehouse) as db:
@@ -71,7 +71,7 @@ def wait_for(browser: DrivenChromium, done: int) -> None:
 
 
 def label_in_csv(factmill: Factmill, evaluated: tuple[Path, str], sheet: Path) -> list[dict[str, str]]:
-    """Give sixty labels, 0 and 1 in turn, as bob in a CSV; return its rows."""
+    """Give 60 labels, alternating 0 and 1, as bob in a CSV; return its rows."""
     warehouse, evaluation = evaluated
     assert factmill("label", evaluation, "--to", sheet, "--n", "60", "--warehouse", warehouse).code == 0
     rows = read_csv(sheet)
@@ -82,7 +82,7 @@ def label_in_csv(factmill: Factmill, evaluated: tuple[Path, str], sheet: Path) -
 
 
 def press_labels(browser: DrivenChromium, labels: list[str], done: int) -> None:
-    """Press the key of each label, `done` rows being decided before."""
+    """Press each label's key; `done` rows are already decided."""
     for at, label in enumerate(labels, done + 1):
         browser.press(label)
         wait_for(browser, at)
@@ -95,7 +95,7 @@ def test_labels_survive_browser_and_server_restart(
     here = ("--warehouse", warehouse)
     rows = label_in_csv(factmill, evaluated, tmp_path / "bob.csv")
 
-    # ada sees the same rows in the same order, and says otherwise than bob of every sixth
+    # ada sees the same rows in the same order, and disagrees with bob on every sixth
     by_ada = {row["item"]: str((at + (at % 6 == 0)) % 2) for at, row in enumerate(rows)}
     labels = list(by_ada.values())
     serve = ("label", evaluation, "--serve", "--n", "60", "--labeller", "ada", "--json", *here)
@@ -146,7 +146,7 @@ def test_labels_survive_browser_and_server_restart(
 
 
 def assert_shown_as_text(browser: DrivenChromium, row: dict[str, str]) -> None:
-    """Check that a row's texts are on the page as texts, of which none acts."""
+    """Check that the page shows a row's texts as plain text and runs none of them."""
     shown = browser.read(SHOWN)
     assert shown[2] == row["answer"].removeprefix("'").replace("\u202e", "[U+202E]")
     assert browser.read("[window.harmed, document.querySelector('.shown img')]") == [None, None]

@@ -1,4 +1,4 @@
-"""The labelling page: who may ask it, what it saves and when, and what it never shows."""
+"""Test the labelling page: access, saving, and what it never shows."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,10 @@ class Served:
     journal: DecisionJournal
 
     def ask(self, name: str, body: Any = None, path: str = "", method: str = "", **headers: str) -> tuple[int, Any]:
-        """Return status and JSON of a request as our own page sends it; `headers` replace its headers (underscores for -)."""
+        """Return status and JSON of a request as our page sends it.
+
+        `headers` replace the page's headers (underscores for -).
+        """
         host = f"127.0.0.1:{self.server.server_port}"
         own = {"Host": host} | (
             {"Origin": f"http://{host}", "Content-Type": "application/json"} if body is not None else {}
@@ -78,7 +81,7 @@ def test_page_references_nothing_external_and_escapes_content(served: Served) ->
     assert "b" not in read.tags and "Label &lt;b&gt;" in html and "ada &amp; co" in html
     assert [each for each in read.addresses if not each.startswith(("#", "data:"))] == []
     assert "default-src 'none'" in html and "connect-src 'self'" in html
-    # texts reach the page as JSON, which its script writes as text
+    # texts reach the page as JSON, and its script inserts them as text
     assert served.ask("row")[1]["shown"] == [["answer", "<script>0</script>[U+202E]"]]
 
 
@@ -129,7 +132,7 @@ def test_decision_is_saved_before_response_and_leads_to_next_open_row(served: Se
     (line,) = served.journal.path.read_text("utf-8").splitlines()
     assert json.loads(line).items() >= {"row": "q0", "answers": {"label": "1"}}.items()
     assert served.decide("q2", label="0")[1]["key"] == "q1"
-    assert served.decide("q2", label="1", note="é\ud800")[1]["key"] == "q2"  # changed, so it stays
+    assert served.decide("q2", label="1", note="é\ud800")[1]["key"] == "q2"  # a changed decision stays
     assert served.ask("undo", {})[1]["answers"] == {"label": "0"}
     assert served.decide("q1", note="unsure")[1]["key"] == "q1"
     assert [row.get("label") for row in served.page.list_decided_rows()] == ["1", "0"]
@@ -229,7 +232,7 @@ def test_edit_counts_as_decided_once_its_text_is_present(tmp_path: Path) -> None
             ValueError, match="not saved: the page, row 2 of the page, line 1, column edited: 'a' does not have"
         ):
             page.decide(item.id, {"decision": "edit", "edited": "a"}, stays=True)
-        # what others decided before is shown, and is not this person's
+        # other people's earlier decisions are shown, and are not this person's
         assert [(row.get("id"), row.get("reviewer"), row.get("edited")) for row in page.list_decided_rows()] == [
             (item.id, "ada", "a: b")
         ]

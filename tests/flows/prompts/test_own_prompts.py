@@ -1,4 +1,4 @@
-"""Builds and evaluations with own prompts: another build for another text, the same one for a copy, and replays."""
+"""Test builds and evaluations with own prompts: a new text makes a new build, a copy does not, and replays work."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ KEY = {"TEST_KEY": "k"}
 
 
 def copy_prompt(folder: Path, prompt_id: str, added: str = "") -> Path:
-    """Copy a packaged prompt into a folder of own ones, with a sentence added to its last part; return the folder."""
+    """Copy a packaged prompt into a folder of own prompts, add a sentence to its last part, and return the folder."""
     path = folder / f"{prompt_id}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     before, user, last = (ASSETS_ROOT / "prompts" / f"{prompt_id}.md").read_text("utf-8").rpartition("# user\n")
@@ -31,7 +31,7 @@ def copy_prompt(folder: Path, prompt_id: str, added: str = "") -> Path:
 
 @pytest.fixture
 def warehouse(small_builds: SmallBuilds, tmp_path: Path) -> Path:
-    """A warehouse with the small build of GRANOLA-EQ."""
+    """A warehouse with the small GRANOLA-EQ build."""
     small_builds.copy("granola", tmp_path / "w.duckdb")
     return tmp_path / "w.duckdb"
 
@@ -56,7 +56,7 @@ def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     edited = make(factmill, warehouse, "--prompts", mine)
     assert edited["build_id"] != plain["build_id"]
     assert list(edited["own_prompts"]) == [LEVELS]
-    # a reworded prompt keeps its scripted replies, but is asked anew
+    # a reworded prompt keeps its scripted replies, but is sent again
     assert edited["calls_sent"] == 12 and edited["rows"] == plain["rows"]
     again = make(factmill, warehouse, "--prompts", mine)
     assert (again["build_id"], again["up_to_date"]) == (edited["build_id"], True)
@@ -78,7 +78,7 @@ def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     assert f"in place of factmill's: {LEVELS} (SHA-256 {digest[:12]})" in text and "Mind every word." in text
     assert "--prompts my-prompts/" in text
 
-    # the recorded texts serve, whatever became of the folder
+    # the recorded texts suffice, whatever happens to the folder
     for change in (lambda: copy_prompt(mine, LEVELS, "Something else."), lambda: shutil.rmtree(mine)):
         change()
         ran = factmill("verify", edited["build_id"], "--warehouse", warehouse, "--json")
@@ -95,7 +95,7 @@ def test_prompts_option_overrides_folder_of_world_file(factmill: Factmill, wareh
     copy_prompt(tmp_path / "mine", LEVELS, "Mind every word.")
     by_world = make(factmill, warehouse, "--world", world)
     assert list(by_world["own_prompts"]) == [LEVELS]
-    # where a folder lies is no input of a build
+    # the folder's location is no input of a build
     assert make(factmill, warehouse, "--prompts", tmp_path / "mine")["build_id"] == by_world["build_id"]
     other = copy_prompt(tmp_path / "other", LEVELS)
     assert make(factmill, warehouse, "--world", world, "--prompts", other)["own_prompts"] == {}
@@ -117,7 +117,7 @@ def test_invalid_prompt_is_rejected_before_start(factmill: Factmill, tmp_path: P
 
 @pytest.fixture
 def chat() -> Iterator[tuple[ScriptedChat, list[str]]]:
-    """A model that answers everything alike, and what it was asked."""
+    """A model with one fixed reply that records its prompts."""
     asked: list[str] = []
 
     def answer(messages: Sequence[Message]) -> tuple[int, str]:
@@ -134,7 +134,7 @@ def chat() -> Iterator[tuple[ScriptedChat, list[str]]]:
 def test_prefect_batch_threads_read_own_prompt(
     factmill_on_prefect: Factmill, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
-    """Prefect runs batches in threads of its own; the model's replies have no form, so no row is published."""
+    """Prefect runs batches in its own threads; the model's replies are malformed, so no row is published."""
     server, asked = chat
     world = write_chat_world(tmp_path, server.url, ["author"])
     mine = copy_prompt(tmp_path / "mine", LEVELS, "Mind every word.")
@@ -180,7 +180,7 @@ def test_judge_card_applies_only_to_verdicts_of_same_prompt(
     plain = factmill(*evaluate, "--json", **KEY).json
     own = factmill(*evaluate, "--prompts", mine, "--json", **KEY).json
     assert plain["evaluation_id"] != own["evaluation_id"] and list(own["own_prompts"]) == [JUDGE]
-    # the model under test is asked nothing again
+    # the tested model gets no new request
     assert own["calls_replayed"] > 0
 
     labels = tmp_path / "l.csv"
@@ -213,7 +213,7 @@ def test_judge_card_applies_only_to_verdicts_of_same_prompt(
 def test_card_of_other_prompt_does_not_check_release_evaluations(
     factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path, chat: tuple[ScriptedChat, list[str]]
 ) -> None:
-    """People's own questions are judged with the own prompt, the evaluation with the packaged one."""
+    """The judge scores people's own questions with the own prompt, the evaluation with the packaged one."""
     server, asked = chat
     warehouse = tmp_path / "w.duckdb"
     build_id = small_builds.copy("slaq", warehouse)

@@ -1,4 +1,4 @@
-"""`factmill prompts`: list, print and copy."""
+"""Test `factmill prompts`: list, print and copy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A live Wikidata that changes under a benchmark: what is too old is asked again, since an earlier build or by age, and nothing else."""
+"""Test incremental builds on a changing live Wikidata: only responses expired by build or age are requested again."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _LONG_AGO = "2025-03-01T00:00:00Z"
 
 
 class EditedWorld(ChangingWorld):
-    """Its items say when they were edited; what its Wikidata was asked is kept by the first words of the query."""
+    """A world whose items carry edit times, and whose Wikidata records requests by the first words of the query."""
 
     def __init__(self, folder: Path, factmill: Factmill) -> None:
         super().__init__(folder, factmill)
@@ -37,11 +37,11 @@ class EditedWorld(ChangingWorld):
         return ["--source", self.folder / "P19.people.json", "--world", self.folder / "world.toml"]
 
     def edit(self, name: str) -> None:
-        """Say that an item was edited just now."""
+        """Mark an item as edited now."""
         self.edited_at[name] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def take_asked(self) -> dict[str, list[str]]:
-        """Return variables that queries select → the items or names of their VALUES, since the last time; chats too."""
+        """Return the requests since the last call: selected variables → items or names of their VALUES, and chats."""
         seen, self.wikidata.web.seen[:] = list(self.wikidata.web.seen), []
         asked: dict[str, list[str]] = {}
         for each in seen:
@@ -95,7 +95,7 @@ def test_changed_items_are_requested_again_and_model_only_for_changed_text(world
     world.take_asked()
     world.describe["Lyon"] = "old city in France"
     for name in ("Lyon", "Nice", "Ada One"):
-        world.edit(name)  # Nice says what it said
+        world.edit(name)  # Nice repeats its response
     second = world.build("--since", first)
     asked = world.take_asked()
     assert asked["item label description title modified"] == ["Ada One", "Lyon", "Nice"]
@@ -225,7 +225,7 @@ def test_rebuild_since_equals_full_rebuild(
     factmill: Factmill,
     tmp_path: Path,
 ) -> None:
-    """`make trials` has all benchmarks whole in both worlds."""
+    """`make trials` compares all benchmarks end to end in both worlds."""
     for found in compare(tmp_path, factmill, benchmarks, Size(rows=2, share=0.05, seed=3)):
         assert found.since["tables"] == found.full["tables"], found.benchmark
         result = found.since["since"]
@@ -240,7 +240,7 @@ PLACES = ("Germany", "France", "Spain", "Italy")
 
 
 class ChangingWikidata:
-    """Its items have numbers of today's; `held` stops its answers, `down` makes it fail."""
+    """A Wikidata whose items get new numbers; `held` delays its responses, `down` makes it fail."""
 
     def __init__(self) -> None:
         self.web = Loopback()
@@ -252,7 +252,7 @@ class ChangingWikidata:
         self.number(1)
 
     def number(self, first: int) -> None:
-        """Give the countries the numbers from `first` on."""
+        """Number the countries from `first` on."""
         labels = (f'wd:Q{first + at} rdfs:label "{name}"@en' for at, name in enumerate(PLACES))
         self._answer_from = answer_from(open_store("\n".join(labels)))
 
@@ -263,7 +263,7 @@ class ChangingWikidata:
         return {**answer, "until": self.free}
 
     def take_asked(self) -> list[str]:
-        """Return what was asked since the last time."""
+        """Return the requests since the last call."""
         asked, self.asked = sorted(set(self.asked)), []
         return asked
 
@@ -285,7 +285,7 @@ def command(factmill: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
 
 @pytest.fixture
 def build(wikidata: ChangingWikidata, tmp_path: Path) -> list[str]:
-    """The command that builds, in a world with this Wikidata."""
+    """The build command, in a world with this Wikidata."""
     (tmp_path / "names.txt").write_text("\n".join(PLACES), "utf-8")
     (tmp_path / "world.toml").write_text(
         f"""name = "changing"\nuser_agent = "tests"\nepoch = 2026-01-01\n[wikidata]\nurl = "{wikidata.web.url}"
@@ -297,7 +297,7 @@ limits = {{ parallel = 1, attempts = 1, backoff_s = 0.01, batch = 1 }}\n[models.
 
 
 def age(warehouse: Path, days: int, *names: str) -> None:
-    """Let the recorded replies about names be so many days older."""
+    """Make the cached responses about names this many days older."""
     with open_warehouse(warehouse) as db:
         for name in names:
             db.execute("UPDATE calls SET asked_at = asked_at - to_days(?) WHERE parts LIKE ?", [days, f'%"{name}"%'])

@@ -1,4 +1,4 @@
-"""BioKaLMA in the embedded world: pairs of people, five rounds each, and knowledge that a program finds in the text again."""
+"""Test BioKaLMA in the embedded world: pairs of people, five rounds each, and knowledge found in the text."""
 
 import json
 import math
@@ -39,7 +39,7 @@ class Built:
     report: Any
     rows: Rows
     rounds: dict[str, Rows]
-    """Row id → its rounds in order."""
+    """Maps a row id to its rounds, in order."""
 
 
 def read_built(report: Any) -> Built:
@@ -51,12 +51,12 @@ def read_built(report: Any) -> Built:
 
 @pytest.fixture(scope="module")
 def built(embedded_builds: dict[str, Any]) -> Built:
-    """Return the build of BioKaLMA as it comes."""
+    """Return the default BioKaLMA build."""
     return read_built(embedded_builds["biokalma"])
 
 
 def check_rows(built: Built, rounds: int) -> None:
-    """Every row has its rounds; what was chosen is what the text says, and all of it is known of the two."""
+    """Check that every row has its rounds, and that each chosen piece is in the text and in the pair's pool."""
     for row in built.rows:
         result = built.rounds[row["id"]]
         assert [each["number"] for each in result] == list(range(1, rounds + 1)), row["id"]
@@ -83,7 +83,7 @@ def check_rows(built: Built, rounds: int) -> None:
 
 
 def check_set(row: dict[str, Any]) -> None:
-    """Of every property that is asked for, the set holds all values that the graph has, but of what joins the two."""
+    """Check that the set has all of the graph's values of each property it asks for, except the links of the pair."""
     held, known = defaultdict[tuple[str, str], set[str]](set), defaultdict[tuple[str, str], set[str]](set)
     for pieces, found in ((row["minimum_knowledge"], held), (row["knowledge_graph"], known)):
         for piece in pieces:
@@ -93,7 +93,7 @@ def check_set(row: dict[str, Any]) -> None:
 
 
 def check_choices(expected: Rows) -> None:
-    """The piece of a round is the best of its candidates, those left out that the author did not bring in."""
+    """Check that each round's piece is the best of its candidates, without those that the author failed to add."""
     assert (expected[0]["candidates"], expected[0]["refused"]) == ([], [])
     for each in expected[1:]:
         candidates = each["candidates"][len(each["refused"]) :]
@@ -150,7 +150,7 @@ def test_scores_use_counts_of_entire_build(built: Built) -> None:
     pools = Counter(
         pid for row in built.rows for _, pid in {(each["qid"], each["pid"]) for each in row["knowledge_graph"]}
     )
-    # pairs that are lost later are counted too
+    # pairs dropped later are also counted
     assert len(built.rows) < built.report["facts"]["pairs_counted"]
     assert all(pools[pid] <= count <= graphs for pid, count in counts.items())
     for result in built.rounds.values():
@@ -168,7 +168,7 @@ def test_report_counts_people_places_and_times(built: Built) -> None:
     assert facts["born"][0] < 0 < facts["born"][1]
     assert min(facts["countries"], facts["cities"], facts["occupations"]) >= 10
     assert facts["names_of_several"] == 3
-    # one citation and thirteen sentences are planted faults that cost no row
+    # one citation and thirteen sentences are planted faults that drop no row
     assert (facts["removed_citations"], facts["unstated_citations"], facts["refused_pieces"]) == (1, 0, 13)
 
 
@@ -232,7 +232,7 @@ def test_local_graph_yields_same_rows(factmill: Factmill, built: Built, tmp_path
         return [{name: row[name] for name in row.keys() - {"licence", *left_out}} for row in rows]
 
     assert leave_out(again.rows) == leave_out(built.rows)
-    # calls are put to another service, so they have other keys
+    # another service's calls have other keys
     for row_id, result in built.rounds.items():
         assert leave_out(again.rounds[row_id], "call") == leave_out(result, "call")
     for name in ("biokalma_candidates", "biokalma_relations"):
@@ -298,7 +298,7 @@ AUTHORS = {
     "Refusing": {GENERAL_QUESTION_PROMPT: always(REFUSAL)},
     "Down": {ANNOTATE_PROMPT: always(500)},
 }
-"""First word of a paragraph → what the author does otherwise than well."""
+"""Maps a paragraph's first word to the author's misbehaviour."""
 WELL = {
     ANNOTATE_PROMPT: cite_first,
     EXTEND_PROMPT: extend,

@@ -1,4 +1,4 @@
-"""FanOutQA in the embedded world: its questions, evidence and flags, and faults that were planted."""
+"""Test FanOutQA in the embedded world: questions, evidence, flags, and planted faults."""
 
 import json
 from collections import Counter
@@ -26,10 +26,10 @@ from factmill.tasks.world.data import WORLD_FOLDER
 from factmill.tasks.world.files import load_world_data
 
 LEAST_AUTHORED, LEAST_GENERATED = 35, 20
-"""What the embedded build has to give at least."""
+"""Minimum numbers of questions from the embedded build."""
 
 LEAST_ARTICLES, MOST_QUESTIONS = 150, 6
-"""Articles that its questions rest on, and questions that one article serves."""
+"""Minimum number of articles in its evidence, and maximum number of questions for one article."""
 
 EPOCH, LATER = "2023-11-20T00:00:00Z", "2026-01-01T00:00:00Z"
 
@@ -46,13 +46,13 @@ def read_rejects(report: Any) -> dict[str, tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def built(embedded_builds: dict[str, Any]) -> Any:
-    """Return the build of FanOutQA as it comes."""
+    """Return the default FanOutQA build."""
     return embedded_builds["fanoutqa"]
 
 
 @pytest.fixture(scope="module")
 def answers(built: Any) -> dict[str, dict[str, Any]]:
-    """Question id → its answer and decomposition, of both parts."""
+    """Map question ids to answer and decomposition, for both splits."""
     rows = [*read_table(built, "fanoutqa_dev"), *read_table(built, "fanoutqa_test_answers")]
     return {row["id"]: {name: json.loads(row[name]) for name in ("answer", "decomposition")} for row in rows}
 
@@ -153,7 +153,7 @@ def test_similar_questions_share_split_and_exports_have_released_form(
 
 
 def check_released_form(decomposition: Rows) -> None:
-    """Check the keys of every sub-question, and that it rests on an article or on others."""
+    """Check the keys of every sub-question, and that it depends on an article or on other sub-questions."""
     for sub in decomposition:
         assert list(sub) == RELEASED_SUB
         assert (sub["evidence"] is None) == bool(sub["decomposition"])
@@ -198,7 +198,7 @@ def test_adding_ten_questions_moves_none_between_splits(factmill: Factmill, buil
 
 
 def read_if_valid(row: dict[str, Any]) -> str:
-    """Return the id of an authored question, or nothing for one that breaks the rules."""
+    """Return the id of an authored question, or None if it breaks the rules."""
     try:
         return parse_authored_question(row).id
     except (KeyError, TypeError, ValueError):
@@ -229,10 +229,10 @@ def test_reviewers_decide_on_flagged_questions(factmill: Factmill, built: Any, t
     assert rows.keys() == published | {kept["row_id"], edited["row_id"]}
     assert rows[edited["row_id"]]["question"] == wording
     assert rows[kept["row_id"]]["reviewed_by"] == ["A. Reader"]
-    # the flag without its sentence, which tells the answer
+    # the flag without its sentence, which contains the answer
     path = kept["detail"].partition(":")[0]
     assert rows[kept["row_id"]]["flags"] == [f"answer_not_found {path}"]
-    # other hash seeds than those it was built with
+    # hash seeds other than the build's
     assert factmill.run_process("verify", second["build_id"]).code == 0
 
 
@@ -250,7 +250,7 @@ def read_evidence(html: str) -> str:
 
 
 def find_changes(built: Any) -> set[tuple[str, str]]:
-    """Return the references of published questions whose answer is in one state of the world's files and not in the other."""
+    """Return references of published questions whose answer is in only one of the two states of the world's files."""
     articles = load_world_data(WORLD_FOLDER).articles
     published = {row["id"] for row in read_table(built, "fanoutqa")}
     changed = set()
@@ -318,7 +318,7 @@ def spoil_sub_answer(question: Question) -> None:
 
 
 def judge(prompt_id: str, variables: Mapping[str, str]) -> str | None:
-    """Return what a careful judge replies to what was planted."""
+    """Return a careful judge's reply to the planted fault."""
     if prompt_id == "fanoutqa/objective" and "beautiful" in variables["question"]:
         return "What is beautiful is a matter of taste.\nN\nN"
     if prompt_id == "fanoutqa/wording" and "what were the heights" in variables["question"]:
@@ -342,7 +342,7 @@ PLANTED: dict[str, tuple[str, Plant, str]] = {
     "no way to an answer": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
     "another answer to the same": ("Of the Nintendo 64", lambda q: q.update(answer=101.63), "contradicts"),
 }  # fmt: skip
-"""Kind of error → the beginning of the question it is planted in, how, and what it is found by."""
+"""Maps an error to the beginning of its question, the function that plants it, and the expected detail."""
 
 
 def plant(kind: str) -> Question:
@@ -354,7 +354,7 @@ def plant(kind: str) -> Question:
 
 @pytest.fixture(scope="module")
 def rejects(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Question → reason and detail of its reject, after one build of the good and the spoiled questions."""
+    """Map each question to its reject's reason and detail, after one build of good and corrupted questions."""
     folder = tmp_path_factory.mktemp("planted")
     good = [question for wording, question in AUTHORED.items() if wording.startswith(("On what date was each of the four members of the Beatles'", "Of the Nintendo 64"))]  # fmt: skip
     spoiled = [plant(kind) for kind in PLANTED]

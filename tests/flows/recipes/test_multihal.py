@@ -1,4 +1,4 @@
-"""MultiHal in the embedded world: its rows, and who chooses and scores its paths."""
+"""Test MultiHal in the embedded world: its rows, and the choice and scores of its paths."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def rows(factmill: Factmill, english_build: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def six(factmill: Factmill, embedded_builds: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
-    """Return report and rows of the build of MultiHal as it comes, in all languages."""
+    """Return report and rows of the default MultiHal build, in all languages."""
     report = embedded_builds["multihal"]
     shown = factmill("show", "multihal", "--build", report["build_id"], "--limit", "1000", "--json")
     return report, shown.json["rows"]
@@ -53,7 +53,7 @@ def test_rows_are_in_six_languages(six: tuple[Any, list[dict[str, Any]]]) -> Non
 
 
 def list_numbers(text: str) -> list[str]:
-    """Return the numbers of a text without what parts their figures, which is another in each language."""
+    """Return a text's numbers without digit separators, which differ by language."""
     return re.findall("[0-9]+", re.sub("(?<=[0-9])[.,\u202f](?=[0-9])", "", text))
 
 
@@ -78,7 +78,7 @@ def test_untranslatable_rows_are_rejected_by_language(six: tuple[Any, list[dict[
     report, rows = six
     lost = report["reasons"]["translate_paths"]
     assert set(lost) == {"untranslatable"}
-    # their questions have words that the embedded translator was never taught
+    # the embedded translator has no training for some words of these questions
     untaught = {"halueval_28_0", "tqa_gen_14_0", "shroom2024_trial-v1_7_0"}
     assert {(row["path_id"], row["language"]) for row in rows if row["path_id"] in untaught} == {
         (path_id, "eng") for path_id in untaught
@@ -217,7 +217,7 @@ def test_export_joins_list_values(factmill: Factmill, english_build: Any, tmp_pa
 
 
 def by_turns(*said: Said) -> Callable[[str, bool], Said]:
-    """Return manners of one that says something else of each path, and the same of it when asked again."""
+    """Return manners that give each path the next of these replies, and repeat it when the path comes again."""
     result: dict[str, Said] = {}
     return lambda path, _is_again: result.setdefault(path, said[len(result) % len(said)])
 
@@ -248,13 +248,16 @@ JUDGES = {
     FAILS: Manners(always(500), always("Score: 5")),
     IS_SILENT: Manners(always(""), always("Score: 5")),
 }
-"""Question → how the judge answers about it. All have Paris as their answer; in the embedded world more than twenty
-paths join Marie Curie and France to it, so there is always a choice."""
+"""Maps a question to the judge's manners.
+
+The answer is always Paris. In the embedded world more than twenty paths join Marie Curie and France to it, so there is
+always a choice.
+"""
 
 
 @dataclass(frozen=True)
 class Building:
-    """What is needed to build with a judge, again and again, in one warehouse."""
+    """The setup for repeated builds with a judge in one warehouse."""
 
     factmill: Factmill
     judge: ScriptedJudge
@@ -280,7 +283,7 @@ def building(factmill: Factmill, tmp_path: Path) -> Iterator[Building]:
 
 
 def check_rows(judge: ScriptedJudge, rows: Sequence[Any]) -> None:
-    """No path is one that was not mined, and no score one that the judge did not give to this very path."""
+    """Check that every path was mined, and that the judge gave each score to that path."""
     for row in rows:
         words = "; ".join(row["trip_labels"])
         assert words in judge.shown[row["input"]]
@@ -325,7 +328,7 @@ def test_build_survives_any_judge_reply_and_later_run_retries_failures(building:
     assert len({path["id"] for path in left_out}) == len(left_out)
     chosen_from = [judge.shown[question] for question in {question for question, _ in judge.scored}]
     assert sum(path["reason"] == "not_selected" for path in left_out) == sum(len(shown) - 10 for shown in chosen_from)
-    # other hash seeds than those it was built with
+    # hash seeds other than the build's
     again = building.factmill.run_process("verify", report["build_id"], "--warehouse", building.warehouse)
     assert again.code == 0, again.err
 

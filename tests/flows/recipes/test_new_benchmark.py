@@ -1,4 +1,4 @@
-"""A benchmark that is nowhere but in a folder of its own is built, shown, explained, verified and exported by its record."""
+"""Test that a benchmark outside the package is built, shown, explained, verified and exported from its definition."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from support.commands.toy_command import ToyCommand
 
 @pytest.fixture
 def command(factmill_on_prefect: Factmill, tmp_path: Path) -> Iterator[ToyCommand]:
-    """Run `factmill` where the benchmark's module lies in a temporary folder and its record is in the list."""
+    """Run `factmill` with the benchmark's module in a temporary folder and its definition in the list."""
     toy = ToyCommand(factmill_on_prefect, tmp_path)
     yield toy
     toy.close()

@@ -1,6 +1,6 @@
-"""Builds of tables that users bring: each benchmark from a tiny table with columns of other names.
+"""Test builds from users' own tables: each benchmark from a tiny table with other column names.
 
-Models are scripted: the embedded world's replies, and the plainest ones for prompts of these sources.
+Models are scripted: the embedded world's replies, and minimal ones for prompts of these sources.
 """
 
 import csv
@@ -23,7 +23,7 @@ Build = Callable[..., Ran]
 
 @pytest.fixture
 def build(factmill: Factmill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
-    """Build a benchmark in a folder with the documents' files, into a warehouse of its own."""
+    """Build a benchmark in a folder with the documents' files, into its own warehouse."""
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, "utf-8")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Flows that are made of a record and a list of steps."""
+"""Test flows made from a definition and a list of steps."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from factmill.tasks.options import BuildReport, RunOptions
 
 
 class Rows:
-    """Rows that a stage left, in name alone."""
+    """A stand-in for the rows of a stage."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Rows:
 
 
 class Noted:
-    """A build that notes what a recipe does with it."""
+    """A build that records what a recipe does with it."""
 
     run = "the run"
 
@@ -66,7 +66,7 @@ class Noted:
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch) -> Noted:
-    """Let a recipe of GRANOLA-EQ be made without a build around it; people decide on one row where they are asked."""
+    """Make a GRANOLA-EQ recipe without a build; people decide on one row when the recipe requests it."""
     noted = Noted()
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Builds with the policy `ask`: the run pauses in Prefect, takes decisions, and builds again with them."""
+"""Test builds with the policy `ask`: the run pauses in Prefect, accepts decisions, and builds again with them."""
 
 import json
 import time
@@ -18,7 +18,7 @@ COUNTRIES = {"Ulm": "Germany", "Vienna": "Austria"}
 
 
 def find_paused(api: str, process: Process) -> UUID:
-    """Wait until the run of a process is paused and return its id."""
+    """Wait until a process's run is paused, and return its id."""
     wanted = {"flow_runs": {"state": {"type": {"any_": ["PAUSED"]}}}}
     while not (found := ask_server().post(f"{api}/flow_runs/filter", json=wanted, timeout=60).json()):
         assert process.poll() is None, process.communicate()[1]
@@ -27,7 +27,7 @@ def find_paused(api: str, process: Process) -> UUID:
 
 
 def decide_in_a_pause(factmill: Factmill, build: tuple[str | Path, ...], folder: Path) -> tuple[dict[str, Any], int]:
-    """Keep every item of a build's queue while its run is paused; return the report and the number of items."""
+    """Keep every item of a build's review queue while its run is paused; return the report and the number of items."""
     benchmark = build[0]
     queue, imported, warehouse = folder / "queue.csv", folder / "imported.csv", folder / "w.duckdb"
     process = factmill.start(
@@ -66,7 +66,7 @@ def test_slaq_accepts_review_decisions_during_pause(factmill: Factmill, doubter:
 def test_granola_accepts_review_decisions_during_pause_and_counts_graph_checks(
     factmill: Factmill, tmp_path: Path
 ) -> None:
-    # the Wikidata has Ulm of Einstein, Warsaw of Curie, and no birthplace of Eiffel, who was French
+    # the Wikidata has Ulm for Einstein, Warsaw for Curie, and no birthplace for Eiffel, who was French
     places = {"Albert Einstein": "Ulm", "Marie Curie": "Ulm", "Gustave Eiffel": "Vienna"}
     source = tmp_path / "P19.people.json"
     source.write_text(

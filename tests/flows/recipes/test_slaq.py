@@ -1,4 +1,4 @@
-"""SLAQ in the embedded world: topics of categories, five short questions and a long one each, and the review between."""
+"""Test SLAQ in the embedded world: topics of categories, five short questions and a long one each, and the review."""
 
 import json
 import re
@@ -21,12 +21,12 @@ from factmill.tasks.storage.recording.call_records import decompress_body
 from factmill.tasks.text.article_html import extract_article_text as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
-"""What the embedded build has to give at least (issue 6)."""
+"""Minimum numbers of topics and categories from the embedded build (issue 6)."""
 LISTS = make_check_word_lists(
     load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
 )
 EMPTY = "Unsolved problems in algebra"
-"""A category of the embedded world that has no members."""
+"""A category of the embedded world without members."""
 NEW_QUESTION = "What does the reviewer ask here?"
 
 
@@ -41,7 +41,7 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(embedded_builds: dict[str, Any]) -> Built:
-    """Return the build of SLAQ as it comes."""
+    """Return the default SLAQ build."""
     report = embedded_builds["slaq"]
     replies = query_build(
         report,
@@ -132,7 +132,7 @@ def test_every_planted_author_fault_occurs_and_none_is_published(built: Built) -
     assert {prompt: len(rows) for prompt, rows in faulty.items()} == {
         "slaq/generate": 7,
         "slaq/check": 3,
-        # two of the five wrong classes are of one topic
+        # two of the five wrong classes belong to one topic
         "slaq/fact_type": 4,
     }
     published = {row["id"] for row in built.rows}
@@ -144,7 +144,7 @@ def test_flags_of_second_check_drop_rows_even_when_wrong(built: Built) -> None:
     items = query_build(built.report, "SELECT * FROM slaq_review WHERE build_id = $1 ORDER BY row_id, detail")
     assert [(each["row_id"], each["detail"], each["decision"]) for each in items] == [
         ("Software engineering-7000501", "ShortQ2: it does not say whose staircase diagram is meant", "drop"),
-        # a judge that errs
+        # a judge error
         ("Statistics-7000507", "ShortQ3: it is not clear which criminals are meant", "drop"),
         ("Statistics-7000507", "ShortQ5: the article names no case", "drop"),
     ]
@@ -212,6 +212,6 @@ def test_rows_flagged_by_second_model_are_exported_for_review_and_imported(
     for row in rows:
         assert (row["ShortQ2"] == NEW_QUESTION) == (row["id"] in edited)
         assert row["reviewed_by"] == ["Bob" if row["id"] in edited else "Ann"]
-    # other hash seeds than those it was built with
+    # hash seeds other than the build's
     again = factmill.run_process("verify", reviewed["build_id"], "--warehouse", tmp_path / "w.duckdb")
     assert again.code == 0, again.err

@@ -1,4 +1,4 @@
-"""Builds on a Wikipedia from a ZIM file; it is made of the embedded world's articles, so that its scripted replies serve."""
+"""A Wikidata whose items get new numbers; it waits while `free` is cleared, and fails while `down` is true."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded world, with a ZIM file beside the world's file as its Wikipedia, and no page views."""
+    """The embedded world, with a ZIM file as its Wikipedia and no page views."""
     return write_world(tmp_path_factory.mktemp("zim"), write_embedded_zim)
 
 
@@ -37,7 +37,7 @@ def write_world(folder: Path, write_zim: Callable[[Path, str], Path], **settings
 
 
 def build(factmill: Factmill, world: Path, home: Path) -> Iterator[dict[str, Any]]:
-    """Build both benchmarks in a home of their own; yield their reports."""
+    """Build both benchmarks in their own home; yield their reports."""
     for arguments in (("slaq", "--source", world.parent / "topics.csv"), ("fanoutqa", *FEW_QUESTIONS)):
         result = factmill.get_json("build", *arguments, "--world", world, FACTMILL_HOME=str(home))
         yield result
@@ -47,7 +47,7 @@ def build(factmill: Factmill, world: Path, home: Path) -> Iterator[dict[str, Any
 def built(
     factmill: Factmill, world: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-    """The home of the builds, and their reports."""
+    """The builds' home, and their reports."""
     home = tmp_path_factory.mktemp("home")
     slaq, fanoutqa = build(factmill, world, home)
     return home, slaq, fanoutqa
@@ -136,7 +136,7 @@ def test_replacing_zim_file_during_build_stops_it(
     send, lock = WikipediaFileClient.send, Lock()
 
     def replace_and_send(client: WikipediaFileClient, *arguments: Any) -> None:
-        with lock:  # categories are read at the same time
+        with lock:  # categories are read concurrently
             new = ZimFile([ZimPage("Algebra", "<p>Another.</p>", 1)]).write(tmp_path / "new.zim")
             new.replace(tmp_path / "wiki.zim")
         send(client, *arguments)

@@ -1,4 +1,4 @@
-"""Releases compared row by row, with what changed since the one before, and those that rebuilds make where gates hold."""
+"""Test comparison of releases row by row, their changelogs, and the releases that rebuilds make when gates pass."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ class Maker:
         rejected: str = "",
         **lock: Any,
     ) -> str:
-        """Return the folder; `rejected`: a row that a stage drops."""
+        """Return the folder; `rejected` is a row that a stage rejects."""
         build = publish_rows(self.warehouse, benchmark, tables, **lock)
         if rejected:
             with open_warehouse(self.warehouse) as db:

@@ -1,4 +1,4 @@
-"""Released folders as strangers hand them on: whatever was done to them, each command that reads them ends in words."""
+"""Test that every command which reads a damaged release folder ends with a message."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ TO_ALL_COMMANDS = {
     "lock without services, all digests updated",
     "sums missing",
 }
-"""Damages that stand for those which the same code finds; `trials.damaged --only release` tries all with all commands."""
+"""One kind of damage for each check in the code; `trials.damaged --only release` runs all with all commands."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def released(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(autouse=True)
 def _bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keep bombs small, and fail where a command waits for what never comes."""
+    """Keep bombs small, and fail where a command would wait forever."""
     monkeypatch.setattr(released_folders, "_MAX_TABLE_BYTES", 64 << 20)
     with within(300):
         yield
@@ -176,7 +176,10 @@ def test_unreadable_file_is_named(released: Path, factmill: Factmill, tmp_path: 
 
 
 def test_rewritten_checksums_equal_original_release(released: Path, tmp_path: Path) -> None:
-    """The support that damages releases leaves one whole that it does not damage: else all that it makes would be refused."""
+    """The damaging helper leaves an undamaged release whole.
+
+    Otherwise commands might reject every damaged release for the wrong reason.
+    """
     folder = copy(released, tmp_path)
     resum(folder, content=True)
     assert (

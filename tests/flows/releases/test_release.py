@@ -1,4 +1,4 @@
-"""The five embedded builds as releases: loaded by other libraries, measured on, and run by lm-evaluation-harness."""
+"""Test the five embedded builds as releases: loaded by other libraries, evaluated, and run by lm-evaluation-harness."""
 
 import json
 import re
@@ -21,7 +21,7 @@ SPLITS = {"granola": 2, "multihal": 7, "biokalma": 4, "slaq": 2, "fanoutqa": 4}
 
 @pytest.fixture(scope="module")
 def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Release every benchmark by the command, and return the folder that holds the releases."""
+    """Release every benchmark with the command, and return the folder of releases."""
     folder = tmp_path_factory.mktemp("released")
     for name in SPLITS:
         ran = factmill("release", embedded_builds[name]["build_id"], "--to", folder / name, "--json")
@@ -36,13 +36,13 @@ def released(factmill: Factmill, embedded_builds: dict[str, Any], tmp_path_facto
 
 
 def read_tables(folder: Path) -> Any:
-    """Return table → digest and number of rows of what a release tells."""
+    """Return the release's tables, with digest and number of rows of each."""
     return json.loads((folder / "release.json").read_text("utf-8"))["tables"]
 
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep `datasets` from the network and from the user's cache."""
+    """Keep `datasets` off the network and away from the user's cache."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
@@ -56,7 +56,7 @@ def test_every_config_and_split_loads_in_every_library(released: Path, name: str
 
 @pytest.fixture(scope="module")
 def stores(session_home: Path, embedded_builds: dict[str, Any]) -> dict[str, TableStore]:
-    """Return benchmark → its build that was released, in the warehouse; other tests publish newer ones there."""
+    """Map each benchmark to its released build; other tests publish newer ones in the warehouse."""
     path = session_home / "factmill.duckdb"
     return {name: TableStore(path, embedded_builds[name]["build_id"]) for name in SPLITS}
 
@@ -73,7 +73,7 @@ def test_figures_from_release_equal_figures_from_warehouse(released: Path, store
 def test_evaluation_on_release_equals_evaluation_on_build(
     released: Path, stores: dict[str, TableStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factmill: Factmill
 ) -> None:
-    """By the very command of the card, in the release's folder, with a warehouse that holds nothing."""
+    """Run the card's own command in the release's folder, with an empty warehouse."""
     monkeypatch.chdir(released / "granola")
     (line,) = re.findall(
         r"^factmill (evaluate .* --model guesser)$", Path("README.md").read_text("utf-8"), re.MULTILINE
@@ -100,7 +100,10 @@ def test_evaluation_on_release_equals_evaluation_on_build(
 def test_questions_of_release_equal_questions_of_build(
     released: Path, factmill: Factmill, stores: dict[str, TableStore], tmp_path: Path
 ) -> None:
-    """FanOutQA's dev questions with their evidence too, though the references are withheld, as they tell test answers."""
+    """FanOutQA's dev questions keep their evidence.
+
+    Their references are withheld, because they reveal test answers.
+    """
     asked = []
     for name, given in (
         ("a", ("--release", released / "fanoutqa")),
@@ -153,7 +156,7 @@ def test_lm_eval_loads_tasks_from_release(released: Path) -> None:
         tasks = sorted({*manager.all_tasks} - {f"factmill_{name}"})
         (task,) = manager.load(tasks[:1])["tasks"].values()
         assert len(task.test_docs()) > 0
-        if name == "fanoutqa":  # a question whose answer is withheld is no task
+        if name == "fanoutqa":  # a question with a withheld answer is no task
             assert len(task.test_docs()) == read_tables(released / name)["fanoutqa_dev"]["rows"]
 
 

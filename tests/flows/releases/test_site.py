@@ -1,4 +1,4 @@
-"""`factmill site`: builds over time, models on the same rows, what is withheld, and which folders are replaced."""
+"""Test `factmill site`: builds over time, models on the same rows, withheld answers, and replaced folders."""
 
 import json
 import posixpath
@@ -20,7 +20,7 @@ STRONG, ALIKE, WEAK = "strong <b>& co</b>", "alike", "weak"
 
 @dataclass
 class Maker:
-    """A warehouse with two builds of GRANOLA-EQ: models were measured on the later, a baseline on the earlier."""
+    """A warehouse with two GRANOLA-EQ builds: models evaluated on the later, a baseline on the earlier."""
 
     factmill: Factmill
     folder: Path
@@ -32,7 +32,7 @@ class Maker:
         return ran
 
     def evaluate(self, model: str, right: int, *options: str) -> str:
-        """Score a file of answers of which the first `right` are gold; return the evaluation's id."""
+        """Score a file of answers whose first `right` are gold answers; return the evaluation's id."""
         asked, answers = self.folder / "q.jsonl", self.folder / "a.jsonl"
         self("evaluate", "granola", "--build", self.builds[1], "--setting", "greedy", "--questions", asked)
         with duckdb.connect(str(self.folder / "w.duckdb"), read_only=True) as db:
@@ -62,7 +62,7 @@ def maker(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pytes
 
 @pytest.fixture(scope="module")
 def ids(maker: Maker) -> dict[str, str]:
-    """Return model → evaluation."""
+    """Map each model to its evaluation."""
     found = {model: maker.evaluate(model, right) for model, right in ((STRONG, 14), (ALIKE, 13), (WEAK, 0))}
     maker.evaluate(ALIKE, 13, "--limit", "5")
     for model, build in (("oracle", 1), ("guesser", 0)):
@@ -76,7 +76,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def read_row(page: str, name: str) -> list[str]:
-    """Return the cells of the first row of a table whose second cell begins with a name."""
+    """Return the cells of a table's first row whose second cell begins with a name."""
     for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
         cells = [
             unescape(re.sub("<[^>]+>", "", each)).strip() for each in re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL)

@@ -1,4 +1,4 @@
-"""Whole builds and evaluations whose models are asked by batch jobs, or by files of requests: the rows are those of single calls."""
+"""Test builds and evaluations by batch jobs or request files: their rows equal those of single calls."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ from support.habits.runs import AUTHORS
 from support.habits.server import HabitsServer, write_model_world
 
 HABIT = "reasoning model"
-"""Dresses what it says, heeds corrections, refuses parameters and roles: all that single calls learn."""
+"""A model that wraps its completions, accepts corrections, and rejects parameters and roles."""
 
 BATCH = 'mode = "batch"\nusd_per_million_in = 10.0\njobs = { poll_s = 0.1, few_singly = 0 }'
 SINGLE = "usd_per_million_in = 10.0"
@@ -63,7 +63,7 @@ def test_batch_job_build_has_rows_of_single_call_build(
     ran, embedded = build(world), build("embedded")
     assert server.restarts == 3 and server.lost >= 1 and server.failed >= 1
     assert max(asked.values()) == 1, "nothing is paid for twice"
-    # a batch of four rows asks at most 4 requests in the first stage with a model, and 16 in the second
+    # a batch of four rows sends at most 4 requests in the first stage with a model, and 16 in the second
     sizes = [len(server.read_input(job)) for job in server.jobs]
     assert sizes[0] > 4 or max(sizes) > 16, "a job holds what several batches ask"
     assert "job batch_0001: submitted " in ran.err and " within 24h" in ran.err

@@ -1,4 +1,4 @@
-"""Whole builds that may spend only so much, forecasts of them, and deployments that stop at a bound."""
+"""Test builds with a budget, their forecasts, and deployments that stop at a bound."""
 
 import json
 import re
@@ -115,7 +115,7 @@ def test_resumed_run_uses_new_prices_and_mode(factmill: Factmill, server: Habits
 
 
 class UsagelessServer(HabitsServer):
-    """Tells no usage."""
+    """A server that reports no usage."""
 
     def answer(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         answer = super().answer(name, body)

@@ -1,4 +1,4 @@
-"""`factmill jobs`: what is known of batch jobs that were left to their servers, and what can be done about each."""
+"""Test `factmill jobs`: the state of batch jobs left on their servers, and the actions on each."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def factmill(own_home: Path) -> Factmill:
 
 @pytest.fixture
 def left(server: BatchServer, factmill: Factmill) -> Path:
-    """Leave a job while it is under way; return the folder in which its jobs are known."""
+    """Leave a job while it is running; return the folder of its job files."""
     folder = factmill.home / "runs"
     interrupt(open_chat(server, folder), CALLS, lambda: any(job["status"] == "in_progress" for job in server.jobs))
     return folder
@@ -178,7 +178,7 @@ def test_possibly_lost_job_is_forgotten_and_requested_again(
 
 
 def test_inspecting_job_does_not_block_build_from_resuming_it(left: Path, tmp_path: Path) -> None:
-    """A file that is locked just then would be taken for one that another process follows, and be paid twice."""
+    """A build that took a locked file for a job of another process would pay twice."""
     [job] = load_job_files(left)
     looking = subprocess.Popen(
         [

@@ -1,4 +1,4 @@
-"""What runs leave in Prefect: names that tell one from another, tables in which what is read first stands first, the page of a build."""
+"""Test what runs leave in Prefect: distinct names, tables with the most important rows first, the build's page."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The automations of data/automations, made on a standing server as README says, and seen to act once."""
+"""Create the automations of data/automations on a standing server as in the README, and trigger each once."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What people see of runs on a standing Prefect server: names, log, progress, artifacts, and the end of killed ones."""
+"""Test how runs look on a standing Prefect server: names, log, progress, artifacts, and the end of killed ones."""
 
 import json
 import re
@@ -14,11 +14,11 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.processes.standing_prefect import ask_server
 
 _LIMIT_S = 120
-"""What nothing here comes near: a line that never comes would be waited for without it."""
+"""Far above any normal duration, so the test does not wait forever for a missing line."""
 
 
 class Model:
-    """A model that answers when it is let: `asked` is set by the first request."""
+    """A model that answers once released; the first request sets `asked`."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()

@@ -1,4 +1,4 @@
-"""Whether later answers rest on what is known of the answer, and say less than those before."""
+"""Test whether coarser answers rest on the answer's known facts, and are less specific than those before."""
 
 from collections.abc import Sequence
 from random import Random
@@ -49,7 +49,7 @@ Row = tuple[str, str, str, str, str]
 
 
 def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple[list[str], list[str]]:
-    """Return which answers below the given one are kept, and why others are not."""
+    """Return which answers below the given one are kept, and why others are dropped."""
     pid, subject, answer, description, qid = row
     relation, trivial = load_entity_questions_relations()[pid], parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
     cleaned = remove_uninformative_answer_levels(

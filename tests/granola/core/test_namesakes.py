@@ -1,4 +1,4 @@
-"""What speaks against two items of which the graph does not hold the fact."""
+"""Test evidence against two items whose fact is missing in the graph."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an evaluation says: metrics and their groups, figures, single answers."""
+"""Test the evaluation's output: metrics and their groups, figures, single answers."""
 
 import pyarrow as pa
 import pytest
@@ -37,7 +37,7 @@ def test_accuracy_counts_only_level_1_and_counts_idk_as_wrong() -> None:
     values = {each.metric: (each.value, each.n, each.n_unscored) for each in measured(score(ROWS)) if not each.group_by}
     assert values["accuracy"] == (pytest.approx(2 / 7, abs=1e-6), 7, 1)
     assert values["granola_accuracy"] == (pytest.approx(3 / 7, abs=1e-6), 7, 1)
-    # without the two that say IDK; the silent one is wrong
+    # without the two IDK answers; the empty one is wrong
     assert values["selective_accuracy"] == (0.4, 5, 1)
     assert values["selective_granola_accuracy"] == (0.6, 5, 1)
     # 1 + 1 + e^-1 of seven
@@ -66,7 +66,7 @@ def test_similarity_is_reported_by_accuracy_agreement() -> None:
     assert cells == {"both": 0.85, "granola_only": 0.25, "neither": 0.2}
     shares = [find(metrics, f"agreement_{cell}").value for cell in ("both", "granola_only", "standard_only", "neither")]
     assert shares == [0.5, 0.25, 0, 0.25]
-    # what is missing could have any
+    # a missing answer could have any similarity
     overall = find(metrics, "semantic_similarity")
     assert (overall.n, overall.n_unscored, overall.bound_low) == (4, 1, pytest.approx((2.15 - 1) / 5))
 
@@ -106,7 +106,7 @@ def test_scores_have_one_row_per_metric_and_answer() -> None:
     missing = rows["accuracy:greedy/q7"]
     assert (missing["value"], missing["unscored"]) == (None, "missing")
     assert "selective_accuracy:greedy/q5" not in rows
-    # to refuse is to say IDK, which is scored
+    # a refusal counts as IDK, which is scored
     assert (rows["accuracy:greedy/q8"]["value"], rows["accuracy:greedy/q8"]["unscored"]) == (0, "")
 
 
@@ -131,7 +131,7 @@ def test_figures_show_measured_values() -> None:
     assert stacked["idk"] == (pytest.approx(2 / 7, abs=1e-6), 0.5)
     assert sum(ys[0] or 0 for ys in stacked.values()) == pytest.approx(1, abs=1e-5)
     standard, granola = figures["accuracy_by_popularity_greedy"].series
-    # the bins whose popularity is known; what they reach over is told below
+    # the bins with known popularity; a note gives their range
     assert standard.x == ("1 of 2", "2 of 2")
     assert "(1 of 2: 10 to 40; 2 of 2: 50 to 80)" in figures["accuracy_by_popularity_greedy"].note
     assert (standard.y, granola.y) == ((pytest.approx(2 / 3, abs=1e-6), 0), (pytest.approx(2 / 3, abs=1e-6), 0))

@@ -1,4 +1,4 @@
-"""The embedded world's own questions of GRANOLA-EQ: what they ask in the present tense holds today."""
+"""Test the embedded world's GRANOLA-EQ questions: a question in the present tense has a fact that is true today."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PRESENT = ("P26", "P127", "P131", "P159", "P264", "P276")
 
 
 def list_facts(pid: str) -> Iterator[tuple[Item, Item, set[str]]]:
-    """Yield subject, answer and the days on which their relation ended, of every pair that a relation's rows name."""
+    """Yield subject, answer and the relation's end dates, for every pair in a relation's rows."""
     rows = json.loads((WORLD_FOLDER / f"sources/entityquestions/{pid}.json").read_text("utf-8"))
     names = {
         (extract_subject_name(row["question"], load_entity_questions_relations()[pid]), answer)
@@ -33,7 +33,7 @@ def list_facts(pid: str) -> Iterator[tuple[Item, Item, set[str]]]:
 @pytest.mark.parametrize("pid", PRESENT)
 def test_present_tense_questions_use_no_ended_facts(pid: str) -> None:
     ended = []
-    # who has died married is still said to be married to, and a label keeps what a band that is no more has made
+    # a marriage may end by death, and a label keeps the work of a disbanded band
     for subject, value, ends in list_facts(pid):
         deaths = {str(each.value) for item in (subject, value) for each in item.list_statements_of("P570")}
         lasting = (value,) if pid == "P264" else (subject, value)

@@ -1,4 +1,4 @@
-"""EntityQuestions files: good rows, odd rows, and files that cannot be read."""
+"""Test EntityQuestions files: good rows, odd rows, and unreadable files."""
 
 import json
 from pathlib import Path

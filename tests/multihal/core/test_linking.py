@@ -1,4 +1,4 @@
-"""Names and addresses in texts, and the pairs that paths are looked for between."""
+"""Test names and addresses in texts, and the pairs between which paths are searched."""
 
 import pytest
 

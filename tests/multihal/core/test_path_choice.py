@@ -1,4 +1,4 @@
-"""Paths in words, and how a judge chooses among them and scores each."""
+"""Test paths as text, and how a judge chooses among them and scores each."""
 
 import pytest
 from support.rows.questions import path_of

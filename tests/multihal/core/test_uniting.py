@@ -1,4 +1,4 @@
-"""Questions united, refusals, and types of answers."""
+"""Test merging of questions, refusals, and answer types."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Figures of MultiHal's evaluation."""
+"""Test the figures of MultiHal's evaluation."""
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.multihal.evaluation.definition import (

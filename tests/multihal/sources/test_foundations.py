@@ -1,4 +1,4 @@
-"""The seven foundations: how files are placed, which rows are kept, what of them, and what the real files hold."""
+"""Test the seven foundations: file placement, kept rows, their fields, and the content of the real files."""
 
 import json
 from collections import Counter
@@ -137,7 +137,7 @@ def test_urls_of_simpleqa_keep_their_case(shared_data: Path) -> None:
 
 
 def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -> list[ParsedSourceRow]:
-    """Read rows; DefAn's are each made a group of 15 alike."""
+    """Read rows; each of DefAn's becomes a group of 15 equal ones."""
     if foundation == "defan":
         rows = [row for row in rows for _ in range(15)]
     read_rows = read_file(foundation, write(tmp_path, foundation, rows, name))
@@ -149,7 +149,7 @@ def read_file(foundation: str, path: Path) -> list[ParsedSourceRow]:
 
 
 def outcome(tmp_path: Path, foundation: str, row: Row, name: str = "") -> FoundationQuestion | Reject:
-    """Return what becomes of a row that stands behind a good one."""
+    """Return the outcome of a row that follows a good one."""
     return read(tmp_path, foundation, [GOOD[foundation], row], name)[1].outcome
 
 

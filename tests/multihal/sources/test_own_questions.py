@@ -1,4 +1,4 @@
-"""Questions in tables of the user's own: answers whose number has two readings."""
+"""Test users' own question tables: answers whose number has two readings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Authors and DOI of a release, as publishers write them."""
+"""Test a release's authors and DOI in publishers' formats."""
 
 import pytest
 

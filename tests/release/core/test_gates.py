@@ -1,4 +1,4 @@
-"""Gates, one by one, and names of configs."""
+"""Test each gate, and names of configs."""
 
 import re
 from dataclasses import replace

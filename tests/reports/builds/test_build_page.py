@@ -1,4 +1,4 @@
-"""The page of a build: what stands on it, that nothing of sources or models acts on it, and what it withholds."""
+"""Test the page of a build: its content, that no text of sources or models is active, and what it withholds."""
 
 import base64
 import json
@@ -59,7 +59,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> BuildPage:
 def test_text_of_rows_calls_and_names_is_escaped(hostile: BuildPage) -> None:
     html = render_build_html(hostile)
     read = ReadPage(html)
-    # every figure has a style of its own
+    # every figure has its own style
     assert (read.tags.count("script"), read.tags.count("style")) == (1, 1 + len(hostile.figures))
     assert read.handlers == []
     assert not {"img", "textarea", "b", "base", "iframe"}.intersection(read.tags)
@@ -154,7 +154,7 @@ def test_page_shows_even_sample_of_many_rows_and_says_so(tmp_path: Path) -> None
 
 
 def render_all(warehouse: Path) -> bytes:
-    """Return the page of a build and what its release says of it."""
+    """Return the page of a build and its release's description."""
     build = resolve_build(warehouse, "latest:multihal")
     release = verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
     return (

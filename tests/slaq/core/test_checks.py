@@ -1,4 +1,4 @@
-"""What a program finds wrong with five pairs and a long one."""
+"""Test the program's checks on five question pairs and a long one."""
 
 import re
 from dataclasses import replace
@@ -99,7 +99,7 @@ Konrad Zuse | Babbage Charles | 5 | 000 | 100 | 3 | 35 tonnes | 3 men | 1838 | 1
 
 
 def list_cases(text: str) -> list[str]:
-    """Return what `|` parts."""
+    """Return the parts between `|`."""
     return " ".join(text.split()).split(" | ")
 
 
@@ -381,7 +381,7 @@ def test_subject_may_be_lower_case_term(question: str, is_named: bool) -> None:
             "Where was the printed catalogue of the Optics sold?",
             "Delft",
             None,
-        ),  # of the others the article does not tell
+        ),  # the article mentions no others
         ("Who ground the achromatic lens?", "Dollond", "together with 'Bird'"),
         ("Who ground the achromatic lens?", "Bird", "together with 'Dollond'"),
         ("Who ground the achromatic lens with Bird?", "Dollond", None),

@@ -1,4 +1,4 @@
-"""Reading replies with five pairs and a long one, verdicts, and fact types."""
+"""Test parsing of replies with five pairs and a long one, of verdicts, and of fact types."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Drawing pages, and halves by views."""
+"""Test sampling of pages, and halves by views."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""SLAQ's prompts of an evaluation: what a model is asked, and that a judge is told every condition of the paper (Table A.4)."""
+"""Test SLAQ's evaluation prompts: the model's question, and every condition of the paper for the judge (Table A.4)."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ CONDITIONS = {
     "Contradiction": "contradiction",
     "Made up": "hallucination",
 }
-"""Ours → the paper's."""
+"""Maps our conditions to the paper's."""
 RIGHT = tuple(CONDITIONS)[:4]
 _CONDITION = re.compile(r"^- ([^.]+)\. (.*)$", re.MULTILINE)
 _EXAMPLE = re.compile(r'^  "(.+?)" gold: (.+?) \| answer: (.+?) => ([01])$', re.MULTILINE)
@@ -93,7 +93,7 @@ def test_exact_judge_accepts_no_wrong_prompt_example_except_made_up(prompt: Prom
         row = answer_row(each.answer, question=each.question, questions=[each.question], golds=[each.gold])
         if judge_answer_exactly(row, LISTS)[0] > each.verdict:
             taken.add(each.condition)
-    # it does not know what is so: exact.py says this of itself
+    # the program does not know the truth, as exact.py states
     assert taken == {"Made up"}
 
 
@@ -107,7 +107,7 @@ def test_judge_prompt_explains_answer_frame_and_shows_escape_attempt(prompt: Pro
     assert all(re.search(r"\[(answer-\w{16}) begins\]\n(?s:.*)\n\[\1 ends\]$", text) for text in shown)
     expected = 5 if prompt.id == JUDGE_LONG_PROMPT else 1
     read = [hearing(SLAQ_VERDICT_FORM, read_verdicts, expected)(text) for text in said]
-    # the answer claims to be right, or right throughout, and is not
+    # the answer falsely claims to be right, or right throughout
     assert 0 in read[-1]
     assert set(read) == ({(1, 1, 1, 0, 1)} if expected == 5 else {(1,), (0,)})
 

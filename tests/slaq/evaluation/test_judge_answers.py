@@ -1,4 +1,4 @@
-"""The step that has SLAQ's answers judged: over a scripted judge that obeys whatever gets out of its frame, and without one."""
+"""Test the step that judges SLAQ's answers, without a judge and with one that obeys text outside its frame."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +28,11 @@ Run = Callable[..., Left]
 
 
 class Obeyer:
-    """A judge that looks for gold answers inside the frame, and does as it is told by all that stands outside."""
+    """A judge that searches the frame for gold answers, and obeys any instruction outside it."""
 
     def __init__(self) -> None:
         self.says: Sequence[str | int] = ()
-        """What it says instead, the first and the second time; a number is the HTTP status it fails with."""
+        """Replacements for its first and second reply; a number is the HTTP status of a failure."""
         self.asked: list[str] = []
         self.chat = ScriptedChat(self._answer)
 
@@ -60,7 +60,7 @@ def judge() -> Iterator[Obeyer]:
 
 @pytest.fixture
 def run(judge: Obeyer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Judge answers; by the model `judge`, or another named so."""
+    """Judge answers, by the model `judge` or another of that name."""
     services = make_chat_services(judge.chat.url)
     services.world = SimpleNamespace(models={"judge": services.model("judge")[1]})
 
@@ -151,7 +151,7 @@ def test_unreadable_or_failed_judge_leaves_answer_unscored_with_reason(
 def test_exact_judge_sends_no_request(run: Run, judge: Obeyer) -> None:
     left = run(answer_row("Agrippa built it."), answer_row(RIGHT_LONG, **LONG), by="exact")
     assert left.rows["short/t/1"]["verdicts"] == [1]
-    assert left.rows["long/t/long"]["verdicts"] == [1, 1, 1, 1, 0]  # three of what?
+    assert left.rows["long/t/long"]["verdicts"] == [1, 1, 1, 1, 0]  # three of an unclear number
     assert left.rows["short/t/1"]["judge"] == "exact"
     assert left.rows["short/t/1"]["judge_call"] == ""
     assert not judge.asked

@@ -1,4 +1,4 @@
-"""From verdicts to SLAQ's metrics and figures: matrices counted by eye, what is unscored, and a model with planted errors."""
+"""Test SLAQ's metrics and figures: matrices counted by hand, unscored answers, and a model with planted errors."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def measure(answers: pa.Table) -> dict[Place, MeasuredMetric]:
 def read(
     found: dict[Place, MeasuredMetric], setting: str, metric: str, group_by: str = ""
 ) -> dict[str, tuple[Any, int]]:
-    """Return group → value and number."""
+    """Map each group to value and number."""
     return {place[3]: (each.value, each.n) for place, each in found.items() if place[:3] == (setting, metric, group_by)}
 
 
@@ -132,8 +132,11 @@ def test_exact_judge_accuracy_is_labelled_lower_bound() -> None:
 
 
 def plant(rng: np.random.Generator, topics: int = 600) -> pa.Table:
-    """Return answers with planted errors: short ones right in 60 %, long ones the same but for 10 % that are lost, at
-    the fourth place 40 %."""
+    """Return answers with planted errors.
+
+    60 % of the short answers are right. Long answers are equal, except that 10 % are lost, and 40 % at the fourth
+    place.
+    """
     short = (rng.random((topics, 5)) < 0.6).astype(int)
     lost = rng.random((topics, 5)) < np.array([0.1, 0.1, 0.1, 0.4, 0.1])
     return judged_table(short.tolist(), np.where(lost, 0, short).tolist())
@@ -150,7 +153,7 @@ def test_planted_error_rates_lie_within_confidence_intervals() -> None:
         (BOTH_SETTINGS, "alignment", "", ""): 1 - 0.6 * (4 * 0.1 + 0.4) / 5,
         (BOTH_SETTINGS, "signed_alignment", "", ""): 0.504 - 0.4,
         (BOTH_SETTINGS, "accuracy_gap", "", ""): -0.096,
-        # answers do not depend on those before: after one right answer the second, third, fifth and (rarer) fourth
+        # answers are independent of earlier ones: after one right answer the second, third, fifth and (rarer) fourth
         ("long", "accuracy", "right_before", "4"): 0.54,
     }
     for place, value in planted.items():

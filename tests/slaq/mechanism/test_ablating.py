@@ -1,4 +1,4 @@
-"""Zero-ablation in batches against one component and one token at a time, and against what can be worked out by hand."""
+"""Test batched zero-ablation against ablation of one component and token at a time, and against hand-worked values."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ PLACES = [5, 7, 8]
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small matrices gain nothing by threads, and lose much where other tests use the cores."""
+    """Use one thread: small matrices gain nothing from threads, and lose much while other tests use the cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -48,7 +48,7 @@ def test_batched_ablation_matches_single_component_ablation(family: Family) -> N
         logits = model(torch.tensor([IDS])).logits[0]
     assert base == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
     assert torch.tensor(found) == pytest.approx(torch.tensor(one_by_one), abs=1e-5)
-    assert len({round(each, 4) for row in found for each in row}) > 20  # nothing is ablated in vain
+    assert len({round(each, 4) for row in found for each in row}) > 20  # every ablation has an effect
 
 
 def test_ablating_all_components_leaves_only_embedding_logits() -> None:
@@ -73,13 +73,13 @@ def test_gpt2_ablation_keeps_attention_projection_biases() -> None:
     body = gpt2.transformer
     with torch.inference_mode():
         hidden = body.wte(torch.tensor(IDS)) + body.wpe(torch.arange(len(IDS)))
-        hidden = hidden + sum(block.attn.c_proj.bias for block in body.h)  # an MLP's goes with its output
+        hidden = hidden + sum(block.attn.c_proj.bias for block in body.h)  # an MLP's bias goes with its output
         logits = gpt2.lm_head(body.ln_f(hidden))
     assert left == pytest.approx([float(logits[place - 1, IDS[place]]) for place in PLACES], abs=1e-5)
 
 
 def make_copier(layer: int, head: int) -> Any:
-    """Return a model of 3 layers and 4 heads whose one head copies what stands before, and in which nothing else happens."""
+    """Return a model of 3 layers and 4 heads in which one head copies earlier tokens and nothing else happens."""
     model = make_model("llama", layers=3, heads=4, width=32, vocabulary=8)
     with torch.no_grad():
         for name, weights in model.named_parameters():
@@ -206,7 +206,7 @@ def test_unsupported_architecture_raises_error() -> None:
     model = make_model("llama")
     model.lm_head.register_forward_hook(lambda _head, _arguments, out: out)
     original = model.forward
-    model.forward = lambda *expected, **named: _scale(original(*expected, **named))  # as Gemma's cap of logits does
+    model.forward = lambda *expected, **named: _scale(original(*expected, **named))  # like Gemma's cap on logits
     with pytest.raises(UnsupportedArchitecture, match="are not the unembedding"):
         ComponentAblator(model).run_unablated(IDS, PLACES)
 

@@ -1,4 +1,4 @@
-"""A folder of a causal language model as a service: which files it has, which tokens of an answer count, what it cannot say."""
+"""Test a causal language model's folder as a service: its files, the tokens of an answer that count, and its limits."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_all_tokens_of_part_count_even_when_answers_tokenize_differently(folder:
     heads, short = parse_ablate_response(ask(folder, "Lovelace: London", "Lovelace").body)
     _, long = parse_ablate_response(ask(folder, LONG, "Lovelace").body)
     assert heads == 4
-    assert [each.token for each in long] == [" Lovelace"]  # one token, with the space before it
+    assert [each.token for each in long] == [" Lovelace"]  # one token, including the space before it
     assert len(short) > 1
     assert "".join(each.token for each in short) == "Lovelace"
     assert all(len(each.importances) == 10 for each in (*short, *long))
@@ -172,7 +172,7 @@ def test_missing_gpu_raises_usage_error_when_cuda_is_requested(folder: Path, mon
 
 
 def test_no_module_statically_imports_optional_mechanism_packages() -> None:
-    """It is imported by its name, where it is used."""
+    """The packages are imported by name, at the point of use."""
     found = {
         (module, imported)
         for module, text in load_source_code().items()

@@ -1,4 +1,4 @@
-"""What an analysis says of facts with planted similarities."""
+"""Test an analysis of facts with planted similarities."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ from factmill.tasks.slaq.mechanism.measure import (
 
 
 def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
-    """Yield facts of which the aligned are so much more alike, five to a topic; as many of each kind."""
+    """Yield equally many facts of each kind, five per topic; the aligned ones are more similar by this much."""
     chance = np.random.default_rng(0)
     for at in range(facts):
         kind = ("misaligned", "aligned")[at % 2]

@@ -1,4 +1,4 @@
-"""The file of pairs: what people paired is read, and what is wrong with a file is told."""
+"""Test the file of pairs: reading people's pairs, and errors in the file."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables of topics: columns, spellings, and what is wrong with a row."""
+"""Test tables of topics: columns, spellings, and errors in a row."""
 
 from pathlib import Path
 

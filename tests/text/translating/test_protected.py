@@ -1,4 +1,4 @@
-"""Numbers, dates and ids are found, hidden and put back as they were, or in the form of each language."""
+"""Test that numbers, dates and ids are found, hidden and restored, unchanged or in each language's form."""
 
 import pytest
 

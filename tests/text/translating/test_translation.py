@@ -1,4 +1,4 @@
-"""Texts and paths are translated by any engine: numbers kept, parts checked, trouble a value with a reason."""
+"""Test translation of texts and paths by any engine: numbers kept, parts checked, failures returned as a reason."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from factmill.tasks.text.translating.translation import (
 
 
 class Dictionary:
-    """An engine that knows some texts; the others, and words that are given as None, it cannot translate."""
+    """An engine that knows some texts; it cannot translate other texts or words mapped to None."""
 
     def __init__(self, known: Mapping[str, str | None], no_repeat_ngram: int = 2) -> None:
         self.known, self.no_repeat_ngram = known, no_repeat_ngram

@@ -1,4 +1,4 @@
-"""Whether a text says an answer, as a reader would say."""
+"""Test whether a text states an answer, as a reader would decide."""
 
 import pytest
 from hypothesis import given

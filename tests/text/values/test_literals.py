@@ -1,4 +1,4 @@
-"""How dates and numbers of the RDF are read, and when they are what is looked for."""
+"""Test parsing of RDF dates and numbers, and comparison with a wanted value."""
 
 import duckdb
 import pytest

@@ -1,4 +1,4 @@
-"""Words, numbers and dates by what they say."""
+"""Test comparison of words, numbers and dates by meaning."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Dates and numbers as people write them: what answers are read as, whether a sentence says a date, how dates are written."""
+"""Test dates and numbers as people write them: parsing answers, finding a date in a sentence, formatting dates."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Ratings in a judge's replies."""
+"""Test parsing of ratings in a judge's replies."""
 
 import pytest
 from support.steps.replies import hearing

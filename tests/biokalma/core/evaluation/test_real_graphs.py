@@ -1,6 +1,6 @@
-"""The public 400 graphs with answers that cite right, wrong and malformed triples, and the paper's own answers (Tables 19 and 20).
+"""Test the public 400 graphs with right, wrong and malformed citations, and the paper's own answers (Tables 19 and 20).
 
-Both are read from files beside the project and skipped, with a reason, where there are none.
+Both come from files outside the project; without them the tests are skipped with a reason.
 """
 
 import json
@@ -31,7 +31,7 @@ def read_graphs(name: str) -> list[list[PersonKnowledgePiece]]:
             make_piece(person["qid"], key, value)
             for person in people
             for key, value in person.items()
-            # a date that is not known is empty there
+            # an unknown date is empty in the file
             if key != "qid" and value
         ]
         for _, people in rows
@@ -87,7 +87,7 @@ def test_upstream_scorer_accepts_cited_name_only_if_it_is_in_graph(name: str) ->
     totals: Counter[str] = Counter()
     for graph in [each for each in read_graphs(name) if each] * 5:
         names = {piece.qid: piece.value for piece in graph if piece.property == "name"}
-        # the public script cuts at these
+        # the public script splits at these
         given = [piece for piece in graph if piece.property != "name" and not re.search(r": |\]", piece.value)]
         minimum, expected = draw.sample(given, min(len(given), 7)), Counter[str]()
         brackets = []

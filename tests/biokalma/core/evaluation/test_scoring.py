@@ -1,4 +1,4 @@
-"""When a sentence bears out a triple, and counts of citations and marks, by hand; the public script's count beside the paper's."""
+"""Test whether a sentence supports a triple, and counts of citations and marks, by hand and by the public script."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def read(counts: CitationCounts) -> tuple[int, ...]:
         ("[Q1, place of birth: London]", (1, 1, 1, 1, 0, 0)),
         ("[Q1, occupation: mathematician]", (1, 1, 0, 0, 0, 0)),
         ("[Q1, occupation: painter]", (1, 0, 0, 0, 0, 0)),
-        # made twice: both count, the piece is found once
+        # cited twice: both count, the piece is found once
         ("[Q1, occupation: poet] [Q1, occupation: poet]", (2, 2, 2, 1, 0, 0)),
         ("[Q1, place of birth: London, occupation: poet, occupation: mathematician, award: X]", (4, 3, 2, 2, 0, 0)),
         ("[Q2, occupation: poet]", (1, 0, 0, 0, 0, 0)),
@@ -143,10 +143,10 @@ def test_alignment_compares_each_citation_with_its_own_sentence() -> None:
 @pytest.mark.parametrize(
     ("citations", "given", "expected"),
     [
-        # cited, correct, needed, found: precision asks for no correctness, and a second citation counts against it
+        # cited, correct, needed, found: precision ignores correctness, and a second citation lowers it
         ("[Q1, occupation: poet] [Q1, occupation: poet]", ADA, (2, 2, 1, 1)),
         ("[Q1, occupation: poet]", [MATHS], (1, 0, 1, 1)),
-        # a QID is what stands before the first comma, so this one names no item
+        # a QID is the text before the first comma, so this one names no item
         ("[qid: Q1, occupation: poet]", ADA, (1, 0, 0, 0)),
         ("[Q1, notable work: Notes, part: G [draft]]", ADA, (2, 0, 0, 0)),
         ("[Q1, award: X, occupation: poet]", ADA, (2, 1, 1, 1)),

@@ -1,4 +1,4 @@
-"""What is shown in each setting, which items a question names, and what the built-in models say."""
+"""Test the knowledge shown in each setting, the items a question names, and the built-in models' answers."""
 
 import pytest
 from support.rows.biographies import make_piece
@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.wikidata import ItemCandidate, Pid, Qid
 
 
 def make_row(number: int, needed: int = 4) -> BiokalmaRow:
-    """Return a row about two people of its own, with ten pieces each."""
+    """Return a row about two unique people, with ten pieces each."""
     people = [f"Q{number}0", f"Q{number}1"]
     graph = [make_piece(qid, f"P{at}", f"v{at}", f"Q{at}9") for qid in people for at in range(10)]
     texts = dict.fromkeys(("paragraph", "licence", "author", "scorer", "source_name"), "x")
@@ -77,7 +77,7 @@ def test_each_removal_setting_removes_one_more_piece_of_minimum_set() -> None:
         assert not set(asked.given) & set(asked.removed)
         assert len(asked.given) == 20 - number and asked.minimum == ROWS[0].minimum_knowledge
         before = asked.removed
-    # not the same place in every row
+    # the places differ between rows
     assert len({tuple(row.minimum_knowledge.index(each) for each in choose_removed_pieces(row, 1)) for row in ROWS}) > 1
 
 
@@ -91,7 +91,7 @@ def test_ablation_setting_shows_exact_share_of_correct_graphs(share: int) -> Non
     shown = [ask(row, f"ablated_{share}") for row in ROWS]
     right = [qid for row, asked in zip(ROWS, shown, strict=True) for qid in asked.retrieved if qid in row.people]
     assert len(right) == share * 50 // 100
-    # in each step the same and more
+    # each step removes the same pieces and more
     if share > 20:
         next_right = {qid for row in ROWS for qid in ask(row, f"ablated_{share - 20}").retrieved if qid in row.people}
         assert next_right < set(right)
@@ -141,7 +141,7 @@ def know(*labels: str) -> list[ItemFact]:
         ("What of Johannes Brahms’ home?", ["Johannes Brahms"], ["Johannes Brahms"]),
         ("Who was (Leonardo da Vinci)?", ["Leonardo da Vinci"], ["Leonardo da Vinci"]),
         ("Who was al-Khwarizmi Muhammad?", ["al-Khwarizmi Muhammad"], ["al-Khwarizmi Muhammad"]),
-        # the longest counts, and nothing inside or across it
+        # the longest name counts, and nothing inside or across it
         ("Was it John Quincy Adams?", ["John Quincy", "Quincy Adams", "John Quincy Adams"], ["John Quincy Adams"]),
         ("Who was O'Neill?", ["O'Neill"], []),
         ("", [], []),
@@ -161,11 +161,11 @@ def test_single_word_name_is_found_unless_it_is_function_word() -> None:
 @pytest.mark.parametrize(
     ("candidates", "facts", "meant"),
     [
-        # whose neighbours the question names
+        # the question names this item's neighbours
         (bear("Q1", "Q2"), {"Q1": know("Rome"), "Q2": know("Mary Shelley", "Rome")}, "Q2"),
-        # his own name, which a namesake's son bears, is no neighbour that is named
+        # his own name, which a namesake's son has too, is not a named neighbour
         (bear("Q1", "Q2"), {"Q1": know(), "Q2": know("Percy Shelley")}, "Q1"),
-        # words are whole
+        # only whole words match
         (bear("Q1", "Q2"), {"Q1": know(), "Q2": know("Mary Shell")}, "Q1"),
         (bear("Q10", "Q9"), {"Q10": know(), "Q9": know()}, "Q9"),
         ([*bear("Q9"), *bear("Q1", via="alias")], {"Q9": know(), "Q1": know()}, "Q9"),

@@ -1,4 +1,4 @@
-"""Articles in chunks of 1,024 characters, and which of them are shown."""
+"""Test articles in chunks of 1,024 characters, and which chunks are shown."""
 
 import random
 
@@ -68,7 +68,7 @@ def test_selected_chunks_fit_limit_and_keep_article_order() -> None:
 
 
 def test_ranking_matches_bm25_plus_formula() -> None:
-    """BM25+ (Lv and Zhai, 2011), k1 1.5, b 0.75, delta 0.5, written out plainly."""
+    """Compare with a plain implementation of BM25+ (Lv and Zhai, 2011) with k1 1.5, b 0.75, delta 0.5."""
     from math import log
 
     texts = ["cat dog dog", "dog", "cat cat bird fish", "bird"]

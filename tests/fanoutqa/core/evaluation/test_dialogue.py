@@ -1,4 +1,4 @@
-"""The turns in which a question is put: a model that searches in many ways, without a server and without a wiki."""
+"""Test dialogues about a question: a model that searches in many ways, without a server or a wiki."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ MISSING = ArticleLookupResult(reason="younger_than_epoch", detail="its first one
 
 
 def say(text: str = "", *titles: str, **more: Any) -> ModelPrediction:
-    """Return a turn that says something and searches for titles by tools."""
+    """Return a turn with a text and tool searches for titles."""
     calls = tuple(ToolCall(f"c{at}", "search", json.dumps({"title": title})) for at, title in enumerate(titles))
     return ModelPrediction((text,), (text,), tool_calls=calls, tokens_in=10, tokens_out=2, call="k", **more)
 
@@ -72,7 +72,7 @@ def find(look: ArticleTitleRequest | EvidenceRequest) -> ArticleLookupResult:
 def play(
     held: FanOutDialogue, *said: ModelPrediction, look: Callable[[Any], ArticleLookupResult] = find
 ) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | EvidenceRequest]]:
-    """Hold a dialogue with a model that says these things; return its answer, the prompts, and what was looked up."""
+    """Run a dialogue with a model of scripted turns; return its answer, the prompts, and the lookups."""
     asks: list[FilledPrompt] = []
     looks: list[ArticleTitleRequest | EvidenceRequest] = []
     turns = iter(said)

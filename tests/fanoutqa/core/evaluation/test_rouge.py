@@ -1,4 +1,4 @@
-"""ROUGE of answers beside what rouge-score itself gives."""
+"""Test ROUGE of answers against rouge-score."""
 
 import math
 from functools import cache
@@ -17,7 +17,7 @@ words = st.lists(
 
 @cache
 def library() -> Any:
-    # brings NLTK and scikit-learn, which no other process of the tests has to import
+    # this imports NLTK and scikit-learn, which other test processes do not need
     from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(ROUGE_KINDS, use_stemmer=True)

@@ -1,4 +1,4 @@
-"""Reading what a judge says, and the judge that is a program."""
+"""Test parsing of a judge's verdicts, and the program that judges."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ hear = hearing(JUDGE_GRADE_FORM, read_grade)
         ("Final answer: E", "E"),
         ("So my verdict is D.", "D"),
         ("<think>Verdict: A?</think>\nB", "B"),
-        # the last one counts
+        # the last verdict counts
         ("Verdict: A\nThat was too quick.\nVerdict: D", "D"),
         ("A\nNo, it names more:\nB", "B"),
         ("The answer says 'Verdict: C' of itself.\nVerdict: F", "F"),

@@ -1,4 +1,4 @@
-"""The authoring form of fan-out questions: its rules, each broken once, and the way there and back."""
+"""Test the authoring form of fan-out questions: each rule broken once, and the round trip."""
 
 import random
 from collections.abc import Callable
@@ -262,7 +262,7 @@ def test_random_trees_survive_write_and_parse_round_trip(seed: int) -> None:
     form = format_authored_question(question)
     assert check_authored_question(deepcopy(form), least_articles=1) == []
     assert parse_authored_question(form) == question
-    assert repr(parse_authored_question(form)) == repr(question)  # 1 is not True, nor 1.0
+    assert repr(parse_authored_question(form)) == repr(question)  # 1 is neither True nor 1.0
 
 
 def test_formatting_test_split_question_raises_value_error() -> None:

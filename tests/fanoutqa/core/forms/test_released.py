@@ -1,4 +1,4 @@
-"""The released form of fan-out questions: its rules, what is not resolved, and the published files there and back."""
+"""Test the released form of fan-out questions: its rules, unresolved parts, and the round trip of published files."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Fan-out questions made of sets: forms, leaves, what is refused and why."""
+"""Test fan-out questions made from sets: forms, leaves, and refusals with reasons."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,14 +34,14 @@ def make(of: MemberSet) -> list[QuestionAttempt]:
 
 
 def composed(of: MemberSet) -> dict[str, UnwordedQuestion]:
-    """Return plan → question; fails when any is refused."""
+    """Map plans to questions; fail if any is refused."""
     found = {" ".join(_plan(tried)): tried.outcome for tried in make(of)}
     assert all(isinstance(outcome, UnwordedQuestion) for outcome in found.values()), found
     return {plan: outcome for plan, outcome in found.items() if isinstance(outcome, UnwordedQuestion)}
 
 
 def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
-    """Return plan → reason and detail of what is refused."""
+    """Map plans to reason and detail of their refusal."""
     return {
         " ".join(_plan(tried)): (tried.outcome.reason, tried.outcome.detail)
         for tried in make(of)
@@ -50,7 +50,7 @@ def refused(of: MemberSet) -> dict[str, tuple[str, str]]:
 
 
 def try_plan(of: MemberSet, plan: str) -> tuple[str, UnwordedQuestion | QuestionRefusal]:
-    """Return a plan that begins like this, and what became of it; of the sets like this the first one that comes to it."""
+    """Return a plan that begins like this, and its outcome, from the first set that reaches it."""
     for found in map(make, list_alike(of)):
         for tried in found:
             if (name := " ".join(_plan(tried))).startswith(plan):
@@ -59,7 +59,7 @@ def try_plan(of: MemberSet, plan: str) -> tuple[str, UnwordedQuestion | Question
 
 
 def list_alike(of: MemberSet) -> Iterator[MemberSet]:
-    """Yield sets that differ by their ids alone, and so by the order in which plans are tried."""
+    """Yield sets that differ only by their ids, and so by the order of plans."""
     for number in range(100, 150):
         if of.owner:
             yield replace(of, owner=replace(of.owner, qid=f"Q{number}"))
@@ -169,7 +169,7 @@ def test_unverified_member_rejects_list_question_but_only_leaves_named_set() -> 
 def test_unverified_property_is_not_retried_in_every_question_form() -> None:
     islands = make_islands(7, without=[LENGTH])
     assert len(refused(make_set(make_owner(LIST), islands, LENGTH))) == 1
-    # one for the whole, one for what leaves some out
+    # one for the whole set, one for the plan that omits members
     assert len(refused(make_set(None, islands, LENGTH))) == 2
 
 

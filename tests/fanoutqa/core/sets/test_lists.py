@@ -1,4 +1,4 @@
-"""The lists that fan-out questions are made from: how they are read, and that those which ship fit together."""
+"""Test the lists for fan-out questions: parsing, and consistency of the packaged ones."""
 
 import pytest
 

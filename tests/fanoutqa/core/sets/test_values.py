@@ -1,4 +1,4 @@
-"""Values of properties: as the graph tells them, as an article says them, in order, beside names, and against thresholds."""
+"""Test property values: from the graph, in an article's words, in order, next to names, and against thresholds."""
 
 from decimal import Decimal
 

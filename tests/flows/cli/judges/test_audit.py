@@ -1,4 +1,4 @@
-"""`factmill audit`: the sample goes out, verdicts come in, figures stand with the build."""
+"""Test `factmill audit`: export the sample, import verdicts, store the figures with the build."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Labels and judge cards from end to end: what goes out tells nothing, what comes back is held against the judge."""
+"""Test labels and judge cards end to end: the sheet hides verdicts; imported labels are compared with the judge."""
 
 import json
 import random
@@ -22,13 +22,13 @@ MODEL = "model-of-secret-name"
 
 @dataclass(frozen=True)
 class Marked:
-    """An evaluation that `exact` marked, of answers that are right, wrong, in other words, and made to be formulas."""
+    """An evaluation scored by `exact` whose answers are right, wrong, reworded, or written as spreadsheet formulas."""
 
     factmill: Factmill
     warehouse: Path
     evaluation: str
     verdicts: Mapping[tuple[str, str], str]
-    """Question and answer → the judge's verdict."""
+    """Maps (question, answer) to the judge's verdict."""
 
     def __call__(self, *arguments: str | Path, code: int = 0, **environment: str) -> Any:
         ran = self.factmill(*arguments, "--warehouse", self.warehouse, **environment)
@@ -40,7 +40,7 @@ class Marked:
         return read_csv(to)
 
     def fill(self, rows: Sequence[dict[str, str]], say: Callable[[dict[str, str], str], str]) -> list[dict[str, str]]:
-        """Return rows with labels: `say` gets a row and the judge's verdict on it."""
+        """Return rows with labels; `say` maps a row and the judge's verdict to a label."""
         return [row | {"label": say(row, self.verdicts[row["question"], row["answer"]])} for row in rows]
 
 
@@ -81,7 +81,7 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
 
 
 def unguard(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return rows as a spreadsheet's user sees them."""
+    """Return rows as a spreadsheet user sees them."""
     return [{name: plain(cell) for name, cell in row.items()} for row in rows]
 
 
@@ -94,13 +94,13 @@ def test_label_sheet_hides_model_judge_and_verdict(marked: Marked, tmp_path: Pat
     assert all(row["label"] == row["note"] == "" for row in rows)
     assert len({row["labels"] for row in rows}) == 1 and "1: right" in rows[0]["labels"]
     assert all(re.fullmatch("q[0-9a-f]{12}", row["item"]) for row in rows)
-    # neither the order nor the ids go by verdict or setting
+    # neither the order nor the ids follow the verdict or the setting
     seen = unguard(rows)
     verdicts = [marked.verdicts[row["question"], row["answer"]] for row in seen]
     assert min(verdicts[:20].count("0"), verdicts[20:].count("0")) >= 5
     by_id = [verdict for _, verdict in sorted(zip([row["item"] for row in rows], verdicts, strict=True))]
     assert min(by_id[:20].count("0"), by_id[20:].count("0")) >= 5
-    # rare verdicts are drawn as often as there are, or as fit
+    # rare verdicts are drawn until none are left or their quota is full
     assert 15 <= verdicts.count("0") <= 25
     assert not [cell for row in rows for cell in row.values() if cell[:1] in ("=", "+", "-", "@")]
     assert any(row["answer"].startswith("'=") for row in rows)
@@ -139,7 +139,7 @@ def test_right_wrong_and_random_judges_get_matching_card_figures(marked: Marked,
     assert wrong["overall"]["kappa"] < -0.9
     draw = random.Random(1)
     chance = make_card(marked, write_csv(tmp_path / "c.csv", marked.fill(rows, lambda *_: draw.choice("01"))))
-    # four standard errors: which answers are drawn follows from the evaluation, and so from the code
+    # allow four standard errors: the drawn answers depend on the evaluation, and so on the code
     assert abs(chance["overall"]["kappa"]) < 0.5
     assert len({right["id"], wrong["id"], chance["id"]}) == 3
     one = make_card(marked, write_csv(tmp_path / "o.csv", marked.fill(rows, lambda *_: "1")))
@@ -151,7 +151,7 @@ def test_right_wrong_and_random_judges_get_matching_card_figures(marked: Marked,
 
 
 def test_reweighted_accuracy_recovers_accuracy_of_all_answers(marked: Marked, tmp_path: Path) -> None:
-    """Where people contradict just the verdict 0, the share of all that is right is that of the verdict 1."""
+    """Where people contradict only the verdict 0, the overall accuracy is the share of the verdict 1."""
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "30"))
     card = make_card(marked, write_csv(tmp_path / "b.csv", marked.fill(rows, lambda *_: "1")))
     everything = marked("label", marked.evaluation, "--to", tmp_path / "c.csv", "--json").json["strata"]
@@ -228,7 +228,7 @@ def test_file_without_labels_is_rejected_with_expected_format(
 
 def test_reports_and_evaluations_name_card_of_their_judge(marked: Marked, tmp_path: Path) -> None:
     rows = unguard(marked.export(tmp_path / "a.csv", "--n", "40"))
-    # the most labels there are: more than any other test's
+    # the largest number of labels in any test
     rows = unguard(marked.export(tmp_path / "all.csv", "--n", "500"))
     path = write_csv(tmp_path / "l.csv", marked.fill(rows, lambda _, verdict: verdict))
     card = make_card(marked, path)
@@ -244,7 +244,7 @@ def test_reports_and_evaluations_name_card_of_their_judge(marked: Marked, tmp_pa
 
 
 class Judge:
-    """A judge that marks by a rule, and counts what it is asked."""
+    """A judge that follows a rule and counts its requests."""
 
     def __init__(self, mark: Callable[[str], str]) -> None:
         self.asked = 0
@@ -278,7 +278,7 @@ def test_judge_gets_each_user_question_once(marked: Marked, judge: Judge, tmp_pa
     assert "the benchmark is missing; expected one of fanoutqa, slaq, in" in marked(*asked, code=2, TEST_KEY="k").err
     ran = marked(*asked, "--benchmark", "slaq", "--json", TEST_KEY="k").json
     (card,) = ran["cards"]
-    assert judge.asked == 11  # the unreadable one twice
+    assert judge.asked == 11  # the unreadable reply is requested twice
     assert card["identity"]["judge"] == "stern-1"
     assert card["confusion"] == [[3, 3], [0, 3]]
     assert (card["n_unreadable"], card["overall"]["n"], card["reweighted"]) == (1, 9, None)
@@ -293,7 +293,7 @@ def test_judge_gets_each_user_question_once(marked: Marked, judge: Judge, tmp_pa
 def test_judge_without_verdicts_on_answers_is_rejected_with_next_step(marked: Marked, tmp_path: Path) -> None:
     rows = marked.fill(unguard(marked.export(tmp_path / "a.csv", "--n", "5")), lambda _, verdict: verdict)
     path = write_csv(tmp_path / "l.csv", rows)
-    # the embedded world's judge is no model: the program stands in
+    # the embedded world's judge is no model: the program replaces it
     assert marked("judge-card", "--judge", "judge", "--labels", path, "--json").json["cards"][0]["overall"]["n"] == 5
     ran = marked("judge-card", "--judge", "gpt-9", "--labels", path, code=2)
     assert f"no evaluation has verdicts of gpt-9 on these answers, which were drawn from {marked.evaluation}" in ran.err
@@ -301,7 +301,7 @@ def test_judge_without_verdicts_on_answers_is_rejected_with_next_step(marked: Ma
 
 
 def test_judge_card_corrects_biased_accuracy(factmill: Factmill, small_builds: SmallBuilds, tmp_path: Path) -> None:
-    """The program knows no other words, so it calls a third of what is right wrong; people know that it is right."""
+    """The program knows no synonyms, so it rejects a third of the right answers; people accept them."""
     warehouse = tmp_path / "w.duckdb"
     build_id = small_builds.copy("slaq", warehouse)
     marked = Marked(factmill, warehouse, "", {})

@@ -1,4 +1,4 @@
-"""Labels and cards of judges that give grades (FanOutQA) and ratings (BioKaLMA)."""
+"""Test labels and judge cards for grades (FanOutQA) and ratings (BioKaLMA)."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity,
 KEY = {"TEST_KEY": "k"}
 SETTING = {"fanoutqa": "closed_book", "biokalma": "given_graph"}
 LABELS = {"fanoutqa": "BA", "biokalma": "53"}
-"""What people say of the first half of the answers, and of the second."""
+"""People's labels of the first half of the answers, and of the second."""
 
 
 def judge(name: str, said: str) -> str:
-    """Return the grade or rating of what is said; of BioKaLMA's texts some are rated better."""
+    """Return the grade or rating of a text; some of BioKaLMA's texts get a better rating."""
     return "C" if name == "fanoutqa" else "5" if "No. 1" in said else "4"
 
 
@@ -61,7 +61,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
         write_csv((tmp_path / "l.csv"), rows)
         (card,) = run("judge-card", "--judge", "mild-1", "--labels", tmp_path / "l.csv")["cards"]
         assert (card["identity"]["judge"], card["overall"]["n"]) == ("mild-1", len(rows))
-        if name == "fanoutqa":  # people say B, then A; the judge always C, and B and C are right alike
+        if name == "fanoutqa":  # people give B, then A; the judge always gives C, and B and C both count as right
             assert (card["overall"]["accuracy"], card["is_ordinal"]) == (0, False)
             assert card["as_right"]["accuracy"] == pytest.approx(half / len(rows), abs=1e-6)
         else:
@@ -75,7 +75,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
         again = run("evaluate", name, "--answers", answers, "--world", world)
         assert "mild-1 agrees with human labels" in again["judge_card"]
 
-        # another judge's verdicts on the same answers are held against the same labels
+        # another judge's verdicts on the same answers are compared with the same labels
         other = write_chat_world(tmp_path, chat.url, ["judge"], "mild-2")
         unchecked = run("evaluate", name, "--answers", answers, "--world", other)
         assert unchecked["judge_card"].startswith("unchecked judge")

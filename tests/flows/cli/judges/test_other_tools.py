@@ -1,4 +1,4 @@
-"""Labels, audits and reviews by way of Label Studio's and Argilla's files, from the command to the warehouse."""
+"""Test labels, audits and reviews exchanged as Label Studio and Argilla files, from the command to the warehouse."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ def evaluated(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: p
 
 
 def answer_tasks(path: Path, form: str, people: Mapping[Any, Sequence[Mapping[str, str]]]) -> Path:
-    """Write the export of a file, with a byte order mark. `people`: who → question and choice of each task, in order."""
+    """Write the tool's export of a file, with a byte order mark.
+
+    `people` maps a person to the question and the choice of each task, in order.
+    """
     tasks = json.loads(path.read_text("utf-8"))
     for who, answers in people.items():
         for task, given in zip(tasks, answers, strict=True):

@@ -1,4 +1,4 @@
-"""The commands `factmill graph …`: what they print, and how they end."""
+"""Test the commands `factmill graph …`: output and exit codes."""
 
 import gzip
 import json

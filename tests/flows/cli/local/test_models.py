@@ -1,4 +1,4 @@
-"""`factmill models`: models are taken in, listed, removed, and refused with what to do."""
+"""Test `factmill models`: add, list, remove, and refuse models with advice."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from factmill.tasks.errors import UsageError
 
 
 def run_models(*arguments: str) -> str:
-    """Run a command; return what it prints, or raise its error."""
+    """Run a command and return its output, or raise its error."""
     result = CliRunner().invoke(models_app, arguments)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception

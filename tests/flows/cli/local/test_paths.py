@@ -1,4 +1,4 @@
-"""`factmill paths`: by SPARQL in the embedded world and by a local graph, one pair and many."""
+"""Test `factmill paths` by SPARQL in the embedded world and by a local graph, for one pair and many."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def world_graph(factmill: Factmill, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Load the embedded world's triples as a local graph by the command, and return its name."""
+    """Load the embedded world's triples as a local graph with the command, and return its name."""
     file = tmp_path_factory.mktemp("triples") / "world.nt"
     with file.open("w", encoding="utf-8") as stream:
         write_world_ntriples(load_world_data(WORLD_FOLDER), stream)

@@ -1,4 +1,4 @@
-"""Which answers say that the model does not know, and how several are made one."""
+"""Test which answers count as "I don't know", and aggregation of several answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Definition 1 on cases worked by hand, and on the paper's own (Table 9)."""
+"""Test Definition 1 on cases worked by hand and on the paper's own (Table 9)."""
 
 import math
 
@@ -32,11 +32,11 @@ def f1(prediction: str, answer: str) -> float:
         # case, punctuation, articles
         ("The Barbican!", "barbican", 1.0),
         ("an Indian poet", "Indian Poet", 1.0),
-        # words count as often as they stand there: 2 of 3 and 2 of 2
+        # repeated words count each time: 2 of 3 and 2 of 2
         ("New York, New York", "New York", 2 * 2 / 6),
         ("New York", "New York, New York", 2 * 2 / 6),
         ("Duran", "Duran Duran", 2 / 3),
-        # nothing but articles or punctuation
+        # only articles or punctuation
         ("The The", "The The", 1.0),
         ("the the", "The The", 1.0),
         ("A", "The", 0.0),
@@ -44,7 +44,7 @@ def f1(prediction: str, answer: str) -> float:
         ("", "The The", 0.0),
         ("   ", "Paris", 0.0),
         ("", "", 0.0),
-        # another script, forms of one text in Unicode
+        # another script, Unicode forms of one text
         ("Воронеж", "Voronezh", 0.0),
         ("воронеж", "Воронеж", 1.0),
         ("Воронежская область", "Воронеж", 0.0),
@@ -71,9 +71,9 @@ LADDER = [["Barbican Centre", "The Barbican"], ["City of London", "London"], ["E
         ("UK", 0.5, 3),
         ("Paris", 0.5, 0),
         ("", 0.0, 0),
-        # F1 2/3 with level 1 and 2/3 with level 2: the finer counts
+        # F1 is 2/3 with level 1 and 2/3 with level 2: the finer level counts
         ("Barbican London", 0.5, 1),
-        # only what exceeds τ matches: F1 is 0.5 with England, and 2/3 with UK
+        # a match must exceed τ: F1 is 0.5 with England, and 2/3 with UK
         ("England and Wales", 0.5, 0),
         ("England and Wales", 0.49, 3),
         ("UK today", 2 / 3, 0),

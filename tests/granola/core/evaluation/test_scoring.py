@@ -1,4 +1,4 @@
-"""From answers to what they are worth, over columns."""
+"""Test scoring of answers, over columns."""
 
 import numpy as np
 import pytest

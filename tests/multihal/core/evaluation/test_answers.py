@@ -1,4 +1,4 @@
-"""Questions as a model is asked them, what the guesser says, and which pairs of texts answers are scored by."""
+"""Test the questions a model gets, the guesser's answers, and the pairs of texts to score."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ def test_guess_is_commonest_answer_to_other_questions_of_source_and_language() -
         _row("e", "eng", "Bonn", source="simpleqa"),
     ]
     guesses = guess_answers_by_foundation(rows)
-    # two questions each: for a question of 1946 there is one of 1946 left, and two of 1950
+    # two questions each: for a question answered 1946 one other has 1946, and two have 1950
     assert (guesses["a", "eng"], guesses["b", "eng"]) == ("1950", "1950")
     assert (guesses["c", "eng"], guesses["d", "eng"]) == ("1946", "1946")
-    # nothing else was asked in German, or by that foundation
+    # German, or that foundation, has no other question
     assert (guesses["a", "deu"], guesses["e", "eng"]) == ("", "")
 
 
@@ -68,7 +68,7 @@ def test_highest_scoring_pair_counts_and_first_one_wins_ties() -> None:
 
 
 TEXTS = ["Bonn", "Berlin", "the city of Berlin", "Hauptstadt"]
-# of length 1, so that a product is a cosine: 0.6 · 1 = 0.6, 0.6 · 0.8 + 0.8 · 0.6 = 0.96
+# unit length, so that a product is a cosine: 0.6 · 1 = 0.6, 0.6 · 0.8 + 0.8 · 0.6 = 0.96
 VECTORS = np.array([[0, 1], [1, 0], [0.8, 0.6], [0.6, 0.8]], np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What is asked about a topic, and what the guesser says."""
+"""Test the questions about a topic, and the guesser's answers."""
 
 import pytest
 from support.rows.slaq_answers import answer_row
@@ -12,7 +12,7 @@ from factmill.tasks.slaq.core.rows import SlaqRow
 
 
 def topic(topic_id: str, *answers: str) -> SlaqRow:
-    """Return a topic whose five answers are of the types PERSON, PERSON, DATE, none, none."""
+    """Return a topic whose five answers have the types PERSON, PERSON, DATE, none, none."""
     types = ["PERSON", "PERSON", "DATE", "none", "none"]
     columns = {"id": topic_id, "Category": "Bridges", "Topic": f"Bridge {topic_id}", "URL": "https://x", "revid": 1}
     for number, (answer, kind) in enumerate(zip(answers, types, strict=True), 1):
@@ -44,7 +44,7 @@ def test_topic_yields_five_short_questions_and_one_long_question() -> None:
     ("kinds", "golds", "said"),
     [
         (["PERSON"], ["Bo"], "Ada"),  # Ada twice
-        (["PERSON"], ["Ada"], "Ada"),  # once more elsewhere, and before Bo and Cy by letters
+        (["PERSON"], ["Ada"], "Ada"),  # one more elsewhere, and alphabetically before Bo and Cy
         (["DATE"], ["1985"], "1990"),
         (["none"], ["red"], "red"),
         (["none"], ["stone"], "red"),

@@ -1,4 +1,4 @@
-"""The program that judges where no model does: what it has right, which denials it reads, and on which sides it errs."""
+"""Test the program that judges without a model: what it accepts, which denials it recognises, and its known errors."""
 
 import pytest
 from support.rows.slaq_answers import answer_row
@@ -83,7 +83,7 @@ def test_sentence_that_states_gold_answer_is_correct(question: str, gold: str, a
         ("How long is it?", "2,850 kilometres", "It is 2,850 miles long."),
         ("How many digits has it?", "54 digits", "It has more than 54 digits."),
         ("What colour is it?", "red", "It was discovered in Sevastopol."),
-        # what a model would have right
+        # a model would accept these
         ("What is amber made of?", "the hardened resin of trees", "It is fossil tree resin."),
         ("What kind of animal is Lassie?", "a dog", "A collie."),
     ],
@@ -126,7 +126,7 @@ def test_answer_that_does_not_clearly_state_gold_answer_is_wrong(question: str, 
         ("{} calls the other one a dangerous myth.", 1),
         ("It is not Zork but {}.", 1),
         ("No, {}.", 1),
-        # what it takes for right, though a model would not: said of others, or of another time
+        # accepted, though a model would reject them: statements about others, or about another time
         ("Some say it is {}, others that it is Zork.", 1),
     ],
 )

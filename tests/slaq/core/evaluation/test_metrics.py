@@ -1,4 +1,4 @@
-"""SLAQ's metrics on matrices that are small enough to count by eye."""
+"""Test SLAQ's metrics on matrices small enough to count by hand."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ verdicts = st.lists(st.lists(st.sampled_from([0.0, 1.0, NO]), min_size=5, max_si
 def test_answers_align_when_both_are_right_or_both_wrong() -> None:
     aligned = compute_alignment(SHORT, LONG)
     assert_array_equal(aligned, [[1, 0, 1, 0, 1], [NO, NO, NO, 1, 0]])
-    # 3 of 5 in the first topic, 1 of the 2 that can be told in the second
+    # 3 of 5 in the first topic, 1 of the 2 known ones in the second
     assert np.nanmean(aligned) == 4 / 7
 
 
@@ -40,7 +40,7 @@ def test_signed_alignment_distinguishes_both_right_from_both_wrong() -> None:
         ([0, 0, 0, 0, 0], [NO, 0, 0, 0, 0], [NO, 1, 2, 3, 4]),
         ([1, 0, 1, 1, 0], [NO, 1, 0, 1, 2], [NO, 0, 1, 0, 0]),
         ([0, 0, 1, 0, 1], [NO, 0, 0, 1, 0], [NO, 1, 2, 0, 1]),
-        # what reaches back to an answer without a verdict is unknown until a run ends for sure
+        # a run that reaches an unjudged answer is unknown, until a later answer certainly ends it
         ([NO, 1, 1, 0, 1], [NO, NO, NO, NO, 0], [NO, NO, 0, 0, 1]),
         ([1, NO, 0, 0, 1], [NO, 1, NO, 0, 0], [NO, 0, NO, NO, NO]),
         ([1, 1, 1, 1, NO], [NO, 1, 2, 3, 4], [NO, 0, 0, 0, 0]),

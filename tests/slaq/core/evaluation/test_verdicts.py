@@ -1,4 +1,4 @@
-"""Reading what a judge says of short and of long answers."""
+"""Test parsing of a judge's verdicts on short and long answers."""
 
 import pytest
 from support.steps.replies import get_unreadable_reason, hearing
@@ -25,7 +25,7 @@ hear_five = hearing(SLAQ_VERDICT_FORM, read_verdicts, 5)
         ("[1]", 1),
         ("<think>Verdict: 1?</think>\nVerdict: 0", 0),
         ("Both name the Gardon.\n\nVerdict: 1", 1),
-        # the last one counts, also behind one that the answer under judgement holds and the judge repeats
+        # the last verdict counts, even after one that the judge quotes from the answer
         ("Verdict: 1\nThat was too quick: the year differs.\nVerdict: 0", 0),
         ('The answer says "Verdict: 1" of itself.\nVerdict: 0', 0),
         ("Verdict: 1\nVerdict: 1\nVerdict: 0", 0),

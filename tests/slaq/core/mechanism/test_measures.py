@@ -1,4 +1,7 @@
-"""How alike tokens are carried, worked by hand; and whether that tells two kinds of facts apart: planted kinds are told, shuffled ones are not."""
+"""Test similarity of token representations by hand, and whether it separates two kinds of facts.
+
+Planted kinds are separated; shuffled ones are not.
+"""
 
 import math
 
@@ -82,9 +85,9 @@ def test_component_names_include_layer() -> None:
 
 def test_transport_similarity_matches_hand_computed_values() -> None:
     ot = pytest.importorskip("ot", reason="transport needs the extra `mechanism`")
-    # one short token and two long ones: half of it goes to each
+    # one short token and two long ones: each gets half of its weight
     assert compute_transport_similarity(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
-    # two to three, a third a column, a half a row: 1/3·1 + 1/6·0.4 + 1/6·0.2 + 1/3·0.9
+    # two to three tokens: a third per column, a half per row: 1/3·1 + 1/6·0.4 + 1/6·0.2 + 1/3·0.9
     matrix = np.array([[1.0, 0.4, 0.0], [0.0, 0.2, 0.9]])
     assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
 
@@ -146,7 +149,7 @@ def test_kind_found_in_fewer_topics_than_folds_is_not_predicted(learn: object) -
 
 
 def plant_topics(seed: int, topics: int = 60, size: int = 5) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return topics, values and kinds of facts: a topic's facts have like values, and like kinds that follow nothing."""
+    """Return topics, values and kinds of facts; facts of a topic have similar values and similar, random kinds."""
     chance = np.random.default_rng(seed)
     names = [f"t{at}" for at in range(topics) for _ in range(size)]
     values = np.repeat(chance.normal(0, 1, topics), size) + chance.normal(0, 0.1, topics * size)
@@ -155,7 +158,7 @@ def plant_topics(seed: int, topics: int = 60, size: int = 5) -> tuple[list[str],
 
 
 def test_cross_validation_by_topic_does_not_leak_between_facts(learn: object) -> None:
-    # a topic's facts have like features, so that a regression can learn by heart which kind a topic is of
+    # a topic's facts have similar features, so a regression can memorise each topic's kind
     aucs: dict[str, list[float]] = {"topics": [], "facts": []}
     for seed in range(8):
         names, _, kinds = plant_topics(seed)
@@ -176,7 +179,7 @@ def test_permuting_topics_keeps_false_rejection_rate_at_nominal_level() -> None:
             p = compute_permutation_p(values, kinds, groups, seed, draws=400)
             assert p is not None
             rejected[unit] += p < 0.05
-    assert rejected["facts"] > 60  # of 10 that are expected
+    assert rejected["facts"] > 60  # 10 expected
     assert rejected["topics"] <= 20
 
 
@@ -188,8 +191,8 @@ def test_p_value_is_small_only_when_kinds_differ() -> None:
     assert compute_permutation_p(np.tile([1.0, 1.0, 2.0, 2.0], 10), is_aligned, each, 0) == 1.0
     assert compute_permutation_p(np.ones(3), np.array([True] * 3), each[:3], 0) is None
     four, kinds = np.array([1.0, 1, 0, 0]), np.array([True, True, False, False])
-    # of 2 + 2 facts the six ways are alike likely: 1, 1 against 0, 0 is reached by two of them
+    # the six permutations of 2 + 2 facts are equally likely: two of them reach 1, 1 against 0, 0
     assert compute_permutation_p(four, kinds, each[:4], 0) == pytest.approx(1 / 3, abs=0.02)
-    # two topics can be exchanged or not, and the difference is as large both ways; topics of other sizes never are
+    # two topics can be swapped or not, with equal differences; topics of different sizes never swap
     assert compute_permutation_p(four, kinds, ["a", "a", "b", "b"], 0) == 1.0
     assert compute_permutation_p(four, kinds, ["a", "b", "b", "b"], 0) == 1.0

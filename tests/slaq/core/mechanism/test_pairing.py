@@ -1,4 +1,4 @@
-"""Which facts can be looked at, in which order, and what of a long answer states the fact of a short one."""
+"""Test which facts can be analysed, their order, and which part of a long answer states a short answer's fact."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def fact(**changed: Any) -> AnsweredFact:
         ("Rome and Samnium.", "Rome and Samnium", 1.0),
         ("They lasted a total of 53 years.", "lasted 53 years", 0.75),
         ("Gavius Pontius was the famous general.", "Gavius Pontius", 2 / 4),
-        # the long answer has other years: what stands around them is found
+        # the long answer has other years, so the words around them match
         (
             "The First Samnite War took place from 327 to 304 BCE.",
             "The First Samnite War took place from 343 to 341 BCE",
@@ -72,7 +72,7 @@ def test_short_answer_missing_from_long_answer_is_unscored_with_reason() -> None
     assert "0% of its content words, expected 50%" in row.detail
     half = pair_fact_answers(fact(short_answer="Fabius fought Samnium."), WORDS, 0.9, {})
     assert half.unscored == "not_in_long_answer"
-    # a person's text is of no use then
+    # a person's text does not help here
     lost = pair_fact_answers(fact(short_answer="Rome, or Zork."), WORDS, 0.5, {"m/t/1": ("Zork", "")})
     assert (lost.unscored, lost.short_text, lost.short_start) == ("not_in_long_answer", "Rome, or Zork.", 0)
 
@@ -129,7 +129,7 @@ def test_numbered_parts_are_paired_by_position_whether_right_or_wrong(short: str
     row = pair_fact_answers(fact(short_answer=short, long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {})
     assert (row.long_text, row.paired_by, row.unscored, row.matched) == ("19 BC", "position", "", None)
     assert row.long_answer[row.long_start :].startswith("19 BC")
-    # a person's text comes first, and a numbered part without a word is none
+    # a person's text comes first; a numbered part without a word does not count
     by_hand = pair_fact_answers(fact(long_answer=NUMBERED[0][0], number=2), WORDS, 0.5, {"m/t/1": ("", "Gard")})
     assert (by_hand.long_text, by_hand.paired_by) == ("Gard", "file")
     empty = fact(short_answer=short, long_answer="1. a\n2. –\n3. c\n4. d\n5. e", number=2)

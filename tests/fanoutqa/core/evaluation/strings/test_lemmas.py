@@ -1,4 +1,4 @@
-"""Lemmas by rules and by a spaCy pipeline."""
+"""Test lemmas by rules and by a spaCy pipeline."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Token:
 
 
 class Pipeline:
-    """What of a spaCy pipeline is used; it takes an s off every word."""
+    """The used part of a spaCy pipeline; it removes an s from every word."""
 
     pipe_names = ("tagger", "ner", "lemmatizer")
     max_length = 1_000_000

@@ -1,4 +1,4 @@
-"""Loose and strict string accuracy: tables worked by hand, both scorers, and what holds for any gold answer."""
+"""Test loose and strict string accuracy: tables worked by hand, both scorers, and properties of any gold answer."""
 
 import json
 import math
@@ -29,7 +29,7 @@ def upstream(answer: str, gold: Any) -> float:
 @pytest.mark.parametrize(
     ("gold", "answer", "expected", "public"),
     [
-        # the same by both
+        # both scorers agree
         ("Paris", "It is Paris.", 1, 1),
         ("Paris", "Parisian life", 0, 0),
         (True, "Yes, it does.", 1, 1),
@@ -56,7 +56,7 @@ def upstream(answer: str, gold: Any) -> float:
         ("C++", "C++", 1, 0),
         ("(born 1950)", "born 1950", 1, 0),
         ('"Stay"', "the song “Stay”", 1, 0),
-        # numbers as they are written
+        # numbers as written
         (5.2, "52 points", 0, 1),
         (52, "5.2 points", 0, 1),
         (5.2, "5.2 points.", 1, 1),
@@ -98,17 +98,17 @@ def upstream(answer: str, gold: Any) -> float:
         ("iPhone", "これはiPhoneです", 1, 0),
         ("Zürich", "ZÜRICH", 1, 1),
         ("Zürich", "Zu\u0308rich", 1, 1),
-        ("café", "cafÃ©", 1, 0),  # in small letters it is mended no more
+        ("café", "cafÃ©", 1, 0),  # lower-casing makes the mojibake irreparable
         ("Rock & Roll", "rock &amp; roll", 1, 1),
         ("—", "nothing — at all", 1, 0),
         ("—", "nothing", 0, 0),
-        # what is nested: {1: {2: 3}} asks for three strings
+        # nested answers: {1: {2: 3}} requires three strings
         ({"a": {"b": "c"}}, "a", 1 / 3, 0),
         ([["x", "y", "z"]], "", 0, -2),
         ([["x", "y"], "z"], "x y z", 1, 1),
         ({"a": [1, 2, 3]}, "a, 1", 0.5, 0),
         ([True, "x"], "x", 0.5, 0.5),
-        # null and empty texts say nothing that could be found
+        # null and empty texts contain nothing to find
         ({"a": None}, "a", 1, 0.5),
         ({"": "x"}, "x", 1, 1),
         (["x", " "], "x", 1, 0.5),
@@ -245,7 +245,7 @@ def test_released_gold_answers_score_1_except_with_upstream_scorer(
     found = score_loose_and_strict(answers, questions, LEMMAS, "upstream")
     assert [round(float(each.mean()), 6) for each in found] == [share, whole]
     assert int((found[1] == 0).sum()) == lost
-    # nothing is lost but what begins or ends with a sign or a stop
+    # only parts that begin or end with a sign or a stop are lost
     edges = [
         all(text[0].isalnum() and text[-1].isalnum() for ways in list_gold_string_spellings(gold) for text in ways)
         for gold, all_found in zip(questions, found[1], strict=True)
