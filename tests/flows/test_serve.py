@@ -407,7 +407,7 @@ def test_prefect_yaml_has_every_deployment_and_worker_runs_them(
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        (["--world", "nowhere.toml"], "nowhere.toml'; expected `embedded`, `live` or the path of a TOML file"),
+        (["--world", "nowhere.toml"], "expected `embedded`, `live` or the path of a TOML file"),
         (["--world", "live", "--benchmarks", "granola"], "granola: "),
         (
             ["--benchmarks", "granola", "--evaluate", "nobody"],

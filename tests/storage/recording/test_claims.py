@@ -27,8 +27,8 @@ A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
 _HOLD = """
 import sys
 from pathlib import Path
-from factmill.tasks.storage.recording.journal import CallClaims
-with CallClaims(Path(sys.argv[1])).claim(sys.argv[2:]) as held:
+from factmill.tasks.storage.recording.journal import CallReservations
+with CallReservations(Path(sys.argv[1])).claim(sys.argv[2:]) as held:
     print(len(held), flush=True)
     sys.stdin.read()
 """
