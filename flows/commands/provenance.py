@@ -111,11 +111,16 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     own = _describe_own_prompts_of_build(db, build_id)
     asked = {call["parts"].get("prompt") for call in trace["calls"]}
     trace["own_prompts"] = {name: text for name, text in own.items() if name in asked}
+    # the main table is missing while no build of the benchmark has published a row
+    tables = db.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE table_name IN ($1, 'rejects') ORDER BY 1", [benchmark.main_table]
+    ).fetchall()
+    places = " UNION ALL ".join(f"SELECT build_id FROM {table} WHERE id = $1" for (table,) in tables)
     trace["other_builds"] = [
         each
         for (each,) in db.execute(
-            f"SELECT DISTINCT build_id FROM (SELECT build_id FROM {benchmark.main_table} WHERE id = $1 UNION ALL SELECT build_id "
-            "FROM rejects WHERE id = $1) JOIN builds USING (build_id) WHERE build_id <> $2 AND benchmark = $3 ORDER BY 1",
+            f"SELECT DISTINCT build_id FROM ({places}) JOIN builds USING (build_id) "
+            "WHERE build_id <> $2 AND benchmark = $3 ORDER BY 1",
             [row_id, build_id, benchmark.name],
         ).fetchall()
     ]

@@ -37,6 +37,7 @@ def write_source(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("factmill")  # its scripted replies answer for the judge
 @pytest.mark.parametrize(
     ("said", "reason", "detail"),
     [

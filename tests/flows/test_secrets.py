@@ -84,7 +84,7 @@ def chat():
     served.close()
 
 
-def test_world_key_command_runs_for_build_but_never_for_stored_build(
+def test_command_of_world_file_runs_for_build_but_never_for_stored_build(
     factmill: Factmill, chat: ScriptedChat, tmp_path: Path
 ) -> None:
     ran, stranger, released = tmp_path / "ran", tmp_path / "stranger", tmp_path / "released"

@@ -292,9 +292,9 @@ def test_replacement_resumes_while_old_graph_stays(loads: Loads) -> None:
         ("small", "half loaded"),
     ]
     assert str(list_graph_statuses(loads.folder)[1].advice).startswith(
-        f"to resume: factmill graph load {loads.files[0]} "
+        f"to resume: `factmill graph load {loads.files[0]} "
     )
-    assert " --name=small --replace;" in str(list_graph_statuses(loads.folder)[1].advice)
+    assert " --name=small --replace`;" in str(list_graph_statuses(loads.folder)[1].advice)
     assert contents(loads.run(replace=True)) == contents(old)
     assert "resuming after line" in loads.notices[0]
     assert [each.state for each in list_graph_statuses(loads.folder)] == ["whole"]
@@ -361,7 +361,7 @@ def test_unfinished_load_of_renamed_and_touched_files_is_resumed(loads: Loads, s
     assert loads.notices[0].endswith(f"the unfinished load of {', '.join(old)}, since the files have the same sizes")
     assert "resuming after line" in loads.notices[1]
     (found,) = list_graph_statuses(loads.folder)
-    assert f"to resume: factmill graph load {loads.files[0]} " in str(found.advice)
+    assert f"to resume: `factmill graph load {loads.files[0]} " in str(found.advice)
     made = loads.run()
     assert ["resuming after line" in notice for notice in loads.notices] == [True]
     assert [source.path for source in made.sources] == [str(file) for file in loads.files]

@@ -140,7 +140,7 @@ def test_incomplete_folder_is_rejected(tmp_path: Path, file: str, content: str |
 def test_errors_distinguish_raw_checkpoint_from_model_of_wrong_kind(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(UsageError, match="checkpoint that is not converted: factmill models add embedder"):
+    with pytest.raises(UsageError, match="checkpoint that is not converted: `factmill models add embedder"):
         load_manifest_and_check_sizes(tmp_path / "raw", "embedder")
     write_model_folder("mine", tmp_path, "translator", write)
     with pytest.raises(UsageError, match="mine is of kind translator, expected embedder"):

@@ -108,7 +108,7 @@ def test_dask_resource_name_round_trips_worker_capability() -> None:
 @pytest.mark.parametrize(
     ("held", "text"),
     [
-        ([], f"no worker has joined {ADDRESS}.*: factmill worker --address {ADDRESS}"),
+        ([], f"no worker has joined {ADDRESS}.*: `factmill worker --address {ADDRESS}"),
         (
             [WorkerCapability(NLLB, "factmill 0")],
             r"runs other code \(factmill 0; here: .*install the same versions",

@@ -29,7 +29,7 @@ def test_user_world_measures_by_default_only_builds_of_that_world(
     evaluate = ("evaluate", "granola", "--model", "oracle", "--setting", "greedy", "--reports", tmp_path)
     refused = factmill(*evaluate, *place)
     assert refused.code == 2 and "no build of granola was made in the world mine" in refused.err
-    assert f"factmill build granola --world {world}, or name the build to measure on: --build granola-" in refused.err
+    assert f"factmill build granola --world {world}`, or name the build to measure on: --build granola-" in refused.err
     named = factmill(*evaluate, *place, "--build", "latest:granola", "--json")
     assert named.code == 0, named.err
     with replying():

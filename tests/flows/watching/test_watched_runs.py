@@ -59,7 +59,7 @@ def wait_for(look: Callable[[], Any]) -> Any:
 def test_next_run_ends_killed_run_and_reports_progress(
     factmill_on_prefect: Factmill, prefect_api: str, model: Model, tmp_path: Path
 ) -> None:
-    world = write_chat_world(tmp_path, model.web.url, ["author"])
+    world = write_chat_world(tmp_path, model.web.url, ["author"], world="chatty")
     name = f"granola · {world.stem} · P19 · samples 1 · 4"
     options = ["build", "granola", "--world", world, "--relations", "P19", "--limit", "4", "--samples", "1", "--json"]
     runs = lambda: ask(prefect_api, "flow_runs/filter", flow_runs={"name": {"any_": [name]}}, sort="START_TIME_ASC")  # noqa: E731
