@@ -48,7 +48,7 @@ def _judge_people(
     for name in first:
         named = [labels[name][0] == name for labels in days]
         if name in messages and messages[name] not in {labels[name][1] for labels in days}:
-            wrong.append(f"{name} is told as {messages[name]!r}, which Wikidata has not said lately")
+            wrong.append(f"{name} is described as {messages[name]!r}, which Wikidata has not stated lately")
         if name in messages and not any(named):
             wrong.append(f"{name} is published, though nobody bears that name any more")
         if name not in messages and all(named):
