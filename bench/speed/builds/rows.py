@@ -210,7 +210,9 @@ def main() -> int:
         peer_rows=(int, "rows that peers are asked; default: as many as --rows"),
     )
     if (options.peer_rows or options.rows) <= FEW or options.rows <= FEW:
-        sys.exit(f"--rows, --peer-rows: more than {FEW} are needed, since the cost of a row is computed from a difference")
+        sys.exit(
+            f"--rows, --peer-rows: more than {FEW} are needed, since the cost of a row is computed from a difference"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         dump = home / "facts.nt"
