@@ -131,7 +131,7 @@ def write_build_page(warehouse: Path, build_id: str, option: str = "--to") -> tu
 def load_page_for_build(
     warehouse: Path, record: BuildRecord, visibility: BuildPageVisibility | None = None
 ) -> BuildPage:
-    """Return the page of a build; `shown`: what it may show, by default everything."""
+    """Return the page of a build; `visibility`: what it may show, by default everything."""
     benchmark = BENCHMARKS[record.benchmark]
     list_distributions: DistributionMaker = load_named_object(benchmark.page) if benchmark.page else lambda _: ()
     return load_build_page(warehouse, benchmark, record, list_distributions, visibility)
@@ -182,7 +182,7 @@ def check_evaluations_comparable(records: Sequence[BuildRecord]) -> Evaluation:
 
 
 def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REPORT_RENDERERS) -> None:
-    """Raise UsageError unless each file's ending is one of `forms`, by default those of a report."""
+    """Raise UsageError unless each file's ending is one of `suffixes`, by default those of a report."""
     for path in paths:
         if path.suffix not in suffixes:
             raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")

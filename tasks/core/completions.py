@@ -350,7 +350,7 @@ def _extract_single_json_field(text: str, form: CompletionFormat) -> StrippedCom
 
 
 def _find_answer_end(lines: Sequence[str], last: int, answer: str, form: CompletionFormat) -> int:
-    """Return the index after the last line of an answer that begins on line `last`, by the form's `reach`."""
+    """Return the index after the last line of an answer that begins on line `last`, by the form's `answer_extent`."""
     end = last + 1
     if form.answer_extent == "block":
         while not answer and end < len(lines) and not lines[end].strip():

@@ -351,7 +351,7 @@ def open_batch(batch: StageBatch) -> BatchWork:
 def send_calls_and_mark_resultless_for_retry(
     run: BuildRun, service: CallService, calls: Sequence[Call], has_result: Callable[[Any], bool]
 ) -> list[Call]:
-    """Return the calls for which `read` of the reply is False: the service lacks what was requested. They are retried next run.
+    """Return the calls whose reply fails `has_result`: the service lacks what was requested. They are retried next run.
 
     Checks, before a build begins, that services know what the user named. A replay of a build's own calls sends nothing,
     since the original build has checked. ServiceUnreachable if a call fails.
@@ -415,7 +415,7 @@ def _make_failure_reject(row_id: str, reply: CallResponse) -> Reject:
 def _split_calls_into_portions(
     row_calls: Iterable[tuple[str, K, Call]], max_calls: float
 ) -> Iterator[tuple[list[tuple[str, K]], dict[K, Call]]]:
-    """Yield portions of at most `most` calls: pairs (row id, thing), and thing → call for things new in this portion."""
+    """Yield portions of at most `max_calls` calls: pairs (row id, key), and key → call for keys new in this portion."""
     known: set[K] = set()
     pairs: list[tuple[str, K]] = []
     calls: dict[K, Call] = {}

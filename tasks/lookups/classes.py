@@ -72,7 +72,7 @@ def _look_up_superclass_hierarchy(
 
 
 def _list_classes_and_subclasses(classes: set[str], direct_superclasses: Mapping[str, set[str]]) -> set[str]:
-    """Return these classes and all their subclasses; `above`: class → its direct superclasses."""
+    """Return these classes and all their subclasses; `direct_superclasses`: class → its direct superclasses."""
     below = set(classes)
     while grown := {each for each, upper in direct_superclasses.items() if upper & below} - below:
         below |= grown

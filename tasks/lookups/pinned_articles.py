@@ -222,7 +222,7 @@ class _TitleRedirectSearch:
 
 
 def _find_target_problem(requested_title: str, target_title: str) -> str | None:
-    """Return why `title` is no valid target for `asked`, or None: an article leads to articles, another page to any."""
+    """Return why a title cannot be a redirect target, or None: articles redirect to articles, other pages to any page."""
     return (
         find_page_title_problem(target_title)
         if find_article_title_problem(requested_title)

@@ -139,7 +139,7 @@ def strip_thinking_and_end_tokens(text: str) -> str:
 
 
 def strip_answer_tags(text: str, *, must_be_alone: bool) -> str:
-    """Return the content of a pair of answer tags that nothing (unless `alone`: only an announcement, remarks) surrounds."""
+    """Return the content of the only pair of answer tags; unless it `must_be_alone`, a lead-in or remark may surround it."""
     opened = _ANSWER_TAG.search(text)
     if not opened:
         return text
@@ -259,7 +259,7 @@ def strip_surrounding_emphasis_and_quotes(text: str, *, quotes: bool) -> str:
 
 
 def is_lead_in(lines: Sequence[str], *, has_blank_line_between: bool) -> bool:
-    """True when lines before an answer only announce it; `is_parted`: a blank line separates them from it."""
+    """True when lines before an answer only announce it."""
     filled = [line.strip() for line in lines if line.strip()]
     if not filled or has_blank_line_between or filled[-1].rstrip("*_").endswith((":", "：")):
         return True

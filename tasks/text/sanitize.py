@@ -21,7 +21,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def shorten_middle(text: str, max_characters: int = 200) -> str:
-    """Shorten a text to at most `most` characters, keeping its beginning and end."""
+    """Shorten a text to at most `max_characters` characters, keeping its beginning and end."""
     return (
         text
         if len(text) <= max_characters

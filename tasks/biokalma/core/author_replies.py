@@ -161,7 +161,7 @@ def extract_added_sentence(
 ) -> str | UnreadableCompletion:
     """Return the one sentence added to a paragraph, with single spaces.
 
-    `names` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
+    `unsplit_texts` are texts whose stops end no sentence, such as a piece's value (Oh! What a Lovely War).
     """
     before, after = _normalise_spaces_and_unicode(old_paragraph), _normalise_spaces_and_unicode(new_paragraph)
     rest = after.removeprefix(before)
@@ -345,7 +345,7 @@ def check_pair_question(
 ) -> str | UnreadableCompletion:
     """Return a question about two people and the pieces of their set, or what is wrong with it.
 
-    `partial`: labels of properties of which the set has only the value that joins the two, and the graph has more.
+    `partial_labels`: labels of properties of which the set has only the value that joins the two, and the graph has more.
     """
     asked = [normalize_answer(sentence) for sentence in split_sentences(question)]
     if len(set(asked)) < len(asked):
@@ -373,7 +373,7 @@ def check_and_measure_asked_share(
     pieces: Sequence[PersonKnowledgePiece],
     properties_by_label: PropertiesByLabel,
 ) -> tuple[str, float] | UnreadableCompletion:
-    """Return a specific question and the share of the pieces that it asks for; `people` are the QIDs of the two."""
+    """Return a specific question and the share of the pieces that it asks for."""
     missing = [piece for piece in pieces if not _asks_for(question, piece, people_qids, properties_by_label)]
     share = 1 - len(missing) / len(pieces)
     if share < MIN_ASKED_SHARE:

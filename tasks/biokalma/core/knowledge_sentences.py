@@ -97,7 +97,7 @@ def verbalise_piece(
     wordings: Mapping[str, RelationWording],
     further_values: Sequence[PersonKnowledgePiece] = (),
 ) -> str:
-    """Return a piece as a sentence about the item with this name; `more`: further values of its relation."""
+    """Return a piece as a sentence about the item with this name; `further_values`: more pieces of the same relation."""
     relation = wordings.get(piece.pid) or derive_wording_from_label(piece.property)
     subject = f"The {name}" if _INSTITUTION_PATTERN.fullmatch(name) else name
     values = [

@@ -70,7 +70,7 @@ def make_chat_call(
 ) -> Call:
     """Make the call that sends a filled-in prompt to a model; `profile`: settings that change requests to this model.
 
-    `keeps_empty`: any completion is the answer, even an empty one. `script`: digest of the scripted reply used in place of a model,
+    `keeps_empty_completions`: any completion is the answer, even an empty one. `scripted_reply_digest`: digest of the scripted reply used in place of a model,
     empty if there is none; so editing a reply changes only the calls that use it.
     """
     schema = None if prompt.prompt.schema is None else dict(prompt.prompt.schema)

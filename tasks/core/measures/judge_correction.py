@@ -96,7 +96,7 @@ def correct_judged_share(
 ) -> tuple[float, Interval] | None:
     """Return the corrected share with its 95 % interval; None if the judge cannot distinguish right from wrong.
 
-    `sums` (questions × 4, whole numbers; `names`: the questions): number of scored items, sum of their scores, number of
+    `sums` (questions × 4, whole numbers): number of scored items, sum of their scores, number of
     judged items, number that the judge calls right. Items scored without a verdict keep their score: a missing answer is
     wrong for any judge. `are_labels_of_these_answers`: the labels were drawn from these answers, so questions are drawn with their labels.
     """

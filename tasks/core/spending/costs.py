@@ -73,7 +73,7 @@ def format_cost(cost_usd: float, unknown_cost_calls: int, unpriced_models: Seque
 
 
 def format_count_with_noun(number: int, noun: str) -> str:
-    """Format a number with its noun; `what`: the noun in the singular."""
+    """Format a number with its noun; `noun`: in the singular."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

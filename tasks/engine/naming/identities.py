@@ -120,7 +120,7 @@ def make_service_identity(name: str, url: str) -> str:
 def resolve_reply_max_ages(world: World, requested_max_age: str | None) -> dict[str, float]:
     """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
-    `given`: age for all services except models, overriding the world's file. Replies of services identified by content
+    `requested_max_age`: age for all services except models; overrides the world file. Replies of services identified by content
     never expire: the embedded world, local graphs and models on this machine.
     """
     ages: dict[str, float] = {}

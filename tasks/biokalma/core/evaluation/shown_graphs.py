@@ -232,7 +232,7 @@ class QuestionNameCandidates:
 
 
 def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> list[NameSpan]:
-    """Return the runs of at least `shortest` words that begin and end with a capitalised word.
+    """Return the runs of at least `min_words` words that begin and end with a capitalised word.
 
     A function word alone is not a run. Words in scripts without case count as capitalised.
     """
