@@ -162,8 +162,8 @@ def list_metrics() -> Iterator[str]:
     """Yield the metrics of every evaluation, with formula and place in the paper."""
     yield "# Metrics\n"
     yield (
-        "Formulas, and where the paper of the benchmark defines them. What stands with every mean: [Statistics](../explain/statistics.md). "
-        "`NAME*` stands for all metrics that begin so. **Bold**: printed by `factmill evaluate`.\n"
+        "The formula of each metric, and where the benchmark's paper defines it. [Statistics](../explain/statistics.md) explains what comes with "
+        "every mean. `NAME*` means all metrics whose names begin with `NAME`. `factmill evaluate` prints the metrics in **bold**.\n"
     )
     described = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))
     for name, evaluation in list_evaluations_and_analyses().items():
@@ -172,8 +172,8 @@ def list_metrics() -> Iterator[str]:
         headline: tuple[str, ...] = ()
         if isinstance(evaluation, Evaluation):
             headline = evaluation.headline_metrics
-            yield f"On a model's card stands `{evaluation.main_metric}`: {_one_line(evaluation.main_metric_meaning)}\n"
-            yield "| setting | the model is asked |\n|---|---|"
+            yield f"A model card shows `{evaluation.main_metric}`: {_one_line(evaluation.main_metric_meaning)}\n"
+            yield "| setting | meaning |\n|---|---|"
             for setting, how in evaluation.settings.items():
                 yield f"| `{setting}` | {_one_line(how)} |"
             yield ""
@@ -183,7 +183,7 @@ def list_metrics() -> Iterator[str]:
             yield f"| {'**' if shown else ''}`{metric}`{'**' if shown else ''} | {_cell(formula)} | {place} |"
         yield ""
         if isinstance(evaluation, Evaluation) and evaluation.paper_results:
-            yield f"The paper's own figures, as reports show them ({len(evaluation.paper_results)}):\n"
+            yield f"The paper's figures, as reports show them ({len(evaluation.paper_results)}):\n"
             yield "| metric | setting | model | value | where |\n|---|---|---|--:|---|"
             for result in evaluation.paper_results:
                 group = f", {result.group_by} {result.group}" if result.group_by else ""
