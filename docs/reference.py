@@ -120,7 +120,7 @@ def list_records() -> Iterator[str]:
 def list_tables() -> Iterator[str]:
     """Yield every published table with its columns, from the row models."""
     yield "# Tables\n"
-    yield "Published tables, with a line for each column; in the warehouse each also has a column `build_id`. `factmill show BENCHMARK --columns` says the same.\n"
+    yield "The columns of every published table. In the warehouse, each table also has the column `build_id`. `factmill show BENCHMARK --columns` prints the same descriptions.\n"
     for name, benchmark in {**BENCHMARKS, **list_evaluations_and_analyses()}.items():
         yield f"## {name}\n\n{benchmark.title}\n"
         for table, model in benchmark.tables.items():
@@ -131,7 +131,7 @@ def list_tables() -> Iterator[str]:
 def list_warehouse_tables() -> Iterator[str]:
     """Yield the warehouse's own tables with their columns."""
     yield "# The warehouse's own tables\n"
-    yield "Records of builds, calls and people's judgments. [How to query them](../rebuild/warehouse.md); [published tables](tables.md).\n"
+    yield "Tables for builds, calls and people's judgments. [The warehouse](../rebuild/warehouse.md) shows how to query them; [Tables](tables.md) describes the published tables.\n"
     for model in WAREHOUSE_TABLES:
         key = f" Primary key: {', '.join(f'`{name}`' for name in model.primary_key)}." if model.primary_key else ""
         yield f"## {model.table}\n\n{_one_line(inspect.getdoc(model) or '')}{key}\n"
@@ -142,10 +142,10 @@ def list_operations_of_services() -> Iterator[str]:
     """Yield every operation of a service, which is a kind of call, with its parts."""
     yield "# Operations of services\n"
     yield (
-        "What factmill asks of services and models. The name stands in the column `operation` of [calls](warehouse.md#calls) and in "
-        "`max_bytes` of [limits](worlds.md#limits); a call's key is made of service, operation, parts and what goes on the wire.\n"
+        "Every kind of call to services and models. Its name is in the column `operation` of [calls](warehouse.md#calls), and can be a key in "
+        "`max_bytes` of [limits](worlds.md#limits). A call's key is a digest of service, operation, parts and request.\n"
     )
-    yield "| operation | service | parts | asks with | in a local graph |\n|---|---|---|---|---|"
+    yield "| operation | service | parts | sent as | in a local graph |\n|---|---|---|---|---|"
     for operation in sorted(list_operations(), key=lambda each: (each.service, each.name)):
         parts = ", ".join(
             f"`{part}`{' (optional)' if part in operation.optional_parts else ''}" for part in operation.part_checks
@@ -226,7 +226,7 @@ def list_errors() -> Iterator[str]:
 def list_settings() -> Iterator[str]:
     """Yield the keys of a world file, table by table."""
     yield "# World files\n"
-    yield "Keys of a world's TOML file. [How to write one](../rebuild/worlds.md).\n"
+    yield "All settings of a world's TOML file. [Write a world file](../rebuild/worlds.md) explains how to use them.\n"
     sections = {
         "At the top": settings.World,
         "[wikidata]": service_settings.WikidataSettings,

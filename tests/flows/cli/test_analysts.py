@@ -16,7 +16,10 @@ from factmill.tasks.storage.builds import list_builds, resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
 SECTION = (
-    (ROOT / "docs/rebuild/warehouse.md").read_text("utf-8").partition("## Four questions")[2].partition("\n## ")[0]
+    (ROOT / "docs/rebuild/warehouse.md")
+    .read_text("utf-8")
+    .partition("## Queries over several builds")[2]
+    .partition("\n## ")[0]
 )
 QUERIES = re.findall(r"```sql\n(.*?)```", SECTION, re.DOTALL)
 
