@@ -78,7 +78,7 @@ def _describe_command(name: str, command: Any) -> Iterator[str]:
 def list_packages() -> Iterator[str]:
     """Yield the files that `factmill new` writes, for each form."""
     yield "# What factmill new writes\n"
-    yield "[How to change it](../develop/benchmark.md).\n"
+    yield "[Your own benchmark](../develop/benchmark.md) explains how to change these files.\n"
     for form in get_args(PackageForm):
         name = f"my_{form}"
         yield f"## factmill new {name} --from {form}\n"
@@ -103,8 +103,8 @@ RECORDS = (
 
 def list_records() -> Iterator[str]:
     """Yield the fields of the records that a benchmark's package defines, with their docstrings."""
-    yield "# Records of a benchmark\n"
-    yield "Classes of [a benchmark's package](../develop/benchmark.md), with their fields.\n"
+    yield "# Classes of a benchmark's package\n"
+    yield "The classes that [a benchmark's package](../develop/benchmark.md) uses for its definition, rows and release, with their fields.\n"
     for record in RECORDS:
         (node,) = ast.parse(inspect.cleandoc(inspect.getsource(record))).body
         assert isinstance(node, ast.ClassDef)
@@ -195,8 +195,8 @@ def list_reasons() -> Iterator[str]:
     """Yield the reject reasons, with advice for those that are failures of the run."""
     yield "# Reasons\n"
     yield (
-        "Why a stage drops a row: the column `reason` of [rejects](warehouse.md#rejects), and what `factmill show BENCHMARK --rejects` lists. "
-        "A reason with advice is a failure of the run, not a verdict about the row: the same command tries the row again.\n"
+        "Why a stage drops a row. A reason stands in the column `reason` of [rejects](warehouse.md#rejects); `factmill show BENCHMARK --rejects` lists them. "
+        "A reason with advice is a failure of the run, not a verdict about the row: run the same command again to retry the row.\n"
     )
     for package, reasons in tomllib.loads((Path(__file__).parent / "reasons.toml").read_text("utf-8")).items():
         yield f"## {package}\n\n| reason | the row is dropped because | what to do |\n|---|---|---|"
@@ -210,8 +210,8 @@ def list_errors() -> Iterator[str]:
     """Yield the codes of errors that stop a command, with their exit codes."""
     yield "# Error codes\n"
     yield (
-        "A command that cannot go on prints one line, `factmill: MESSAGE [CODE]`; with `--json` an object with `error` and `message`. From "
-        "Python `factmill.FactmillError` has the code. What to do about the most frequent ones: [Troubleshooting](../help/troubleshooting.md).\n"
+        "A command that fails prints one line, `factmill: MESSAGE [CODE]`; with `--json` it prints an object with `error` and `message`. In "
+        "Python, the code is an attribute of `factmill.FactmillError`. For the most frequent codes, see [Troubleshooting](../help/troubleshooting.md).\n"
     )
     yield "| code | exit code | is |\n|---|--:|---|"
     pending, classes = [FactmillError], list[type[FactmillError]]()

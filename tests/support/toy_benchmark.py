@@ -1,4 +1,4 @@
-"""Define a sixth benchmark as CONTRIBUTING's "A new benchmark" describes: each country's number in Wikidata."""
+"""Define a sixth benchmark as docs/develop/benchmark.md describes: each country's number in Wikidata."""
 
 from collections.abc import Iterator
 from pathlib import Path
