@@ -14,10 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from factmill.flows.cli.entry import STOPPED_MESSAGE
 from scripts import read_options
 from trials.trial import Trial, count_calls, count_journalled, read_tables
 
-STOPPED = "factmill: stopped; what was done is kept, the same command goes on from here"
 _MOST_JOURNALLED = 120
 """Maximum responses after a stage's line that a moment waits for."""
 _PATIENCE_S = 10.0
@@ -75,7 +75,7 @@ def stop(
     if how is signal.SIGKILL or was_done or (process.returncode == 0 and read_tables(out)):
         return []
     problems = [f"{how.name} took {seconds:.1f} s"] * (seconds > _ENDS_S)
-    if process.returncode != 128 + how or not err.rstrip().endswith(STOPPED):
+    if process.returncode != 128 + how or not err.rstrip().endswith(STOPPED_MESSAGE):
         problems.append(f"{how.name} ended it with {process.returncode}: {err[-300:]}")
     return problems
 

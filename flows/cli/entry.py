@@ -18,7 +18,7 @@ INTERRUPTED_EXIT_CODE, TERMINATED_EXIT_CODE = 128 + signal.SIGINT, 128 + signal.
 _stop_exit_codes: list[int] = []
 """Exit code of the signal that stops this process; empty until one arrives."""
 _early_end_reported: list[bool] = []
-_STOPPED_MESSAGE = "stopped; finished work is saved: run the same command again to continue"
+STOPPED_MESSAGE = "stopped; finished work is saved: run the same command again to continue"
 
 
 def main() -> NoReturn:
@@ -68,7 +68,7 @@ def print_early_end_once(shortage: str = "") -> None:
     """Print once why the command ends early. `shortage`: the resource that ran out; empty: a signal stopped the command."""
     if not _early_end_reported:
         _early_end_reported.append(True)
-        sys.stderr.write(f"\nfactmill: {shortage or _STOPPED_MESSAGE}\n")
+        sys.stderr.write(f"\nfactmill: {shortage or STOPPED_MESSAGE}\n")
         sys.stderr.flush()
 
 

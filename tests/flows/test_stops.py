@@ -16,9 +16,10 @@ from support.models.scripted_chat import Message, ScriptedChat, write_chat_world
 from support.webs.loopback import Loopback, Seen
 from trials.server_kills import kill_server
 
+from factmill.flows.cli.entry import STOPPED_MESSAGE
 from factmill.flows.prefect_server import standing_or_own_prefect_server
 
-STOPPED = "factmill: stopped; finished work is saved: run the same command again to continue"
+STOPPED = f"factmill: {STOPPED_MESSAGE}"
 _LIMIT_S = 120
 """Far above any normal duration, so a command that waits wrongly fails the test."""
 
