@@ -14,9 +14,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from factmill.flows.cli.entry import STOPPED_MESSAGE
 from scripts import read_options
 from trials.trial import Trial, count_calls, count_journalled, read_tables
+
+from factmill.flows.cli.entry import STOPPED_MESSAGE
 
 _MOST_JOURNALLED = 120
 """Maximum responses after a stage's line that a moment waits for."""
