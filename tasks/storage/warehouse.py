@@ -32,7 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 Connection = duckdb.DuckDBPyConnection
 """Connection to an open warehouse, for code that does not import DuckDB."""
 
-_LOCK_HOLDER_PATTERN = re.compile(r"lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_LOCK_HOLDER_PATTERN = re.compile(r"lock is held in (?:(?P<program>.*?) \()?PID (?P<pid>\d+)")
 _process_lock = threading.Lock()
 _engines: dict[int, duckdb.DuckDBPyConnection] = {}
 """Process id → its in-memory engine; a forked process does not reuse its parent's."""
@@ -193,14 +193,14 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
             connection.execute(f"USE {_ATTACHED_NAME}")
             return connection
         except duckdb.IOException as error:
-            holder = _LOCK_HOLDER_PATTERN.search(str(error))
+            holder = find_lock_holder(str(error))
             if holder is None:
                 message = _format_duckdb_error(path, error) if _DAMAGE_PATTERN.search(str(error)) else None
                 raise WarehouseError(message or f"cannot open the warehouse {path}: {error}") from error
             if time.monotonic() >= deadline:
                 raise WarehouseBusy(
-                    f"process {holder['pid']} ({holder['program']}) has held the warehouse {path} for more than "
-                    f"{wait_s:.0f} s; wait until it ends, stop it, or name another file with --warehouse"
+                    f"{holder} has held the warehouse {path} for more than {wait_s:.0f} s; wait until it ends, "
+                    "stop it, or name another file with --warehouse"
                 ) from error
         except duckdb.Error as error:
             raise WarehouseError(
@@ -212,6 +212,19 @@ def _attach(path: Path, wait_s: float, is_read_only: bool) -> duckdb.DuckDBPyCon
             raise
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.5)
+
+
+def find_lock_holder(message: str) -> str | None:
+    """Return who holds a warehouse's lock by DuckDB's message, or None for another error.
+
+    DuckDB states PID 0 for a process in another container, or when the lock was released while it looked for the holder.
+    """
+    holder = _LOCK_HOLDER_PATTERN.search(message)
+    if holder is None:
+        return None
+    if holder["pid"] == "0":
+        return "another process"
+    return f"process {holder['pid']}" + (f" ({holder['program']})" if holder["program"] else "")
 
 
 def _write_ahead_log_path(path: Path) -> Path:

@@ -16,7 +16,7 @@ from factmill.tasks.storage import warehouse
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
 from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table_and_latest_view
-from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
+from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, find_lock_holder, open_warehouse
 
 HOLD = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
 
@@ -175,6 +175,19 @@ def test_locked_warehouse_names_process_that_holds_it(tmp_path: Path) -> None:
         holder.communicate(b"")
     with open_warehouse(path, wait_s=5) as db:
         assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("message", "holder"),
+    [
+        ("Conflicting lock is held in /usr/bin/python3.11 (PID 31). See also", "process 31 (/usr/bin/python3.11)"),
+        ("Conflicting lock is held in PID 31. See also", "process 31"),
+        ("Conflicting lock is held in PID 0. See also", "another process"),
+        ("No space left on device", None),
+    ],
+)
+def test_lock_holder_is_found_in_each_form_of_the_message(message: str, holder: str | None) -> None:
+    assert find_lock_holder(message) == holder
 
 
 def test_warehouse_of_newer_version_is_refused(tmp_path: Path) -> None:
