@@ -16,7 +16,6 @@ from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions
 from factmill.tasks.own_prompts import OwnPrompt, load_own_prompts
-from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import load_world
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -80,7 +79,7 @@ def prompts(
         marks = {each["id"]: f" (own prompt: {each['file']})" if each["is_own"] else "" for each in shown}
         heads = [f"=== {name}{marks[name]} ===\n" if len(names) > 1 else "" for name in names]
         if len(names) == 1 and marks[names[0]]:
-            print_and_log(f"note: {names[0]} is an own prompt: {shown[0]['file']}")
+            typer.echo(f"note: {names[0]} is an own prompt: {shown[0]['file']}", err=True)
         return print_result(
             as_json, shown, [head + text.rstrip("\n") for head, text in zip(heads, texts.values(), strict=True)]
         )
