@@ -92,8 +92,15 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     for number, member in enumerate(drawn, 1):
         row_id = f"{batch.unit}-{member.pageid}"
         work.add_input_row(row_id, member.title)
-        origin = {"source_name": source, "source_row": number, "source_licence": inputs.licence}
-        rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member), **origin))
+        page = CategoryPage(
+            id=row_id,
+            category=batch.unit,
+            **asdict(member),
+            source_name=source,
+            source_row=number,
+            source_licence=inputs.licence,
+        )
+        rows.append(page)
     work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
 

@@ -438,14 +438,14 @@ def test_closed_book_built_in_models_score_metric_extremes(book: ToyCommand, tmp
     lines = [json.loads(line) for line in ran.out.splitlines()]
     result = {each["model"]: each for each in lines if "model" in each}
     assert lines[-1]["compared"] == [each["evaluation_id"] for each in result.values()]
-    (compared,) = lines[-1]["comparisons"]
+    compared, *_ = lines[-1]["comparisons"]
     assert (compared["first"], compared["second"], compared["n"]) == ("oracle", "guesser", 6)
     assert (compared["difference"], compared["better"]) == (1.0, "oracle")
     printed = book("evaluate", "countries", *models, "--reports", tmp_path).out
     assert "oracle less guesser, on the items that both have a score for:" in printed
     assert "+1.000 [+1.000, +1.000] (n = 6): oracle is better" in printed
-    alone = book("evaluate", "countries", "--model", "oracle", "--model", "silent", "--reports", tmp_path).out
-    assert "not compared: no setting in which two of the models have scores" in alone
+    tie = printed.partition("guesser less silent, on the items")[2].splitlines()[1]
+    assert "+0.000 [+0.000, +0.000] (n = 6): a tie" in tie
     values = {model: list_overall(each)[OVERALL]["value"] for model, each in result.items()}
     assert values == {"oracle": 1.0, "guesser": 0.0, "silent": 0.0}, "all answers differ, so each guess is wrong"
     oracle = list_overall(result["oracle"])[OVERALL]
