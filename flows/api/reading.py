@@ -227,22 +227,34 @@ def compare_results(first: Comparable, second: Comparable, benchmark: str, sourc
     if isinstance(first, ScoringResult) and first is second:
         raise UsageError("first and second are the same; a model is compared with others, not with itself")
     if isinstance(first, ScoringResult) or isinstance(second, ScoringResult):
-        pair = [_get_scores(each, benchmark, source) for each in (first, second)]
+        left, right = (_get_scores(each, benchmark, source) for each in (first, second))
     else:
-        pair = _load_scores_of_published_pair(first, second, benchmark, source)
-    left, right = pair
+        left, right = _load_scores_of_published_pair(first, second, benchmark, source)
     if left.evaluation.name != right.evaluation.name:
-        of = " and of ".join(each.evaluation.benchmark.name for each in pair)
+        of = " and of ".join(each.evaluation.benchmark.name for each in (left, right))
         raise UsageError(f"{left.label} and {right.label} are results of {of}; models are compared on one benchmark")
     labels = [left.label, right.label if left.label != right.label else f"{right.label} (second)"]
-    tables = {label: each.scores for label, each in zip(labels, pair, strict=True)}
-    rankings = rank_models(left.evaluation, tables, [*left.metrics, *right.metrics], left.seed)
-    compared = [one for ranking in rankings for one in ranking.comparisons]
+    compared = _compare_all_pairs(dict(zip(labels, (left, right), strict=True)))
     if not compared:
         raise UsageError(
             f"{labels[0]} and {labels[1]} have no setting in which both have scores; measure them in the same settings"
         )
     return ComparisonResult(left.evaluation.benchmark.name, labels[0], labels[1], compared)
+
+
+def compare_published_evaluations(warehouse: Path, evaluation_ids: Sequence[str]) -> list[ModelComparison]:
+    """Return the paired differences of all pairs of these evaluations of one benchmark, in all settings that a pair shares;
+    UsageError if they do not measure the same rows."""
+    loaded = _load_published_scores(warehouse, [resolve_build(warehouse, each) for each in evaluation_ids])
+    return _compare_all_pairs({each.label: each for each in loaded})
+
+
+def _compare_all_pairs(sides: Mapping[str, _ComparedScores]) -> list[ModelComparison]:
+    first = next(iter(sides.values()))
+    tables = {label: each.scores for label, each in sides.items()}
+    metrics = [metric for each in sides.values() for metric in each.metrics]
+    rankings = rank_models(first.evaluation, tables, metrics, first.seed)
+    return [one for ranking in rankings for one in ranking.comparisons]
 
 
 def _get_scores(given: Comparable, benchmark: str, source: Source) -> _ComparedScores:

@@ -31,6 +31,8 @@ from factmill.tasks import progress
 from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
+from factmill.tasks.core.measures.metrics import format_metric_with_interval
+from factmill.tasks.core.measures.model_comparison import ModelComparison
 from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
@@ -53,7 +55,7 @@ from factmill.tasks.evaluation.scoring_session import make_question_json
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.reports.formatting import shorten_line
+from factmill.tasks.reports.formatting import format_number, shorten_line
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import load_judge_cards
@@ -124,6 +126,8 @@ def evaluate(given: Any) -> None:
     with shared_server():
         for evaluation, params in plans:
             sweep.evaluate(evaluation, params)
+    if len(plain) == 1:
+        sweep.print_comparison()
     if len(plain) > 1 or sweep.failures:
         whole = sweep.evaluation_ids and len(plain) > 1
         sweep.print_summary(
@@ -279,6 +283,17 @@ class MultiEvaluationRunner:
             lines += [f"  FAILED {names}: {why}", *(f"    to repeat it: {each['next']}" for each in alike)]
         print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
+    def print_comparison(self) -> None:
+        """Print the paired differences of the models, if several were measured on one benchmark."""
+        from factmill.flows.api.reading import compare_published_evaluations
+
+        ids = list(dict.fromkeys(self.evaluation_ids))
+        if len(ids) < 2:
+            return
+        comparisons = compare_published_evaluations(resolve_warehouse_path(self.run), ids)
+        result = {"compared": ids, "comparisons": [each.model_dump() for each in comparisons]}
+        print_result(self.as_json, result, format_comparisons(comparisons))
+
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.benchmark.name, params.model
         command = shlex.join(["factmill", "evaluate", name, "--model", model, *self.shared_options])
@@ -410,16 +425,29 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     return lines
 
 
-def format_metric_with_interval(metric: EvaluationMetric) -> str:
-    """Return a metric's value with its interval, n and number of unscored items, as part of a line."""
-    if metric.value is None:
-        return f"no value: {metric.note}"
-    interval = f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]" if metric.ci_low is not None else ""
-    bounds = f", {metric.n_unscored} unscored" if metric.n_unscored else ""
-    if bounds and metric.bound_low is not None:
-        bounds += f": {metric.bound_low:.3f} to {metric.bound_high:.3f}"
-    note = f"; {metric.note}" if metric.note else ""
-    return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds}{note})"
+def format_comparisons(comparisons: Sequence[ModelComparison]) -> list[str]:
+    """Return paired differences of models as lines of text: the difference, its interval, and the better model or a tie."""
+    lines = []
+    for pair in dict.fromkeys((each.first, each.second) for each in comparisons):
+        first, second = map(shorten_line, pair)
+        lines.append(f"{first} less {second}, on the items that both have a score for:")
+        for each in comparisons:
+            if (each.first, each.second) != pair:
+                continue
+            difference = each.note or "no figure"
+            if each.difference is not None:
+                difference = format_number(each.difference, signed=True)
+            if each.ci_low is not None:
+                ends = (format_number(end, signed=True) for end in (each.ci_low, each.ci_high))
+                difference += f" [{', '.join(ends)}]"
+            verdict = f"{shorten_line(each.better)} is better" if each.better else "a tie"
+            smallest = each.smallest_difference
+            power = (
+                f"; such a sample shows a difference of {smallest:.3f} or more" if smallest and not each.better else ""
+            )
+            note = f"; {each.note}" if each.note and each.difference is not None else ""
+            lines.append(f"  {each.setting:22} {each.metric:26} {difference} (n = {each.n}): {verdict}{power}{note}")
+    return lines or ["not compared: no setting in which two of the models have scores"]
 
 
 def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:

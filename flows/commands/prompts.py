@@ -76,7 +76,10 @@ def prompts(
             for name in names
         }
         shown = [{**_describe_prompt(name, own), "text": text} for name, text in texts.items()]
-        heads = [f"=== {name} ===\n" if len(names) > 1 else "" for name in names]
+        marks = {each["id"]: f" (own prompt: {each['file']})" if each["is_own"] else "" for each in shown}
+        heads = [f"=== {name}{marks[name]} ===\n" if len(names) > 1 else "" for name in names]
+        if len(names) == 1 and marks[names[0]]:
+            typer.echo(f"note: {names[0]} is an own prompt: {shown[0]['file']}", err=True)
         return print_result(
             as_json, shown, [head + text.rstrip("\n") for head, text in zip(heads, texts.values(), strict=True)]
         )
@@ -96,8 +99,9 @@ def _format_prompt_list(
             which = "own prompt" if each["is_own"] else "same text as the packaged prompt"
             yield f"{'':{width}}  {which}: {each['file']}"
     if folder:
-        count = sum(each["is_own"] for each in found)
-        yield f"{count} of {len(found)} prompts are own ones, of {folder}; the others are the packaged ones"
+        replaced = [each["id"] for each in found if each["is_own"]]
+        which = f": {', '.join(replaced)}" if replaced else ""
+        yield f"{len(replaced)} of {len(found)} prompts are own ones, of {folder}{which}; the others are the packaged ones"
 
 
 def _copy_prompts(names: Sequence[str], to: Path, overwrite: bool, as_json: bool) -> None:

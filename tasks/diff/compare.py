@@ -335,7 +335,7 @@ def _gather_row_evidence(
         is_cross_row_reject=row.fate is not None and row.fate.stage in matching.cross_row_stages,
         source_cause=_find_source_cause(manifests, row, given, bool(content), matching.source_columns),
         source_changes=given,
-        unrecorded_causes=[] if "source_name" in row.row else manifests.list_causes("source"),
+        unrecorded_causes=[] if matching.source_columns else manifests.list_causes("source"),
         changed_decisions=list_changed_review_decisions(manifests, [*row.call_ids_before, *row.call_ids_after]),
         narrowing_parameters=benchmark.narrowing_params,
     )

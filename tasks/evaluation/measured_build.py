@@ -33,6 +33,7 @@ from factmill.tasks.storage.builds import (
     LATEST_PREFIX,
     BuildRecord,
     format_latest_build_choice_note,
+    join_described_builds,
     list_builds,
     rank_builds_for_latest,
     resolve_build,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 LATEST_BUILD_KEYWORD = "latest"
 _DEFAULT_WORLD = RunOptions().world
-_MAX_LISTED_BUILDS = 5
 """Maximum number of builds named in one message."""
 
 
@@ -104,7 +104,11 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
     if params.release is not None:
         check_release_tables_fit_row_models(benchmark, store)
         _check_release_matches_build(record, store, resolve_warehouse_path(run))
-    where = f"the release {params.release} of {record.build_id}" if params.release else _describe_build(record)
+    where = (
+        f"the release {params.release} of {record.build_id}"
+        if params.release
+        else f"{record.build_id} ({_describe_build(record)})"
+    )
     notes = [f"measured is {where}", *filter(None, [note]), *format_release_omissions(benchmark, store)]
     return MeasuredBuild(record, store, notes, answers)
 
@@ -246,12 +250,8 @@ def _choose_build_of_world(
         build for build in newest_first if is_of_world(build) and (not prompts or build.own_prompt_digests == prompts)
     ]
     if found:
-        others = [_describe_build(build) for build in newest_first if build != found[0]]
-        named = (
-            f"; others: {_join_first_build_descriptions(others)}; name one with --build to measure on it"
-            if others
-            else ""
-        )
+        others = [build for build in newest_first if build != found[0]]
+        named = f"; others: {join_described_builds(others, _describe_build)}; name one with --build to measure on it"
         return found[0], f"it is the newest build of the world {world.name}{named}" if others else ""
     with_prompts = f" with the prompts of {run.prompts or world.prompts}" if prompts else ""
     options = " ".join(
@@ -262,25 +262,20 @@ def _choose_build_of_world(
     )
     raise UnknownBuild(
         f"no build of {benchmark.name} was made in the world {world.name}{with_prompts}, so its rows cannot be measured; builds of "
-        f"others: {_join_first_build_descriptions([_describe_build(build) for build in newest_first])}. Make one: `factmill build {benchmark.name} "
+        f"others: {join_described_builds(newest_first, _describe_build)}. Make one: `factmill build {benchmark.name} "
         f"{options}`, or name the build to measure on: --build {newest_first[0].build_id}"
     )
 
 
 def _describe_build(build: BuildRecord) -> str:
-    """Format a build's id, rows, world, and the options that chose its rows."""
+    """Format a build's rows, world, and the options that chose its rows."""
     rows, world = build.report.get("rows", 0), build.lock.get("world", {}).get("name", "")
     parts = [
         f"{rows:,} rows",
         f"world {world}" if world else "",
         shorten_middle(", ".join(build.narrowing_options), 120),
     ]
-    return f"{build.build_id} ({', '.join(filter(None, parts))})"
-
-
-def _join_first_build_descriptions(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _MAX_LISTED_BUILDS} more"] if len(names) > _MAX_LISTED_BUILDS else []
-    return ", ".join([*names[:_MAX_LISTED_BUILDS], *more])
+    return ", ".join(filter(None, parts))
 
 
 def _check_release_matches_build(record: BuildRecord, store: TableStore, warehouse: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.evaluation.answers import AnswersFile
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
+from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
 from factmill.tasks.engine.batches import BatchWork
 from factmill.tasks.engine.runs import BuildRun
@@ -52,9 +53,11 @@ from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.html_tables import render_html_table
+from factmill.tasks.text.sanitize import escape_control_characters
 
 _RESERVED_OPTIONS = EvaluationInputs.resolved | {"model"}
 """Parameters that are no options of a session, which takes the build and the answers as arguments."""
+_MAX_PRINTED_METRICS = 12
 _METRIC_HEADINGS = ("setting", "metric", "value", "95 % interval", "n", "unscored", "note")
 
 
@@ -71,11 +74,29 @@ class ScoringResult:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Mismatches between answers and questions: missing, extra and repeated ids."""
 
+    def __repr__(self) -> str:
+        """Return the first metrics over all items with their intervals, one a line."""
+        metrics = rows_from_arrow(EvaluationMetric, self.metrics)
+        overall = [each for each in metrics if not each.group_by]
+        shown = [
+            f"{each.setting:12} {each.metric:26} {format_metric_with_interval(each)}"
+            for each in overall[:_MAX_PRINTED_METRICS]
+        ]
+        left = len(overall) - len(shown)
+        lines = [*shown, *([f"{left} more in .metrics"] if left else []), *self._list_note_lines()]
+        return "\n  ".join([f"<ScoringResult {_format_model_and_benchmark(metrics)}", *lines]) + ">"
+
     def _repr_html_(self) -> str:
         """Return the metrics over all items as HTML, for notebooks."""
         metrics = rows_from_arrow(EvaluationMetric, self.metrics)
-        title = f"{metrics[0].model} on {metrics[0].benchmark}" if metrics else "no metric"
-        return render_metrics_html(title, metrics, notes=[f"{kind}: {what}" for kind, what in self.notes.items()])
+        return render_metrics_html(_format_model_and_benchmark(metrics), metrics, notes=self._list_note_lines())
+
+    def _list_note_lines(self) -> list[str]:
+        return [f"{kind}: {what}" for kind, what in self.notes.items()]
+
+
+def _format_model_and_benchmark(metrics: Sequence[EvaluationMetric]) -> str:
+    return f"{escape_control_characters(metrics[0].model)} on {metrics[0].benchmark}" if metrics else "no metric"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from factmill.tasks.reports.formatting import (
     render_markdown_template,
     shorten_line,
 )
-from factmill.tasks.reports.page_frame import format_bibtex, format_build_command
+from factmill.tasks.reports.page_frame import format_bibtex, format_build_command, format_prompts_folder_name
 
 _MAX_EXAMPLE_CHARACTERS = 600
 """Maximum characters of a text in an example row."""
@@ -77,6 +77,7 @@ def _render_card_body(release: Release) -> str:
         rebuild_command=format_build_command(
             ["build", release.benchmark.name], release.benchmark.params, release.build, for_others=True
         ),
+        prompts_folder=format_prompts_folder_name(release.build),
         own_example=next(iter(release.build.own_prompts), ""),
         judge=release.build.lock["models"].get("judge", ""),
         models=sorted(release.build.lock["models"].items()),
@@ -126,16 +127,20 @@ def group_configs_by_table(configs: Sequence[ReleaseDatasetConfig]) -> list[tupl
     return list(groups.values())
 
 
-def list_headline_results(release: Release) -> list[tuple[str, float]]:
-    """Return the models' values of the headline metric, lowest first: model (with setting if several), value."""
+def list_headline_results(release: Release) -> list[tuple[str, float, int]]:
+    """Return the models' values of the headline metric, lowest first: model (with setting if several), value, scored items.
+
+    Of several evaluations of a model, the one with the most scored items counts, of these the newest.
+    """
     found = [each for each in list_overall_metrics(release) if each.metric == release.forms.card.headline_metric]
     several = len({each.setting for each in found}) > 1
     named = {
-        f"{each.model} ({each.setting})" if several else each.model: each.value
-        for each in found
+        f"{each.model} ({each.setting})" if several else each.model: (each.value, each.n)
+        for each in sorted(found, key=lambda each: each.n)
         if each.value is not None
     }
-    return sorted(named.items(), key=lambda each: (each[1], each[0]))[:_MAX_HEADLINE_RESULTS]
+    ends = [(model, value, n) for model, (value, n) in named.items()]
+    return sorted(ends, key=lambda each: (each[1], each[0]))[:_MAX_HEADLINE_RESULTS]
 
 
 def compare_build_with_paper(release: Release) -> PaperComparisons:

@@ -158,8 +158,9 @@ def format_build_command(
     for option, word in (("--world", world), ("--graph", build.origin.get("graph"))):
         said += [option, str(word)] if word and word != "embedded" else []
     if build.own_prompts:
-        # a release names its reader's own folder, which has to be made
-        said += ["--prompts", "my-prompts/" if for_others else find_prompts_folder(build) or _UNKNOWN_PROMPTS_FOLDER]
+        # a reader of a release has to make the folder
+        folder = format_prompts_folder_name(build) if for_others else find_prompts_folder(build)
+        said += ["--prompts", folder or _UNKNOWN_PROMPTS_FOLDER]
     return shlex.join(said)
 
 
@@ -171,6 +172,11 @@ def find_prompts_folder(build: BuildRecord) -> str:
     files: Mapping[str, str] = build.origin.get("prompt_files") or {}
     name, path = next(((name, Path(files[name])) for name in build.own_prompts if name in files), ("", Path()))
     return str(path.parents[name.count("/")]) if name else ""
+
+
+def format_prompts_folder_name(build: BuildRecord) -> str:
+    """Return the name, without its path, of the folder of a build's own prompts, as `NAME/`; `my-prompts/` if it has none."""
+    return f"{Path(find_prompts_folder(build)).name or 'my-prompts'}/"
 
 
 def format_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:

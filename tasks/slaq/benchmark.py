@@ -21,7 +21,8 @@ EVIDENCE_SENTENCES_PER_ANSWER = 1
 
 def format_slaq_row(row: SlaqRow) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a row."""
-    yield f"  source      {row.URL}, revision {row.revid}, of {row.Category} ({row.licence})"
+    yield f"  source      {row.source_name}, row {row.source_row}, of {row.Category} ({row.source_licence})"
+    yield f"  article     {row.URL}, revision {row.revid} ({row.licence})"
     yield f"  page views  {row.Pageviews:,} (in the {row.half} viewed half of its category)"
     for number, kind in enumerate(row.fact_types, 1):
         question, answer = getattr(row, f"ShortQ{number}"), getattr(row, f"ShortA{number}")
@@ -92,6 +93,8 @@ SLAQ = Benchmark(
     matching=BuildComparisonRules(
         # an id joins category and page id, and several categories may contain one page
         keys=(("id",), ("URL",)),
+        provenance_columns=("source_name", "source_row"),
+        list_source_ids=lambda row: (f"{row['source_name']}:{row['source_row']}",),
         get_draw_unit=lambda row: str(row["Category"]),
         cross_row_stages=("merge_duplicate_pages", "split_topics_by_views", "balance_halves"),
     ),

@@ -45,7 +45,7 @@ from factmill.tasks.slaq.core.topic_sampling import (
 from factmill.tasks.slaq.params import SlaqInputs
 from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, iterate_own_table
-from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
+from factmill.tasks.storage.source_files import MALFORMED_ROW, SourceFile, dump_row
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -83,15 +83,24 @@ def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
 def draw_category_pages(batch: StageBatch) -> BatchReceipt:
     """List the pages of a category and of its subcategories, and draw some at random (Appendix A.1)."""
     work = open_batch(batch)
-    params = work.inputs(SlaqInputs).params
+    inputs, source = work.inputs(SlaqInputs), work.run.services.wikipedia.identity
+    params = inputs.params
     counts = {"members": 0, "subcategories": 0}
     pages = _iterate_and_count_category_tree_pages(work, batch.unit, params.depth, counts)
     drawn = sample_category_pages(pages, params.seed, batch.unit, params.candidates)
     rows: list[RowOutcome] = []
-    for member in drawn:
+    for number, member in enumerate(drawn, 1):
         row_id = f"{batch.unit}-{member.pageid}"
         work.add_input_row(row_id, member.title)
-        rows.append(CategoryPage(id=row_id, category=batch.unit, **asdict(member)))
+        page = CategoryPage(
+            id=row_id,
+            category=batch.unit,
+            **asdict(member),
+            source_name=source,
+            source_row=number,
+            source_licence=inputs.licence,
+        )
+        rows.append(page)
     work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
 
@@ -101,7 +110,7 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
     """Read one category's topics from the user's tables, and find the page that each title leads to (our alternative)."""
     work = open_batch(batch)
     wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or UserSourceSettings()
-    topics: dict[str, TopicFromTable] = {}
+    topics: dict[str, tuple[TopicFromTable, SourceFile, int]] = {}
     outcomes: list[RowOutcome] = []
     for file in work.source_files(OWN_TABLE_UNIT):
         for row in iterate_own_table(file, own, TOPIC_FORM):
@@ -114,22 +123,25 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
                     outcomes.append(Reject(row_id, MALFORMED_ROW, topic))
             elif topic.category == batch.unit:
                 work.add_input_row(row_id, dump_row(row.raw))
-                topics[row_id] = topic
+                topics[row_id] = topic, file, row.number
     pages, failed = work.call_and_parse(
         wiki,
-        ((row_id, row_id, make_resolve_title_call(wiki.identity, topic.title)) for row_id, topic in topics.items()),
+        (
+            (row_id, row_id, make_resolve_title_call(wiki.identity, topic.title))
+            for row_id, (topic, _, _) in topics.items()
+        ),
         parse_resolved_title,
         "wikipedia_failed",
     )
     kept: dict[str, CategoryPage] = {}
-    for row_id, topic in topics.items():
+    for row_id, (topic, file, number) in topics.items():
         page = pages.get(row_id)
         if page is None or page.missing:
             outcomes.append(
                 failed.get(row_id) or Reject(row_id, "page_missing", f"{topic.title}: {wiki.identity} has no such page")
             )
             continue
-        made = _make_page_of_table_topic(topic, page)
+        made = _make_page_of_table_topic(topic, page, file, number)
         first = kept.setdefault(made.id, made)
         if first is made:
             outcomes.append(made)
@@ -143,7 +155,9 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, CategoryPage)
 
 
-def _make_page_of_table_topic(topic: TopicFromTable, page: ResolvedTitle) -> CategoryPage:
+def _make_page_of_table_topic(
+    topic: TopicFromTable, page: ResolvedTitle, file: SourceFile, number: int
+) -> CategoryPage:
     """Make the page that a topic of a table leads to; the wiki's page id counts, or the table's where the wiki has none."""
     stated = None if page.redirected_from else topic.pageid  # of a redirect, it is not the page's
     pageid = stated if page.pageid is None else page.pageid
@@ -153,6 +167,9 @@ def _make_page_of_table_topic(topic: TopicFromTable, page: ResolvedTitle) -> Cat
         subcategory=topic.category,
         pageid=pageid,
         title=page.title,
+        source_name=file.name,
+        source_row=number,
+        source_licence=file.licence,
         stated_views=topic.views,
     )
 

@@ -5,7 +5,7 @@ own id, so two builds with the same content have the same bytes. Forecasts are c
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
@@ -267,18 +267,28 @@ def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
     ):
         return ""
     first, *others = ranked
-    named = [
-        f"{each.build_id} ({', '.join(each.narrowing_options) or 'whole'})" for each in others[:_MAX_LISTED_BUILDS]
-    ]
-    more = [f"{len(others) - _MAX_LISTED_BUILDS} more"] if len(others) > _MAX_LISTED_BUILDS else []
+    named = join_described_builds(others, lambda each: ", ".join(each.narrowing_options) or "whole")
     what = (
         f"made with {', '.join(first.narrowing_options)}"
         if first.narrowing_options
         else "the newest whole build of the default source"
     )
     alone = "there is no whole build of the default source" if first.narrowing_options else ""
-    remarks = [alone, f"others: {', '.join([*named, *more])}; name one to use it" if named else ""]
+    remarks = [alone, f"others: {named}; name one to use it" if named else ""]
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
+
+
+def join_described_builds(newest_first: Sequence[BuildRecord], describe: Callable[[BuildRecord], str]) -> str:
+    """Return the ids of the first five builds with their descriptions; those of one description together, with their times."""
+    alike: dict[str, list[BuildRecord]] = {}
+    for build in newest_first[:_MAX_LISTED_BUILDS]:
+        alike.setdefault(describe(build), []).append(build)
+    named = []
+    for what, builds in alike.items():
+        dated = [f"{each.build_id} of {each.published_at:%Y-%m-%d %H:%M}" for each in builds]
+        named.append(f"{builds[0].build_id} ({what})" if len(builds) == 1 else f"{' and '.join(dated)} (each {what})")
+    left = len(newest_first) - _MAX_LISTED_BUILDS
+    return ", ".join([*named, *([f"{left} more"] if left > 0 else [])])
 
 
 def resolve_build_id_and_reject_count(warehouse: Path, name: str) -> tuple[str, int]:

@@ -17,10 +17,11 @@ import yaml
 from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
+from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
-from factmill.tasks.release.contents import Release, ReleaseOptions
+from factmill.tasks.release.contents import BuildEvaluation, Release, ReleaseOptions
 from factmill.tasks.release.core.authorship import parse_authors
 from factmill.tasks.release.croissant import render_croissant
 from factmill.tasks.release.dataset_card import NO_AUTHOR_GIVEN, render_citation_cff, render_dataset_card
@@ -88,6 +89,24 @@ def test_every_size_has_hub_category(rows: int, tmp_path: Path) -> None:
     Sized.rows = rows
     (category,) = make_card_metadata(sized)["size_categories"]
     assert category in known
+
+
+def test_figures_of_card_say_their_n_and_come_from_the_evaluation_with_most_items(tmp_path: Path) -> None:
+    release = make(tmp_path, multihal_tables())
+    whole, limited = (make_evaluation(release, value, n) for value, n in ((0.5, 40), (0.9, 5)))
+    for order in ((whole, limited), (limited, whole)):
+        _, body = split_card(render_dataset_card(replace(release, evaluations=order)))
+        (line,) = [each for each in body.splitlines() if each.startswith("| figures so far |")]
+        assert "m 0.5 (n = 40)" in line and "0.9" not in line
+
+
+def make_evaluation(release: Release, value: float, n: int) -> BuildEvaluation:
+    metric = EvaluationMetric(
+        id="qa/x", benchmark="multihal", model="m", judge="", setting="qa", metric=release.forms.card.headline_metric,
+        group_by="", group="", n=n, n_unscored=0, value=value, clusters=n, coverage=1.0, bound_low=value,
+        bound_high=value, ci_low=None, ci_high=None, interval="", unit="share", note="",
+    )  # fmt: skip
+    return BuildEvaluation(release.build, [metric])
 
 
 def test_authors_and_doi_appear_in_citation_only_when_set(tmp_path: Path) -> None:

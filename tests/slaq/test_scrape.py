@@ -68,7 +68,10 @@ def drawn_ids(left: Left) -> list[int]:
 
 
 def page_row(pageid: int, title: str, category: str = "Algebra") -> CategoryPage:
-    return CategoryPage(id=f"{category}-{pageid}", category=category, subcategory=category, pageid=pageid, title=title)
+    return CategoryPage(
+        id=f"{category}-{pageid}", category=category, subcategory=category, pageid=pageid, title=title,
+        source_name="wiki", source_row=pageid, source_licence="CC-BY-SA-4.0",
+    )  # fmt: skip
 
 
 def test_empty_category_gives_no_pages(draw: Callable[..., Left]) -> None:

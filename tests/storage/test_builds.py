@@ -143,6 +143,10 @@ def test_latest_is_newest_complete_default_build_and_lists_skipped_builds(
         assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in output
         assert f"{old.build_id} (whole)" in output
         assert f"{part.build_id} (limit 5)" in output and f"{toy.build_id} (source /toy.json)" in output
+        again = make(path, "again", "p", flow=PART)
+        resolve_build(path, "latest:granola")
+        alike = f"{again.build_id} of {again.published_at:%Y-%m-%d %H:%M} and {part.build_id} of {part.published_at:%Y-%m-%d %H:%M}"
+        assert f"{alike} (each limit 5), {toy.build_id} (source /toy.json)" in capsys.readouterr().err
         assert resolve_build(path, part.build_id).build_id == part.build_id
         assert not capsys.readouterr().err, "it was named"
     finally:

@@ -189,3 +189,15 @@ def iterate_all_items_and_groups(
 def round_to_six_decimals(value: float) -> float:
     """Round a value for publication: to six digits, never minus zero."""
     return round(value, _METRIC_DIGITS) + 0.0
+
+
+def format_metric_with_interval(metric: MeasuredMetric) -> str:
+    """Return a metric's value with its interval, n and number of unscored items, as part of a line."""
+    if metric.value is None:
+        return f"no value: {metric.note}"
+    interval = f" [{metric.ci_low:.3f}, {metric.ci_high:.3f}]" if metric.ci_low is not None else ""
+    bounds = f", {metric.n_unscored} unscored" if metric.n_unscored else ""
+    if bounds and metric.bound_low is not None:
+        bounds += f": {metric.bound_low:.3f} to {metric.bound_high:.3f}"
+    note = f"; {metric.note}" if metric.note else ""
+    return f"{metric.value:.3f}{interval} (n = {metric.n}{bounds}{note})"

@@ -17,6 +17,12 @@ class CategoryPage(Row):
     """The category that lists the page: the topic's own, or one below it."""
     pageid: int | None
     title: str
+    source_name: str
+    """The user's table, or the identity of the Wikipedia that the page was drawn from."""
+    source_row: int
+    """Number of the row in the table, or of the page among those drawn from its category, from 1."""
+    source_licence: str
+    """Licence of the table, or of that Wikipedia (SPDX id, or "none stated")."""
     stated_views: int | None = None
     """Page views that the user's table states."""
 
@@ -141,3 +147,9 @@ class SlaqRow(Row):
     """Reviewers who decided on the flags; empty if nothing was flagged."""
     licence: str
     """Licence of the article (SPDX id)."""
+    source_name: str
+    """Table that the topic is from, or the identity of the Wikipedia that it was drawn from."""
+    source_row: int
+    """Number of the row in the table, or of the page among those drawn from its category, from 1."""
+    source_licence: str
+    """Licence of the table, or of that Wikipedia (SPDX id, or "none stated"); that of the texts is `licence`."""

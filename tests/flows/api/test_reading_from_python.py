@@ -131,6 +131,11 @@ def test_scored_answers_are_compared_with_evaluation(warehouse: Warehouse) -> No
         api.compare(scored, api.score("granola", {}, source=path, setting="greedy"))
     page = scored._repr_html_()
     assert "guesser on granola" in page and "accuracy" in page
+    head, first, *others = repr(scored).splitlines()
+    metric = next(each for each in scored.metrics.to_pylist() if each["id"] == "greedy/accuracy")
+    assert head == "<ScoringResult guesser on granola" and "  4 more in .metrics" in others
+    assert first.split()[:2] == ["greedy", "accuracy"] and f"{metric['value']:.3f} [{metric['ci_low']:.3f}, " in first
+    assert repr(api.score("granola", {}, source=path, setting="greedy")).count("answers missing: ") == 1
 
 
 def test_incomparable_inputs_raise_named_error(warehouse: Warehouse) -> None:

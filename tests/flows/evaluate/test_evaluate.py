@@ -435,7 +435,17 @@ def book(factmill_on_prefect: Factmill, tmp_path_factory: pytest.TempPathFactory
 def test_closed_book_built_in_models_score_metric_extremes(book: ToyCommand, tmp_path: Path) -> None:
     models = [word for name in ("oracle", "guesser", "silent") for word in ("--model", name)]
     ran = book("evaluate", "countries", *models, "--json", "--reports", tmp_path)
-    result = {each["model"]: each for each in map(json.loads, ran.out.splitlines()) if "model" in each}
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    result = {each["model"]: each for each in lines if "model" in each}
+    assert lines[-1]["compared"] == [each["evaluation_id"] for each in result.values()]
+    compared, *_ = lines[-1]["comparisons"]
+    assert (compared["first"], compared["second"], compared["n"]) == ("oracle", "guesser", 6)
+    assert (compared["difference"], compared["better"]) == (1.0, "oracle")
+    printed = book("evaluate", "countries", *models, "--reports", tmp_path).out
+    assert "oracle less guesser, on the items that both have a score for:" in printed
+    assert "+1.000 [+1.000, +1.000] (n = 6): oracle is better" in printed
+    tie = printed.partition("guesser less silent, on the items")[2].splitlines()[1]
+    assert "+0.000 [+0.000, +0.000] (n = 6): a tie" in tie
     values = {model: list_overall(each)[OVERALL]["value"] for model, each in result.items()}
     assert values == {"oracle": 1.0, "guesser": 0.0, "silent": 0.0}, "all answers differ, so each guess is wrong"
     oracle = list_overall(result["oracle"])[OVERALL]

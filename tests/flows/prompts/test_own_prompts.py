@@ -76,7 +76,8 @@ def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     assert ran.code == 0, ran.err
     text = card.read_text("utf-8")
     assert f"in place of factmill's: {LEVELS} (SHA-256 {digest[:12]})" in text and "Mind every word." in text
-    assert "--prompts my-prompts/" in text
+    assert "--prompts mine/" in text and f"`mine/` holds the own prompts above, such as `mine/{LEVELS}.md`" in text
+    assert str(tmp_path) not in text
 
     # the recorded texts suffice, whatever happens to the folder
     for change in (lambda: copy_prompt(mine, LEVELS, "Something else."), lambda: shutil.rmtree(mine)):

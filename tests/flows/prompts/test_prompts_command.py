@@ -27,7 +27,12 @@ def test_prompts_of_folder_are_listed_with_files(factmill: Factmill, tmp_path: P
     out = factmill("prompts", "--prompts", tmp_path).out
     assert f"own prompt: {path}" in out
     assert f"same text as the packaged prompt: {tmp_path}/slaq/pair.md" in out
-    assert f"1 of {len(list_packaged_prompts())} prompts are own ones, of {tmp_path}" in out
+    assert f"1 of {len(list_packaged_prompts())} prompts are own ones, of {tmp_path}: {ANSWER}; the others" in out
+    shown = {each["id"]: each["is_own"] for each in factmill("prompts", "--prompts", tmp_path, "--json").json}
+    assert [name for name, is_own in shown.items() if is_own] == [ANSWER]
+    several = factmill("prompts", ANSWER, "slaq/pair", "--prompts", tmp_path).out
+    assert f"=== {ANSWER} (own prompt: {path}) ===" in several and "=== slaq/pair ===" in several
+    assert f"{ANSWER} is an own prompt: {path}" in factmill("prompts", ANSWER, "--prompts", tmp_path).err
     assert "from what you know" in factmill("prompts", ANSWER, "--prompts", tmp_path).out
     assert "from memory" in factmill("prompts", ANSWER).out
     [result] = factmill("prompts", ANSWER, "--json").json

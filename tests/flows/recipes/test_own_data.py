@@ -160,7 +160,7 @@ def test_slaq_reads_table_of_topics(build: Build, tmp_path: Path) -> None:
     assert drawn.code == 2 and "a table names its topics" in drawn.err
 
 
-def test_topic_list_has_name_and_licence_on_card_and_texts_keep_theirs(
+def test_topic_list_has_name_and_licence_in_rows_and_on_card_and_texts_keep_theirs(
     build: Build, factmill: Factmill, tmp_path: Path
 ) -> None:
     result = ("slaq", "--source", "topics.csv", "--map", "category=field")
@@ -170,7 +170,16 @@ def test_topic_list_has_name_and_licence_on_card_and_texts_keep_theirs(
     stated = build(*result, "--source-name", "Town & list", "--source-licence", "CC-BY-4.0")
     assert "SPDX" not in stated.err
     assert len({each.json["build_id"] for each in (plain, named, stated)}) == 3
-    assert len({each.json["tables"]["slaq"]["sha256"] for each in (plain, named, stated)}) == 1
+    both = [rows_of(each, "slaq") for each in (plain, stated)]
+    own = ("source_name", "source_row", "source_licence")
+    assert [[tuple(row.pop(name) for name in own) for row in rows] for rows in both] == [
+        [("topics.csv", number, "none stated") for number in (1, 2, 3, 4)],
+        [("Town & list/topics.csv", number, "CC-BY-4.0") for number in (1, 2, 3, 4)],
+    ]
+    assert [{**row, "build_id": ""} for row in both[0]] == [{**row, "build_id": ""} for row in both[1]]
+    assert {row["licence"] for row in both[1]} == {"Apache-2.0"}
+    explained = factmill("explain", "slaq", both[1][0]["id"], "--warehouse", tmp_path / "w.duckdb")
+    assert "source      Town & list/topics.csv, row " in explained.out and "(CC-BY-4.0)" in explained.out
     place = ("--to", tmp_path / "release", "--author", "Lovelace, Ada", "--warehouse", tmp_path / "w.duckdb")
     released = factmill("release", stated.json["build_id"], *place)
     assert released.code == 0, released.err
@@ -213,6 +222,11 @@ def test_slaq_uses_page_views_of_table_instead_of_service(build: Build, factmill
     shown = factmill("show", "slaq", "--json", "--warehouse", tmp_path / "w.duckdb").json["rows"]
     assert {row["Topic"]: row["Pageviews"] for row in shown} == {"Quaternion": 1, "Boolean algebra": 3}
     assert ran.json["reasons"]["split_topics_by_views"] == {"no_page_views": 1}
+    (tmp_path / "viewed.csv").write_text("\n".join(("topic,category,seen", *lines)).replace(",1\n", ",2\n"))
+    edited = build("slaq", "--source", "viewed.csv", "--map", "views=seen")
+    ids = (ran.json["build_id"], edited.json["build_id"])
+    changes = factmill("diff", *ids, "--json", "--warehouse", tmp_path / "w.duckdb").json["rows"]
+    assert [[cause["kind"] for cause in each["causes"]] for each in changes] == [["source"]]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])

@@ -169,6 +169,14 @@ def test_explain_traces_row_to_its_calls(factmill: Factmill, built: Built) -> No
     lines = factmill("explain", "slaq", row["id"], "--build", built.report["build_id"]).out
     for said in (row["ShortQ5"], row["LongA"], f"revision {row['revid']}", f"{row['half']} viewed half"):
         assert said in lines
+    assert f"source      {row['source_name']}, row {row['source_row']}, of {row['Category']} (Apache-2.0)" in lines
+
+
+def test_drawn_topic_has_name_and_licence_of_wikipedia_and_its_place_in_the_draw(built: Built) -> None:
+    names = {(row["source_name"].rpartition("/")[2], row["source_licence"]) for row in built.rows}
+    assert names == {("wikipedia", "Apache-2.0")}
+    places = [(row["Category"], row["source_row"]) for row in built.rows]
+    assert len(set(places)) == len(places) and min(number for _, number in places) == 1
 
 
 def test_rows_flagged_by_second_model_are_exported_for_review_and_imported(
