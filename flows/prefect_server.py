@@ -204,11 +204,11 @@ def raising_prefect_lost(what: str = "the flow") -> Iterator[None]:
         if not url or not trouble:
             raise
         raise PrefectServerLost(
-            f"factmill's own Prefect server was lost while {what} ran ({trouble}); what was done is kept: the same command "
-            "goes on from here"
+            f"factmill's own Prefect server was lost while {what} ran ({trouble}); finished work is saved: run the same "
+            "command again to continue"
             if own
-            else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); what was done is kept: start it "
-            "again, and the same command goes on from here"
+            else f"the Prefect server at {url} has gone away while {what} ran ({trouble}); finished work is saved: start it "
+            "again, then run the same command to continue"
         ) from error
 
 
