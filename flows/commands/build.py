@@ -77,7 +77,7 @@ def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str)
             "--pilot",
             min=1,
             metavar="N",
-            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} reuses their replies.",
+            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} itself reuses the replies.",
         ),
         "earlier": typer.Option(
             "--from",
@@ -145,7 +145,8 @@ def _make_and_store_forecast(
 ) -> dict[str, Any]:
     """Make and store the forecast of a build, from a pilot if the options ask for one, else from an earlier build.
 
-    `earlier`: the build to extrapolate; None: the newest with the same inputs. `rows`: source rows; None: those of the source.
+    `earlier`: the build to extrapolate; None: the newest with the same inputs. `rows`: source rows; None: those of
+    the source.
     """
     warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
     world.require_service_access(*benchmark.required_services(params))
@@ -314,8 +315,8 @@ def _add_build_command(
         *make_forecast_fields(
             "build",
             "number of source rows that the build will read",
-            "the newest build of the benchmark with the same world, prompts and parameters, else the newest",
-            "those of your own table, else as many as an earlier build of this source read",
+            "the benchmark's newest build with the same world, prompts and parameters; if there is none, its newest build",
+            "the rows of your own table; for other sources, as many as an earlier build read",
         ),
     ]
     add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)

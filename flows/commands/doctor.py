@@ -76,7 +76,7 @@ def doctor(
     prepare: bool = typer.Option(
         False,
         "--prepare",
-        help="Check nothing, but create Prefect's database and the embedded world in advance; otherwise the first build does, and takes longer.",
+        help="Create Prefect's database and the embedded world now, and check nothing. Otherwise the first build creates them, and takes longer.",
     ),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,

@@ -57,7 +57,7 @@ def explain(
 ) -> None:
     """Show where a row comes from: source, items, calls, verdicts.
 
-    ROW may be a rejected row. Without ROW, list every input of the build with its digest or version.
+    ROW can also be a rejected row. Without ROW, list every input of the build with its digest or version.
 
     \b
     Examples:
@@ -250,7 +250,7 @@ def diff(
         help="Earlier build: its id, the start of its id, or latest:BENCHMARK; or the folder of a release.",
         metavar="A",
     ),
-    after: str = typer.Argument(..., help="Later build or release, given like A.", metavar="B"),
+    after: str = typer.Argument(..., help="Later build or release, in the same forms as A.", metavar="B"),
     to: list[Path] | None = typer.Option(
         None,
         help="Also write the diff to this file: .html, .md, .json or .jsonl (one row per line, complete values). Repeatable.",
@@ -273,8 +273,9 @@ def diff(
 ) -> None:
     """Compare two builds row by row, with the cause of each change.
 
-    --cause lists the possible causes. Releases hold no recorded calls, so their diff shows only causes that appear in their
-    manifests. The exit code is 0 even if rows differ, unless --exit-code is given; it is 2 if A and B cannot be compared.
+    The help of --cause lists all causes. A release holds no recorded calls. A diff of releases shows only the causes
+    that follow from their manifests. The exit code is 0 even if rows differ, unless --exit-code is given; it is 2 if
+    A and B cannot be compared.
 
     \b
     Examples:

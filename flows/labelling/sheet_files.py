@@ -31,8 +31,8 @@ FormOption = Annotated[
     str,
     typer.Option(
         "--form",
-        help=f"Form of the file: {', '.join(SHEET_FORMS)}. Default: label-studio for .json, argilla for .jsonl, else csv; "
-        "a file that comes back says itself which.",
+        help=f"Format of the file: {', '.join(SHEET_FORMS)}. Default: label-studio for .json, argilla for .jsonl, else csv. "
+        "--from detects the format.",
         metavar="FORM",
     ),
 ]
@@ -80,8 +80,8 @@ def load_filled_sheet(
 ) -> tuple[ParsedSheet, str]:
     """Return the rows of a file that people filled in, and the file's digest.
 
-    `who`: the person where another tool's export names none, the option --labeller or --reviewer; `export`: the command that
-    writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
+    `who`: the person where another tool's export names none, the option --labeller or --reviewer; `export`: the
+    command that writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
     """
     text, digest = load_sheet_text_and_digest(path, export)
     found = resolve_sheet_form_from_text(text, path, form)
