@@ -329,7 +329,7 @@ def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
     lines += [f"  note: {each}" for each in dict.fromkeys([diff.before.caution, diff.after.caution]) if each]
     lines += ["", "inputs that differ" if diff.inputs else "inputs: the same in both manifests"]
     lines += [
-        f"  {escape_control_characters(each.cause.label)}: {format_value_in_line(each.cause.told, _MAX_CAUSE_CHARACTERS)}"
+        f"  {escape_control_characters(each.cause.label)}: {format_value_in_line(each.cause.change_description, _MAX_CAUSE_CHARACTERS)}"
         for each in diff.inputs
     ]
     lines += ["", "other differences"] if diff.tables or diff.new_columns else []
@@ -368,7 +368,7 @@ def _format_row_change_lines(row: RowChange) -> Iterator[str]:
     yield f"{row.kind} {escape_control_characters(row.id)}{escape_control_characters(moved)}"
     for cause in row.causes:
         where = f" at {cause.stage}" if cause.stage else ""
-        yield f"  cause   {escape_control_characters(cause.label)}{where}: {format_value_in_line(cause.told, _MAX_CAUSE_CHARACTERS)}"
+        yield f"  cause   {escape_control_characters(cause.label)}{where}: {format_value_in_line(cause.change_description, _MAX_CAUSE_CHARACTERS)}"
     if row.fate:
         when = "now    " if row.fate.build == "after" else "before "
         what = "merged" if row.fate.reason == "merged" else "rejected"

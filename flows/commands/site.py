@@ -277,7 +277,7 @@ def _withhold_row_contents(
     def withhold(row: RowChange) -> RowChange:
         if (row.kind == "added" or row.id_before in was_open) and (row.kind == "removed" or row.id in is_open):
             return row
-        causes = tuple(replace(each, told="") for each in row.causes)
+        causes = tuple(replace(each, change_description="") for each in row.causes)
         return replace(row, columns=(), shown={}, causes=causes, fate=row.fate and replace(row.fate, detail=""))
 
     return replace(diff, rows=[withhold(row) for row in diff.rows])

@@ -209,7 +209,7 @@ def test_unavailable_author_rejects_pair_only_until_later_run(author: ScriptedAu
     author.manners = {
         "down": always(500),
         "silent": always(""),
-        "down-when-told": once_corrected(add("They were happy."), always(503)),
+        "down-at-correction": once_corrected(add("They were happy."), always(503)),
         "well": extend,
     }
     rows = [evolving(name) for name in author.manners]
@@ -217,7 +217,7 @@ def test_unavailable_author_rejects_pair_only_until_later_run(author: ScriptedAu
     assert {name: (reason, detail.partition(":")[0]) for name, (reason, detail) in left.rejects.items()} == {
         "down": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
-        "down-when-told": ("model_failed", "http_503"),
+        "down-at-correction": ("model_failed", "http_503"),
     }
     assert (left.rows.keys(), left.receipt.unsettled) == ({"well"}, 3)
 
@@ -266,18 +266,18 @@ def test_last_round_is_reserved_for_person_without_pieces(author: ScriptedAuthor
 
 
 def test_inverse_of_used_piece_is_added_only_for_person_without_other_pieces(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = dict.fromkeys(("child", "father", "told"), extend)
+    author.manners = dict.fromkeys(("child", "father", "used"), extend)
     child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
     rows = [
         evolving_pair("child", "child met Bob.", [child], [child, WRITER], [father, POET]),
         evolving_pair("father", "father met Bob.", [child], [child, WRITER], [father]),
-        evolving_pair("told", "told met Bob.", [child, POET], [child], [father, POET]),
+        evolving_pair("used", "used met Bob.", [child, POET], [child], [father, POET]),
     ]
     scorer = Weigher({"Ada": 1.5})
     left = run(evolve_paragraph, rows, scorer)
     assert (chosen(left, "child"), chosen(left, "father")) == (["poet"], ["Ada"])
     ((row_id, (reason, detail)),) = left.rejects.items()
-    assert (row_id, reason, detail.startswith("round 2: ")) == ("told", "pool_exhausted", True)
+    assert (row_id, reason, detail.startswith("round 2: ")) == ("used", "pool_exhausted", True)
 
 
 def test_with_single_round_both_people_must_be_in_first_sentence(author: ScriptedAuthor, run: Run) -> None:

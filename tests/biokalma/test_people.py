@@ -138,11 +138,11 @@ def test_relation_that_joins_several_people_rejects_pair_as_ambiguous(resolve: C
 def test_relation_is_read_from_person_to_other_and_not_reversed(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
-        person_pair("told", "Johann Strauss", "Josef Strauss", "P3373"),
+        person_pair("forward", "Johann Strauss", "Josef Strauss", "P3373"),
         person_pair("turned", "Josef Strauss", "Johann Strauss", "P3373"),
         person_pair("no such", "Winston Churchill", "Josef Strauss", "P26"),
     )
-    assert found(left) == {"told": ("Q21", "Q25")}
+    assert found(left) == {"forward": ("Q21", "Q25")}
     assert left.rejects == {
         "turned": ("not_joined", "P3373 joins none of Q25 to any of Q21, Q22"),
         "no such": ("not_joined", "P26 joins none of Q11, Q13, Q15 to any of Q25"),

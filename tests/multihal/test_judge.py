@@ -35,7 +35,7 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "picks ten": (pick_first_ten, 10, 2),
     "picks all of them": (lambda paths, _: pick(*sorted(paths)), 10, 2),
     "ends lines as Windows does": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
-    "keeps to the form when told": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
+    "keeps to the form when corrected": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
     "picks one ten times": (lambda paths, _: pick(*[min(paths)] * 10), 1, PASSES),
     "picks two and makes up eight": (
         lambda paths, _: pick(*(f"{path}; {path}" for path in paths[:8]), *sorted(paths)[:2]),
@@ -115,7 +115,7 @@ def test_unavailable_judge_rejects_question_only_until_later_run(
     failing: dict[str, Select] = {
         "down": always(500),
         "silent": always(""),
-        "down when told": once_corrected("?", always(503)),
+        "down at the correction": once_corrected("?", always(503)),
     }
     judge.manners = {question_of(name): Manners(select, always(500)) for name, select in failing.items()}
     rows = [mined_question(name, PATHS) for name in failing]
@@ -124,7 +124,7 @@ def test_unavailable_judge_rejects_question_only_until_later_run(
     assert codes == {
         "down": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
-        "down when told": ("model_failed", "http_503"),
+        "down at the correction": ("model_failed", "http_503"),
     }
     assert (left.receipt.unsettled, left.extras) == (3, [])
 

@@ -275,7 +275,7 @@ EXCESSES = {
         "status": 500,
         "json": {"exception": "Tried to allocate 166.7 GB, but only 40 GB were available"},
     },
-    "memory, told as our mistake": {"status": 400, "json": {"exception": "Tried to allocate 2 GB"}},
+    "out of memory, reported as our mistake": {"status": 400, "json": {"exception": "Tried to allocate 2 GB"}},
     "a proxy's time-out": {"status": 504, "text": "Gateway Time-out"},
     "too long a body": {"status": 413, "text": "Payload Too Large"},
     "too long an address": {"status": 414, "text": "URI Too Long"},

@@ -97,7 +97,7 @@ def test_identical_manifests_leave_cause_undetermined(maker: Maker) -> None:
     new = maker.release("new", FANOUTQA, ask_otherwise(tables))
     ((cause,),) = (row.causes for row in maker.compare(old, new).rows)
     assert cause.kind == "not told"
-    assert "releases contain no replies" in cause.told
+    assert "releases contain no replies" in cause.change_description
 
 
 def test_rejected_row_is_listed_with_stage_and_reason(maker: Maker) -> None:
