@@ -273,18 +273,20 @@ def build(given: Any) -> None:
         raise UsageError(
             "--requests and --replies work with one benchmark at a time; for example: `factmill build granola --requests FILE`"
         )
-    purse, done = MultiBuildBudget(run), list[str]()
+    shared_budget, done = MultiBuildBudget(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
             params = make_model_from_options(benchmark.params, given)
             # an existing build may have open review items
             force = given.force or getattr(given, "review", None) == "ask"
             try:
-                report = make_or_reuse_build(benchmark, params, purse.remaining_options, force)
+                report = make_or_reuse_build(benchmark, params, shared_budget.remaining_options, force)
             except NoRowsPublished as lost:
                 report = lost.report
             except BudgetExhausted as reached:
-                raise purse.make_exceeded_error(reached, done) if len(given.benchmarks) > 1 else reached from None
+                raise (
+                    shared_budget.make_exceeded_error(reached, done) if len(given.benchmarks) > 1 else reached
+                ) from None
             print_result(given.as_json, report.model_dump(mode="json"), _format_build_report(report))
             if report.nothing_published:
                 raise NoRowsPublished(report.nothing_published, report)

@@ -166,10 +166,10 @@ def _format_manifest(build: BuildRecord) -> list[str]:
     if isinstance(code, str):
         pairs.append(("code", "all modules that the recipe imports, as text", code))
     else:
-        for room, number in code["rooms"].items():
-            is_todays = room in PACKAGE_VERSIONS and PACKAGE_VERSIONS[room].number == number
-            since = PACKAGE_VERSIONS[room].since if is_todays else "not the current version"
-            pairs.append(("version", room, f"{number}: {since}"))
+        for package, number in code["rooms"].items():
+            is_todays = package in PACKAGE_VERSIONS and PACKAGE_VERSIONS[package].number == number
+            since = PACKAGE_VERSIONS[package].since if is_todays else "not the current version"
+            pairs.append(("version", package, f"{number}: {since}"))
         pairs += [("library", name, number) for name, number in code["libraries"].items()]
         count = sum(map(len, code["definitions"].values()))
         pairs.append(

@@ -74,7 +74,7 @@ def find_question_template_problem(template: str) -> str:
     if template.count("[X]") != 1 or not template.endswith("?"):
         return "expected a question with one [X] and a question mark at its end"
     has_words = any(map(str.isalpha, template.replace("[X]", "")))
-    return "" if has_words else "expected words around [X], so that its questions differ from those of other relations"
+    return "" if has_words else "expected words around [X], by which questions are told apart"
 
 
 def extract_subject_name(question: str, relation: QuestionRelation) -> str | None:

@@ -180,7 +180,9 @@ CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
 
 def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
     """Return a diff as a JSON-able dict: the fields of its class and counts."""
-    content = replace_surrogates_in_json(to_jsonable_python(asdict(diff, dict_factory=_make_json_object), inf_nan_mode="strings"))
+    content = replace_surrogates_in_json(
+        to_jsonable_python(asdict(diff, dict_factory=_make_json_object), inf_nan_mode="strings")
+    )
     counted = {
         "differs": diff.has_row_changes,
         "counts": diff.count_rows_by_kind(),

@@ -343,7 +343,7 @@ def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor,
     author.manners = dict.fromkeys(("Ada", "Eve"), extend)
     web = Loopback()
 
-    def weigh(seen: Seen) -> dict[str, Any]:
+    def serve_perplexity(seen: Seen) -> dict[str, Any]:
         text = seen.json()["prompt"]
         if text.startswith("Eve"):
             return {"status": 503, "text": "overloaded"}
@@ -351,7 +351,7 @@ def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor,
         choice = {"index": 0, "text": f"{text} x", "logprobs": logs}
         return {"json": {"choices": [choice], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}}
 
-    web.handle = weigh
+    web.handle = serve_perplexity
     model = ModelSettings(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
     try:
         scorer = TextPerplexityClient(f"{web.url}#lm", model, lambda: "key", "factmill tests")

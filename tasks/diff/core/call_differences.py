@@ -195,7 +195,10 @@ def merge_possible_causes(causes: Sequence[ChangeCause], description: str = "") 
     labels = list(dict.fromkeys(each.label for each in unique))
     what = ", ".join(labels) if len(labels) > 1 else labels[0]
     return ChangeCause(
-        "one of", what, description or "; ".join(f"{each.label}: {each.change_description}" for each in unique), unique[0].stage
+        "one of",
+        what,
+        description or "; ".join(f"{each.label}: {each.change_description}" for each in unique),
+        unique[0].stage,
     )
 
 
