@@ -345,7 +345,7 @@ def test_article_of_other_person_is_used_when_first_names_only_one(wiki: Wiki, d
         {"Ada Lovelace": [("2026-01-02T00:00:00Z", 7, ADA)], "Julius Caesar": [("2026-01-02T00:00:00Z", 9, CAESAR)]},
         {"Ada Lovelace": [("2025-01-01T00:00:00Z", 7, "")], "Julius Caesar": [("2025-01-01T00:00:00Z", 9, "<p>x")]},
     ],
-    ids=["no article", "younger than the epoch", "empty"],
+    ids=["no article", "newer than the epoch", "empty"],
 )
 def test_relation_sentence_replaces_missing_article(
     wiki: Wiki, describe: Callable[..., Left], articles: dict[str, Any]

@@ -121,7 +121,7 @@ LINES = sorted(PARTS.keys() - {"slaq pairs", "slaq check", "fanoutqa objectivity
 
 AROUND: dict[str, Callable[[str], str]] = {
     "thoughts": lambda text: f"<think>1:: Rome? No. Score: 2, Type: LAW\n{{</think>\n\n{text}",
-    "thoughts whose opening is missing": lambda text: f"Is it 1:: Rome?\n</think>\n{text}",
+    "thoughts without an opening tag": lambda text: f"Is it 1:: Rome?\n</think>\n{text}",
     "a channel of thoughts": lambda text: (
         f"<|channel|>analysis<|message|>No: Rome<|end|><|start|>assistant<|channel|>final<|message|>{text}<|return|>"
     ),
@@ -367,7 +367,7 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "heading in bold": lambda text: f"**Final answer:**\n\n{text}",
     "heading below a draft": lambda text: f"I think about it first.\n\n### Final Answer\n\n{text}",
     "explanation": lambda text: f"{text}\n\nExplanation: the given text says so.",
-    "explanation close by": lambda text: f"{text}\n**Explanation:** the given text says so.",
+    "explanation on the next line": lambda text: f"{text}\n**Explanation:** the given text says so.",
     "explanation in parts": lambda text: f"{text}\n\n### Reasoning\n\nThe text says so.\n\nNothing else does.",
     "next turn": lambda text: f"{text}\nUser: And who was Bob?\nAssistant: A painter.",
     "next turn in tokens": lambda text: f"{text}<|im_end|>\n<|im_start|>user\nAnd who was Bob?",

@@ -416,7 +416,9 @@ def test_unfinished_load_with_missing_rows_is_reported_and_restarted(loads: Load
 
 
 @pytest.mark.parametrize(
-    "note", [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')], ids=["cut", "by other code"]
+    "note",
+    [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')],
+    ids=["truncated", "written by other code"],
 )
 def test_unfinished_load_with_empty_or_other_code_record_is_dropped(
     loads: Loads, straight: dict[str, object], note: Callable[[str], str]

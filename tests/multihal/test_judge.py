@@ -33,8 +33,8 @@ def once_corrected(first: Said, then: Select) -> Select:
 
 SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "picks ten": (pick_first_ten, 10, 2),
-    "picks all of them": (lambda paths, _: pick(*sorted(paths)), 10, 2),
-    "ends lines as Windows does": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
+    "picks all": (lambda paths, _: pick(*sorted(paths)), 10, 2),
+    "Windows line ends": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
     "keeps to the form when corrected": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
     "picks one ten times": (lambda paths, _: pick(*[min(paths)] * 10), 1, PASSES),
     "picks two and makes up eight": (
@@ -43,8 +43,8 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
         PASSES,
     ),
     "makes paths up": (lambda paths, _: pick(*(f"{path} Bridge" for path in paths[:10])), 0, PASSES),
-    "writes them in capitals": (lambda paths, _: pick(*map(str.upper, paths)), 0, PASSES),
-    "cuts them short": (lambda paths, _: pick(*(path.rpartition(";")[0] for path in paths)), 0, PASSES),
+    "capital letters": (lambda paths, _: pick(*map(str.upper, paths)), 0, PASSES),
+    "shortened labels": (lambda paths, _: pick(*(path.rpartition(";")[0] for path in paths)), 0, PASSES),
     "picks none": (always(pick("none")), 0, PASSES),
     "leaves the form out": (lambda paths, _: "\n".join(paths[:10]), 0, 2 * PASSES),
     "chats": (always("All of these are wonderful."), 0, 2 * PASSES),

@@ -217,7 +217,7 @@ def test_forecast_modules_do_not_import_prefect():
         ("https://query.wikidata.org/sparql", 400 * 0.5 / 3600),
         ("https://elsewhere.example.net", 400 * 0.5 / 4 / 3600),
     ],
-    ids=["by the rate", "by the time that the service works", "by what is under way at once"],
+    ids=["limited by rate", "limited by service time", "limited by parallel requests"],
 )
 def test_forecast_hours_respect_wikimedia_rate_limits(url: str, hours: float) -> None:
     calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]
