@@ -41,13 +41,13 @@ _MAX_PROBLEM_ROWS = 20
 
 
 def write_sheet_files(sheet: Sheet, to: Path, form: str) -> list[Path]:
-    """Write a sheet, and beside it what the form's tool is set up with; return the files, the sheet first."""
+    """Write a sheet and the set-up files of the form's tool next to it; return the files, the sheet first."""
     texts = format_sheet_files(sheet, to, resolve_sheet_form(to, form))
     return [write_text_file(text, to.with_name(name)) for name, text in texts.items()]
 
 
 def format_setup_note(files: Sequence[Path]) -> list[str]:
-    """Return a line about the files beside a sheet; none for a CSV."""
+    """Return a line about the files next to a sheet; none for a CSV."""
     return [f"  set the project or dataset up with {file}" for file in files[1:]]
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 from scripts import read_options
-from speed.mining.mining_workspace import Workspace
 from speed.mining.mining_tasks import MIB, drop_pages, run_task
+from speed.mining.mining_workspace import Workspace
 
 WAYS = {"one by one": 0.0, "read ahead": float("inf")}
 FEW = 50

@@ -30,8 +30,8 @@ import pyarrow as pa
 from scripts import read_options
 from speed.mining.graph_maker import Ints
 from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
-from speed.mining.mining_workspace import Workspace, rate_of
 from speed.mining.mining_tasks import MIB, Result, measure_command, run_task
+from speed.mining.mining_workspace import Workspace, rate_of
 from speed.mining.triple_maker import EDGE_SHARE
 
 MILLION = 1_000_000
@@ -161,7 +161,7 @@ def measure_literals(
         "seed": workspace.seed,
         "work": work,
     }
-    print(f"\n## {literals:,} dates and numbers beside {edges:,} edges", end="")
+    print(f"\n## {literals:,} dates and numbers, {edges:,} edges", end="")
     print(f", {an_item} an item" if an_item else "", flush=True)
     if not (workspace.home / name).exists():
         _load_literals(workspace, edges, name, asked)

@@ -483,16 +483,16 @@ def _run_and_settle_future(
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
-        settle = partial(_settle_future_if_pending, future, future.set_exception, error)
+        set_outcome = partial(_settle_future_if_pending, future, future.set_exception, error)
     else:
-        settle = partial(_settle_future_if_pending, future, future.set_result, result)
+        set_outcome = partial(_settle_future_if_pending, future, future.set_result, result)
     with suppress(RuntimeError):  # the loop is closed, so nothing waits
-        loop.call_soon_threadsafe(settle)
+        loop.call_soon_threadsafe(set_outcome)
 
 
-def _settle_future_if_pending(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:
+def _settle_future_if_pending(future: asyncio.Future[Result], set_outcome: Callable[[Any], None], outcome: Any) -> None:
     if not future.done():
-        settle(outcome)
+        set_outcome(outcome)
 
 
 def cancel_all_sends() -> None:

@@ -104,7 +104,7 @@ def test_changed_items_are_requested_again_and_model_only_for_changed_text(world
     assert [said for said in asked["chats"] if said != "Yes."] == ["1:: Lyon\n2:: France"], (
         "Lyon is described otherwise"
     )
-    assert asked["chats"].count("Yes.") == 8, "and weighed anew, in eight samples"
+    assert asked["chats"].count("Yes.") == 8, "and scored again, in eight samples"
     since = report_of(world, second)["since"]
     assert (since["build"], since["changed"], since["requests"]) == (first, 6, 1)
     assert since["undecidable"] == {"find_items": len(asked["name item via"])}
