@@ -138,7 +138,7 @@ def _resolve_prompt_ids(given: Sequence[str]) -> list[str]:
         meant = [other for other in known if name in (other, other.partition("/")[0])]
         if not meant:
             raise UsageError(
-                f"no prompt {each!r}{format_did_you_mean(name, known)}; `factmill prompts` lists all {len(known)}"
+                f"no prompt {each!r}; `factmill prompts` lists all {len(known)}{format_did_you_mean(name, known)}"
             )
         found |= dict.fromkeys(meant)
     return list(found)

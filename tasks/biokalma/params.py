@@ -140,7 +140,7 @@ def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: Pair
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}; "
-            "--relation-file adds some"
+            "--relation-file FILE adds your own"
         )
     if not relations and class_qid != HUMAN_QID:
         raise UsageError(

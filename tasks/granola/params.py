@@ -201,6 +201,6 @@ def resolve_requested_relations(relations: Sequence[str], known: Mapping[str, Qu
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}; "
-            "--relation-file adds some"
+            "--relation-file FILE adds your own"
         )
     return list(dict.fromkeys(relations))

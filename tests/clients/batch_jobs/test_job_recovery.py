@@ -81,7 +81,9 @@ def test_unreachable_server_stops_run_and_missing_batch_support_is_reported(make
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
     with pytest.raises(ServiceUnreachable, match="accepts no files, so it has no batch jobs; remove `mode`"):
         collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
-    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "a request that never reached a server is sent again"
+    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, (
+        "a request that never reached a server is sent again"
+    )
 
 
 def leave_a_lost_job(server, folder, calls, messages) -> None:
