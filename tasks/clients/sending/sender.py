@@ -343,9 +343,15 @@ class RetryingRequestSender:
                 "and run `factmill doctor`"
             )
         if len(lost) >= max(_MAX_LOST_IN_ROW[trouble.is_about_request], 2 * self._limits.parallel):
+            is_web_page = str(trouble).startswith("html_instead_of_json")
+            advice = (
+                "the address answers with web pages; check url in the world's file"
+                if is_web_page
+                else "run again later"
+            )
             raise ServiceUnreachable(
                 f"{self._name}: gave no useful response to {len(lost)} requests in a row, each tried up to"
-                f" {self._limits.attempts} times; last problem: {str(trouble).rstrip('.')}. Answers so far are recorded; run again later"
+                f" {self._limits.attempts} times; last problem: {str(trouble).rstrip('.')}. Answers so far are recorded; {advice}"
             )
 
     def _compute_pause_s(self, tries: int, trouble: Retry) -> float:
