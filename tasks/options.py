@@ -115,9 +115,9 @@ class TableSourceParams(BenchmarkParams):
     map: Annotated[
         tuple[str, ...], BeforeValidator(split_column_map_into_pairs), CliOption(metavar="FIELD=COLUMN,…")
     ] = ()
-    """Columns of your own table, by the field that each one fills: question=q,answers=gold. A field that is not listed is read from the column of the same name. FIELD= leaves the field empty."""
+    """Columns of your own table, as FIELD=COLUMN: question=q,answers=gold. A field that is not listed is read from the column of the same name. FIELD= leaves the field empty."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Read only one split of a folder: test reads test.csv or data/test-00000-of-00001.parquet."""
+    """Read only this split of a folder, such as test (test.csv or data/test-00000-of-00001.parquet)."""
     source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
     """Name of your own source, for its rows and the card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
@@ -162,13 +162,13 @@ class RunOptions(StrictModel):
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
     seconds). Texts of revisions never expire, nor do replies of models, local graphs or the embedded world. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Rebuild incrementally: send again only calls whose replies have changed since this build. BUILD is its id, the start of its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request. It sends a call again if it cannot check its reply. With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
+    """Rebuild incrementally: send again only calls whose replies have changed since this build. BUILD is its id, the start of its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request. If it cannot check a reply, it sends the call again. With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
     stale_if_error: bool = False
     """Use an expired reply if a live service fails. Without this option, the row fails."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, even if they become larger."""
+    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, even if the batches become larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )

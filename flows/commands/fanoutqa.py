@@ -110,16 +110,16 @@ def validate_fanoutqa(
 
     Files are checked without network. The exit code is 1 if a question breaks a rule. A message names the
     sub-question that breaks a rule. strategy[1].then[0] is the first entry of `then` in the second entry of
-    `strategy`; decomposition[1] is the second entry of a released question. Articles without a page id or revision id
-    are only reported, as are flags of a question's structure.
+    `strategy`; decomposition[1] is the second entry of a released question. Articles without a page id or revision
+    id, and flags of a question's structure, are reported but do not make a question invalid.
 
     With --drift, the command reads each article of a build twice: as of the build's epoch and as of --epoch. It lists
     sub-answers that are stated at only one of these dates, and articles that exist at only one of them. Calls are
     recorded in the warehouse, so repeating the command sends no request, except for replies older than --max-age.
 
-    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. Their
-    share is computed over the sub-answers that could be looked up. With --fail-over SHARE, the exit code is 1 if the
-    share of lost sub-answers is higher; it is also 1 if too many look-ups failed. Use this in cron jobs. If
+    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The
+    share of lost sub-answers is computed over those that could be looked up. With --fail-over SHARE, the exit code is
+    1 if the share of lost sub-answers is higher; it is also 1 if too many look-ups failed. Use this in cron jobs. If
     PREFECT_API_URL is set, a higher share also emits the Prefect event factmill.drift.found, which starts the
     automation data/automations/drift.yaml.
 

@@ -119,10 +119,10 @@ def label(
 ) -> None:
     """Export answers for people to label, and import their labels.
 
-    --to draws a sample of judged answers, as many from each setting and verdict as possible. The file shows neither
-    the model nor the verdict. Fill in the column label (the column note is optional), or label in Label Studio or
-    Argilla (--form). --from imports the valid labels and shows how far several people agree. It lists rows whose
-    label is missing, invalid or contradictory; the exit code is 1 if some labels are invalid. --serve draws the
+    --to draws a sample of judged answers, in equal numbers from each setting and verdict if possible. The file shows
+    neither the model nor the verdict. Fill in the column label (the column note is optional), or label in Label
+    Studio or Argilla (--form). --from imports the valid labels and shows how far several people agree. It lists rows
+    whose label is missing, invalid or contradictory; the exit code is 1 if some labels are invalid. --serve draws the
     sample and takes the labels on one page.
 
     \b
@@ -264,9 +264,9 @@ def review(
 ) -> None:
     """Export flagged rows for people to decide on; import decisions.
 
-    In a CSV file, fill in the columns decision (keep, drop or edit), edited, reviewer and note. You can also decide
-    in Label Studio or Argilla (--form), or on a page (--serve). The next build of the benchmark applies the decisions
-    and records them in its manifest.
+    In a CSV file, fill in the columns decision (keep, drop or edit), edited (the new text), reviewer and note. You
+    can also decide in Label Studio or Argilla (--form), or on a page (--serve). The next build of the benchmark
+    applies the decisions and records them in its manifest.
 
     \b
     Examples:

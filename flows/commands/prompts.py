@@ -51,8 +51,9 @@ def prompts(
 ) -> None:
     """List, print and copy prompts, to replace them with your own.
 
-    Without ID, the command lists all prompts with their user, model, purpose and variables. With --prompts or
-    --world, it names the files of your own prompts, and prints your text of a prompt instead of the packaged one.
+    Without ID, the command lists all prompts: which benchmarks use each one, which model gets it, its purpose and its
+    variables. With --prompts or --world, it names the files of your own prompts, and prints your text of a prompt
+    instead of the packaged one.
 
     \b
     Examples:

@@ -274,8 +274,8 @@ def diff(
     """Compare two builds row by row, with the cause of each change.
 
     The help of --cause lists all causes. A release holds no recorded calls. A diff of releases shows only the causes
-    that follow from their manifests. The exit code is 0 even if rows differ, unless --exit-code is given; it is 2 if
-    A and B cannot be compared.
+    that their lists of inputs (manifests) show. The exit code is 0 even if rows differ, unless --exit-code is given;
+    it is 2 if A and B cannot be compared.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ class FanOutParams(OwnSourceParams):
     set_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV file of your own kinds of sets. It has the columns of data/lists/fanout_sets.csv."""
     property_file: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """CSV file of phrases for further properties. It has the columns of data/lists/fanout_properties.csv."""
+    """CSV file with the wording of further properties in questions. It has the columns of data/lists/fanout_properties.csv."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of sets of each kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option_as_utc), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[

@@ -34,7 +34,7 @@ class SlaqParams(TableSourceParams):
     """Parameters of a SLAQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of topics with the columns topic (title of an article) and category, or a folder of such tables (repeatable). The columns pageid and views are optional. With views in the table, the build does not ask the page view service. If the world's Wikipedia is a ZIM file, the table must have views. Default: topics drawn from the categories of the wiki."""
+    """Table of topics with the columns topic (title of an article) and category, or a folder of such tables (repeatable). The columns pageid and views are optional. If the table has views, the build does not ask the page view service. If the world's Wikipedia is a ZIM file, the table must have views. Default: topics drawn from the categories of the wiki."""
     categories: Annotated[
         tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
