@@ -98,7 +98,7 @@ def test_best_piece_becomes_next_sentence_and_all_scores_are_stored(author: Scri
     ]
     assert scorer.texts[0].startswith("Ada met Bob. ")
     assert all(text.startswith(row["paragraph_now"].rpartition(" It is said")[0]) for text in scorer.texts[4:])
-    assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "as the person is named"
+    assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "under the person's name"
 
 
 def test_all_scores_are_stored_when_every_candidate_is_scored(author: ScriptedAuthor, run: Run) -> None:
@@ -126,9 +126,9 @@ def test_alpha_balances_specificity_against_coherence(author: ScriptedAuthor, ru
         left = run(evolve_paragraph, rows, alpha=alpha)
         orders[alpha] = values(left.rows["Ada"]["rounds"][1]["candidates"])
         assert chosen(left, "Ada") == orders[alpha][:1]
-    assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "by perplexity alone"
+    assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "only perplexity decides"
     # ties go by the person's number
-    assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "by rarity alone"
+    assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "only rarity decides"
     # 0.02 · 2.996 + 0.98 · 0.197 = 0.253; 0.02 · 0.288 + 0.98 · 0.226 = 0.227; 0.02 · 1.492 + 0.98 · 0.183 = 0.209; 0.203; 0.188
     assert orders[0.02] == ["Copley Medal", "London", "44 BC", "1815-12-10", "Dover"]
 
@@ -332,7 +332,7 @@ def test_one_transient_perplexity_failure_leaves_pair_for_later_run(author: Scri
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")], Weigher({"Dover": DOWN}))
     assert left.rejects == {"Ada": ("perplexity_failed", "http_503: overloaded")}
-    assert (left.receipt.unsettled, author.asked) == (1, Counter()), "nothing is chosen with a score missing"
+    assert (left.receipt.unsettled, author.asked) == (1, Counter()), "no fact is chosen while a score is missing"
 
     scorer = Weigher({})
     left = run(evolve_paragraph, [evolving("Ada")], scorer)
@@ -466,7 +466,7 @@ def test_annotation_must_not_change_text_and_author_gets_one_correction(author: 
     assert {author.asked[ANNOTATE_PROMPT, name] for name in twice} == {2}
     assert author.asked[ANNOTATE_PROMPT, "refuses"] == 1
     assert sum("text_changed" in correction for correction in author.corrections) == 4
-    assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
+    assert "They married." in left.rejects["goes-on"][1], "the statement stays"
     assert left.receipt.unsettled == 2
 
 

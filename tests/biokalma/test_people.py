@@ -105,7 +105,7 @@ def test_relation_decides_between_people_with_same_name(resolve: Callable[..., L
     assert candidates(left, "elder", "other") == {"Q12": ("label", True, ["Q11"])}
     assert candidates(left, "younger", "other") == {"Q12": ("label", True, ["Q13"])}
     row = left.rows["elder"]
-    assert (row["person_candidates"], row["other_candidates"]) == (3, 1), "people alone count"
+    assert (row["person_candidates"], row["other_candidates"]) == (3, 1), "only people count"
     assert len({each["id"] for each in left.extras}) == len(left.extras) == 10
 
 
@@ -243,7 +243,7 @@ def test_failed_class_lookup_rejects_no_pair_permanently(
 
     both.too_much = "wd:Q73 "
     left = run()
-    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "whether Google is a company hangs on it for all"
+    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "all rows depend on the same class of Google"
     assert left.receipt.unsettled == len(rows)
 
     both.too_much = ""

@@ -325,7 +325,7 @@ def test_article_naming_both_people_replaces_missing_paragraph(wiki: Wiki, descr
     assert origin(left, "a") == (text, "article", ["Ada Lovelace, revision 7"], "CC-BY-SA-4.0")
 
     left = describe(ada_and_caesar("b", person="Augusta Ada King"))
-    assert left.rows["b"]["text_source"] == "fact", "an article that has another name for its subject opens nothing"
+    assert left.rows["b"]["text_source"] == "fact", "an article with another name for its subject adds no facts"
 
 
 def test_article_of_other_person_is_used_when_first_names_only_one(wiki: Wiki, describe: Callable[..., Left]) -> None:

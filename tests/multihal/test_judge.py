@@ -98,7 +98,7 @@ def test_only_verbatim_picks_of_judge_count_and_rest_is_drawn_at_random(
     assert Counter(drop["question_id"] for drop in left.extras) == dict.fromkeys(SELECTIONS, 4)
     assert {drop["reason"] for drop in left.extras} == {"not_selected"}
     draws = {str([path["ids"] for path in left.rows[name]["paths"]]) for name in ("refuses", "chats", "picks none")}
-    assert len(draws) > 1, "another question draws others"
+    assert len(draws) > 1, "another question gets other samples"
 
 
 def test_random_draw_is_identical_in_every_build(judge: ScriptedJudge, run: Callable[..., Left]) -> None:

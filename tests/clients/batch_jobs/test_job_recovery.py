@@ -25,7 +25,7 @@ def test_stopped_build_resumes_its_job(make_server, tmp_path, messages):
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
     assert "job batch_0001: resuming 10 requests that an earlier run submitted" in messages
-    assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
+    assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later about the same job"
     assert len(server.jobs) == 1
     assert list((tmp_path / "jobs").iterdir()) == []
 

@@ -83,7 +83,7 @@ def test_names_are_looked_up_in_their_language_and_in_mul(ask, server):
         make_find_items_call(HERE, "Berlino", "en"),
         make_find_items_call(HERE, "Paris"),
     ) == [[{"qid": "Q64", "via": "label"}], [], [{"qid": "Q90", "via": "label"}]]
-    assert len(server.seen) == 2, "one query a language"
+    assert len(server.seen) == 2, "one query per language"
 
 
 def test_name_with_quotes_braces_and_line_breaks_is_found(ask):

@@ -158,7 +158,7 @@ def test_failed_pair_has_no_paths_and_has_reason():
         0: "item_paths, hops 1: timeout: no answer within 60 s",
         1: "item_paths, hops 2: http_500: broken",
     }
-    assert answers.batches[1] == [("item_paths", "Q1", 2)] * 2, "a pair that failed is not asked further"
+    assert answers.batches[1] == [("item_paths", "Q1", 2)] * 2, "a failed pair gets no further query"
 
 
 def test_date_and_number_queries_include_their_properties():
@@ -174,7 +174,7 @@ def test_date_and_number_queries_include_their_properties():
     )
     assert make_literal_paths_call("here", 42, NumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
     keys = {make_item_paths_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
-    assert len(keys) == 3, "each way round is a question of its own"
+    assert len(keys) == 3, "each direction is a separate question"
 
 
 def test_dates_are_sorted_in_agreed_order_with_null_first():

@@ -188,7 +188,9 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
     pilot = replace(basis, usage=BuildCallUsage(drawn, [result]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
-    assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, "it is a pilot already"
+    assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, (
+        "the run is already a pilot"
+    )
 
 
 def test_failed_call_is_not_reported_as_unknown_token_usage():

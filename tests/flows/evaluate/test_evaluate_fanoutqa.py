@@ -187,7 +187,7 @@ def test_searching_models_respect_limits_and_see_no_newer_revision(
     result = measure(*options, **KEY)
     rows = find_rows(measure, models, result)
 
-    assert set(models.asked.values()) == {1}, "nothing is asked of a model twice"
+    assert set(models.asked.values()) == {1}, "no request is sent to a model twice"
     right = {name for name, row in rows.items() if row["loose"] == 1}
     assert right == MANNERS.keys() - {"wrongly", "endlessly"}
     assert [(each["title"], each["reason"]) for each in rows["rightly"]["searches"]] == [
@@ -221,7 +221,7 @@ def test_searching_models_respect_limits_and_see_no_newer_revision(
     assert (again["calls_sent"], models.asked.total()) == (0, asked)
     assert again["metrics"] == result["metrics"]
     if not takes_tools:
-        assert models.chat.with_tools <= 4, "what was under way at once is refused, and it is learnt"
+        assert models.chat.with_tools <= 4, "parallel requests are rejected, and the client learns from it"
         assert any("tools = false" in note for note in result["notes"])
 
     ran = measure.factmill(

@@ -157,7 +157,7 @@ def test_changelog_quotes_no_row_excluded_from_release(tmp_path: Path) -> None:
     assert "simpleqa" in result
     assert made.release.rows == 2
     assert ", 2 rows): 1 the same, 0 added, 0 removed, 1 changed." in result
-    assert "felm\\_" not in result and "felm_" not in result, "its licence forbids it, and it was released before"
+    assert "felm\\_" not in result and "felm_" not in result, "its licence forbids release, and it was released before"
     assert "halueval" not in result
     assert "Rows of CC-BY-NC-2.0, CC-BY-NC-SA-4.0 are left out of the release" in result.replace("\\", "")
     assert result.endswith(f"{made.release.forms.canary_line}\n")
