@@ -39,7 +39,7 @@ def format_invalid_option(error: ValidationError) -> str:
 def format_unknown_option(name: str, known: Iterable[str]) -> str:
     """Format that an option is unknown, with the one that may be meant and all that are known."""
     names = sorted(known)
-    return f"unknown option {name}{format_did_you_mean(name, names)}; there are: {', '.join(names)}"
+    return f"unknown option {name}; there are: {', '.join(names)}{format_did_you_mean(name, names)}"
 
 
 def split_commas(given: Any) -> Any:

@@ -235,7 +235,7 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
         text = f"{value}{message}"
         if first["type"] == "literal_error":
             choices = _list_option_choices(field)
-            text = f"{value}expected {' or '.join(choices)}{format_did_you_mean(str(first['input']), choices)}"
+            text = f"{value}expected one of {', '.join(choices)}{format_did_you_mean(str(first['input']), choices)}"
         hint = f"'{get_option_name(name, field)}'"
         raise typer.BadParameter(text, context, param_hint=hint) from error
 

@@ -293,7 +293,7 @@ def diff(
     causes, known = cause or [], get_args(ChangeCauseKind)
     if unknown := [kind for kind in causes if kind not in known]:
         raise UsageError(
-            f"--cause {unknown[0]}: unknown cause{format_did_you_mean(unknown[0], known)}; expected one of {', '.join(known)}"
+            f"--cause {unknown[0]}: unknown cause; expected one of {', '.join(known)}{format_did_you_mean(unknown[0], known)}"
         )
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name

@@ -307,7 +307,7 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
     names = list_graph_and_half_load_names(folder)
     known = ", ".join(each for each in names if get_graph_folder(each, folder).is_dir()) or "none"
     raise LocalGraphError(
-        f"no graph {name} in {folder} (there: {known}); name one of these, or load it: `factmill graph load FILE... --name {name}`"
+        f"no graph {name} in {folder} (there: {known}); to load it: `factmill graph load FILE... --name {name}`"
     )
 
 

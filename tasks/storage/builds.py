@@ -237,12 +237,11 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
             f"no build {wanted!r} in {warehouse}; make one: {command} (`factmill show` lists the builds there)"
         )
     what = f"{len(found)} builds begin with {wanted!r}" if found else f"no build {wanted!r}"
-    if any(build.benchmark == name for build in builds):
-        what += f"; did you mean {LATEST_PREFIX}{wanted}?"
+    meant = f"; did you mean {LATEST_PREFIX}{wanted}?" if any(build.benchmark == name for build in builds) else ""
     known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:])
     raise UnknownBuild(
         f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
-        "(`factmill show` lists all)"
+        f"(`factmill show` lists all){meant}"
     )
 
 
