@@ -1,4 +1,4 @@
-"""BioKaLMA: questions about two people, with the smallest set of knowledge that answers them (paper §2.2, Appendix A)."""
+"""BioKaLMA: questions about two people, each with the smallest set of facts that answers it (paper §2.2, Appendix A)."""
 
 from factmill.flows.recipes import Stage, make_recipe
 from factmill.tasks.biokalma.benchmark import BIOKALMA

@@ -179,8 +179,8 @@ def recipe_with_prefect_server(
             server.wait_ready()
 
         def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
-            purse = MultiBuildBudget(run)
-            return retry_on_lost_server(lambda: flow(params, purse.remaining_options), server, find_published)
+            shared_budget = MultiBuildBudget(run)
+            return retry_on_lost_server(lambda: flow(params, shared_budget.remaining_options), server, find_published)
 
         yield make
 

@@ -395,5 +395,5 @@ def send_prefect_event(event: str, resource: str, name: str, payload: Mapping[st
             trouble = str(error)
     if trouble:
         print_and_log(
-            f"note: factmill.{event} is not told to the Prefect server at {url.removesuffix('/api')}: {trouble}"
+            f"note: factmill.{event} could not be sent to the Prefect server at {url.removesuffix('/api')}: {trouble}"
         )

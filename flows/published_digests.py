@@ -74,11 +74,11 @@ def list_unversioned_table_changes(reports: Iterable[Mapping[str, Any]]) -> list
     if content["pyarrow"] != version("pyarrow"):
         return []
     changed = [
-        room
-        for room, digest in digest_code_packages().items()
-        if content["rooms"].get(room, {}).get("digest") != digest
+        package
+        for package, digest in digest_code_packages().items()
+        if content["rooms"].get(package, {}).get("digest") != digest
     ]
-    versions = " or ".join(f"{room} (now {PACKAGE_VERSIONS[room].number})" for room in changed)
+    versions = " or ".join(f"{package} (now {PACKAGE_VERSIONS[package].number})" for package in changed)
     advice = (
         f"raise the version of the package whose change caused it in tasks/engine/naming/code_versions.py: {versions}"
         if changed
@@ -100,8 +100,8 @@ def write_published_digests(reports: Iterable[Mapping[str, Any]]) -> None:
         "pyarrow": version("pyarrow"),
         "ids": {report["benchmark"]: report["build_id"] for report in made},
         "rooms": {
-            room: {"version": PACKAGE_VERSIONS[room].number, "digest": digest}
-            for room, digest in digest_code_packages().items()
+            package: {"version": PACKAGE_VERSIONS[package].number, "digest": digest}
+            for package, digest in digest_code_packages().items()
         },
         "world": digest_world_files(),
         "asked": digest_scripted_reply_keys(made),

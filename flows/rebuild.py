@@ -66,9 +66,9 @@ def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
     ):
         done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
         outcomes: list[RebuildOutcome] = []
-        purse = MultiBuildBudget(run)
+        shared_budget = MultiBuildBudget(run)
         for number, benchmark in enumerate(chosen, start=1):
-            outcomes += _build_evaluate_and_release(benchmark, params, purse)
+            outcomes += _build_evaluate_and_release(benchmark, params, shared_budget)
             update_progress_artifact(
                 cast(UUID, done), 100.0 * number / len(chosen), f"{number} of {len(chosen)} benchmarks"
             )

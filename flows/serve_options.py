@@ -51,7 +51,7 @@ class RebuildParamsBase(BenchmarkParams):
     """Evaluate this model after each build (repeatable): [models.NAME] of the world's file, or oracle, guesser, silent. Default: no evaluation."""
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
-    """Release each build to DIR/BENCHMARK if it passes all gates (the options marked "Gate"). Default: no release."""
+    """Release each build to DIR/BENCHMARK if it passes all gates. The options that begin with "Gate" set them. Default: no release."""
     authors: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
     """Authors of the releases, each 'Family, Given' or the name of a group (repeatable)."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
@@ -59,7 +59,7 @@ class RebuildParamsBase(BenchmarkParams):
     most_lost: float = Field(default=0.5, ge=0, le=1)
     """Gate: release only if no stage rejected more than this share of its rows."""
     unchecked_judge: bool = False
-    """Gate off: release even if the judge was never checked against people (no judge card; see factmill judge-card)."""
+    """Gate off: release even if the judge was never checked against people (see `factmill judge-card`)."""
     unexplained: bool = False
     """Gate off: release even if rows changed since the previous release without a known cause."""
 

@@ -28,9 +28,9 @@ def configure_allocators_and_gc() -> None:
     """
     gc.set_threshold(*GC_THRESHOLDS)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    settle = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
-    if settle and "MALLOC_ARENA_MAX" not in os.environ:
-        settle(_ARENA_MAX, 2)
+    set_malloc_option = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
+    if set_malloc_option and "MALLOC_ARENA_MAX" not in os.environ:
+        set_malloc_option(_ARENA_MAX, 2)
 
 
 def release_free_memory() -> None:

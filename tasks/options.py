@@ -39,7 +39,7 @@ def format_invalid_option(error: ValidationError) -> str:
 def format_unknown_option(name: str, known: Iterable[str]) -> str:
     """Format that an option is unknown, with the one that may be meant and all that are known."""
     names = sorted(known)
-    return f"unknown option {name}{format_did_you_mean(name, names)}; there are: {', '.join(names)}"
+    return f"unknown option {name}; there are: {', '.join(names)}{format_did_you_mean(name, names)}"
 
 
 def split_commas(given: Any) -> Any:
@@ -115,23 +115,20 @@ class TableSourceParams(BenchmarkParams):
     map: Annotated[
         tuple[str, ...], BeforeValidator(split_column_map_into_pairs), CliOption(metavar="FIELD=COLUMN,…")
     ] = ()
-    """Columns of your own table that hold the benchmark's fields: question=q,answers=gold. A field not listed is
-    read from the column of the same name; FIELD= leaves the field empty."""
+    """Columns of your own table, as FIELD=COLUMN: question=q,answers=gold. A field that is not listed is read from the column of the same name. FIELD= leaves the field empty."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """If a folder has several splits, read only the files named after this one: test for test.csv,
-    data/test-00000-of-00001.parquet."""
+    """Read only this split of a folder, such as test (test.csv or data/test-00000-of-00001.parquet)."""
     source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
-    """Name of your own source, shown in its rows and on the card of a release."""
+    """Name of your own source, for its rows and the card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
-    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of a
-    known file, else `none stated`, which a release takes only with --allow-licence."""
+    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of a known file, else `none stated`. A release with `none stated` needs --allow-licence."""
 
 
 class OwnSourceParams(TableSourceParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
-    """Text that separates the values of a list in a cell. Default: the cell holds a JSON array, or a single value."""
+    """Separator between the values in a cell, such as ;. Default: no separator; a cell holds one value or a JSON array."""
 
 
 OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
@@ -152,47 +149,40 @@ class RunOptions(StrictModel):
     )
 
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"
-    """World with the services and models to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
+    """World (the services and models) to use: embedded (offline, no keys), live, or the path of a world's TOML file."""
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Use this local graph as the world's Wikidata (`factmill graph` shows the names)."""
+    """Use this local graph as the world's Wikidata. `factmill graph` lists the graphs."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
-    """Folder of own prompts, which replace the packaged ones of the same ids (`factmill prompts`). Default: prompts in the world's file."""
+    """Folder with your own prompts. Each replaces the packaged prompt of the same id (see `factmill prompts`). Default: the folder that the world's file names as prompts, if any."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
-    """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home (FACTMILL_HOME)."""
+    """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home folder (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
-    """Use of recorded calls: record sends only calls that are not recorded; replay sends none; refresh sends all again."""
+    """How to use recorded calls. record: send only calls without a recorded reply. replay: send none. refresh: send all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
-    seconds). Only replies of live services expire: not texts of revisions, nor replies of models, local graphs or the
-    embedded world. Default: max_age in the world's file."""
+    seconds). Texts of revisions never expire, nor do replies of models, local graphs or the embedded world. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Rebuild incrementally: send again only the calls whose replies have changed since this build: its id, the start of
-    its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request; a
-    call whose reply it cannot check is sent again. With --max-age AGE, replies younger than AGE are used unchecked. Default: replies
-    expire by age only."""
+    """Rebuild incrementally: send again only calls whose replies have changed since this build. BUILD is its id, the start of its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request. If it cannot check a reply, it sends the call again. With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
     stale_if_error: bool = False
     """Use an expired reply if a live service fails. Without this option, the row fails."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, so its batches may be larger."""
+    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, even if the batches become larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Maximum cost of this run's model requests in US dollars. If the next request could exceed it, the run stops with exit code
-    3; run the same command again to continue."""
+    """Maximum cost of this run's model requests in US dollars. If the next request could exceed it, the run stops with exit code 3. Run the same command again to continue."""
     max_requests: int | None = Field(default=None, ge=0, le=MAX_SETTING_NUMBER)
-    """Maximum number of requests to services and models; each attempt counts. Beyond it, the run stops as with --max-cost."""
+    """Maximum number of requests to services and models; each attempt counts. At the maximum, the run stops as with --max-cost."""
     max_hours: Annotated[float | None, CliOption(metavar="HOURS")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Maximum run time in hours. After it, factmill sends no more requests and the run stops as with --max-cost."""
+    """Maximum run time in hours. At the maximum, factmill sends no more requests, and the run stops as with --max-cost."""
     requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Instead of sending requests to models, write them to this file, one per line in the format of OpenAI's batch jobs, and
-    stop with exit code 4. --replies then reads the replies."""
+    """Write the model requests to this file instead of sending them, and stop with exit code 4. Each line is one request in OpenAI's batch format. To continue, give the file of replies to --replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
-    """Read replies to the requests that --requests wrote, in the format of `vllm run-batch`. Add --requests to
-    write the next requests to a file too; otherwise the build sends them to the models."""
+    """File of replies to the requests that --requests wrote, in the format of `vllm run-batch`. The build sends its further requests to the models; add --requests to write them to a file instead."""
     pilot: SkipJsonSchema[int | None] = Field(default=None, exclude=True, ge=1, le=MAX_SETTING_NUMBER)
     """Process only this number of representative rows (engine/building.py), record their results for a forecast, and publish
     nothing."""

@@ -95,10 +95,10 @@ def _load_own_prompt(folder: Path, path: Path, known: list[str]) -> OwnPrompt:
     name = path.relative_to(folder).as_posix()
     prompt_id = name.removesuffix(_PROMPT_SUFFIX)
     if prompt_id not in known or prompt_id == name:
-        meant = format_did_you_mean(prompt_id, known)
+        meant = format_did_you_mean(prompt_id, known) or "."
         raise PromptError(
-            f"{path}: factmill has no prompt {name}{meant}; expected BENCHMARK/NAME.md as `factmill prompts` names "
-            "them: rename the file, or take it out of the folder"
+            f"{path}: factmill has no prompt {name}{meant} Expected BENCHMARK/NAME.md, as `factmill prompts` "
+            "lists them; rename the file, or move it out of the folder"
         )
     try:
         data = load_file_bytes(path, _MAX_PROMPT_BYTES)

@@ -292,7 +292,9 @@ def _format_validation_error(fault: Any) -> str:
     owner: type[StrictModel] = World
     for part in place[:-1]:
         owner = _SETTINGS_BY_KEY.get(part, owner)
-    return f"{'.'.join(place)}: unknown setting{format_did_you_mean(place[-1], owner.model_fields)}"
+    names = owner.model_fields
+    meant = format_did_you_mean(place[-1], names) or f"; expected one of {', '.join(names)}"
+    return f"{'.'.join(place)}: unknown setting{meant}"
 
 
 def factmill_home() -> Path:

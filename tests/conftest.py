@@ -108,7 +108,7 @@ SLOW = (
     "tests/biokalma/test_pools.py",
     "tests/clients",
     "tests/fanoutqa/test_judge.py",
-    "tests/fanoutqa/test_near.py",
+    "tests/fanoutqa/test_retrieval_check.py",
     "tests/fanoutqa/test_sets.py",
     "tests/flows",
     "tests/fuzz",

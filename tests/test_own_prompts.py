@@ -70,7 +70,7 @@ def test_every_packaged_prompt_can_be_copied_and_edited(tmp_path: Path, prompt_i
         (
             "slaq/fact_typ",
             HEAD + BODY,
-            ["no prompt slaq/fact_typ.md", "did you mean slaq/fact_type?", "`factmill prompts` names"],
+            ["no prompt slaq/fact_typ.md", "did you mean slaq/fact_type?", "`factmill prompts` lists"],
         ),
         ("fact_type", HEAD + BODY, ["no prompt fact_type.md", "BENCHMARK/NAME.md"]),
         (

@@ -32,7 +32,7 @@ def test_article_has_title_path_and_stated_revision(tmp_path: Path) -> None:
         ALGEBRA,
         ZimPage("Algebra", f"<div>{ALGEBRA.body}{FOOTER.format(day='2025-01-01', title='Algebra', revid=77)}</div>"),
     ],
-    ids=["behind the text", "within the text's own block"],
+    ids=["after the text", "inside the text block"],
 )
 def test_revision_link_is_removed_from_text_without_losing_content(tmp_path: Path, page: ZimPage) -> None:
     found = open_pages(tmp_path, page).find_article("Algebra").article

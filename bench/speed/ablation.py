@@ -74,4 +74,4 @@ def main() -> None:
     if torch.cuda.is_available():
         print(json.dumps({"device": torch.cuda.get_device_name(), **time_large()}))
     else:
-        print("no GPU here: the time of a model of 1.7 billion parameters is not told")
+        print("no GPU here: the time of a model of 1.7 billion parameters is not measured")

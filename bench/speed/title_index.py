@@ -149,9 +149,9 @@ def run_embedding(options: argparse.Namespace, home: Path) -> Run:
         embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
     embedder.encode(titles[:8])
-    with tempfile.TemporaryDirectory(dir=home) as anew:
+    with tempfile.TemporaryDirectory(dir=home) as new_home:
         index, took = measure(
-            lambda: open_or_build_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(anew))
+            lambda: open_or_build_title_index(source, digest_bytes(source.read_bytes()), embedder, Path(new_home))
         )
         size = sum(path.stat().st_size for path in index.folder.iterdir())
     return {**took, "bytes_each": size / len(titles)}

@@ -116,7 +116,7 @@ def watch(
 
 
 if __name__ == "__main__":
-    told, seed, rate, kinds, *arguments = sys.argv[1:]
-    watch(Path(told), int(seed), float(rate), kinds.split(","))
+    log_path, seed, rate, kinds, *arguments = sys.argv[1:]
+    watch(Path(log_path), int(seed), float(rate), kinds.split(","))
     sys.argv = ["factmill", *arguments]
     main()

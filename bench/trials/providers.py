@@ -263,7 +263,7 @@ def find_money_faults(tried: Tried) -> Iterator[str]:
     if habit.is_cost_told and abs(first.report["cost_usd"] - tried.owed_usd) > _EQUAL_USD:
         yield "COST"
     if not habit.is_cost_told and "unknown" not in said:
-        yield "COST UNKNOWN is not told"
+        yield "COST UNKNOWN is not reported"
     if habit.says_in_report not in said:
         yield f"NOT TOLD: {habit.says_in_report}"
 
@@ -344,7 +344,7 @@ def main() -> int:
         factmill=(Path, "the command of another checkout's virtual environment"),
         planted=False,
         seeds=20,
-        equal=(False, "builds by other ways to a server, beside the plain ones"),
+        equal=(False, "builds by other ways to a server, next to the plain ones"),
         list=(False, "list the behaviours"),
     )
     if given.list:

@@ -6,7 +6,7 @@
   const items = Array.from(document.querySelectorAll(".item"));
   const texts = items.map((item) => item.textContent.toLowerCase());
   const groups = items.map((item) => JSON.parse(item.dataset.groups));
-  const told = form.querySelector("output");
+  const output = form.querySelector("output");
   const choices = Array.from(form.querySelectorAll("select"));
   const search = form.querySelector("input");
   const packed = document.querySelector("#all-rows");
@@ -48,7 +48,7 @@
       item.hidden = !fits;
       shown += fits ? 1 : 0;
     });
-    told.textContent = shown + " of " + items.length + " shown";
+    output.textContent = shown + " of " + items.length + " shown";
     if (!packed) return;
     found.hidden = !words && !wanted.length;
     if (found.hidden) return;
@@ -65,7 +65,7 @@
     listed = 0;
     found.querySelector("ol").textContent = "";
     listMore();
-    told.textContent += "; " + hits.length.toLocaleString("en") + " of " + rows.lines.length.toLocaleString("en") + " rows found, listed first";
+    output.textContent += "; " + hits.length.toLocaleString("en") + " of " + rows.lines.length.toLocaleString("en") + " rows found, listed first";
   }
   form.hidden = false;
   form.addEventListener("input", function () {

@@ -234,7 +234,8 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
         message = expected or first["msg"].removeprefix("Value error, ")
         text = f"{value}{message}"
         if first["type"] == "literal_error":
-            text += format_did_you_mean(str(first["input"]), _list_option_choices(field))
+            choices = _list_option_choices(field)
+            text = f"{value}expected one of {', '.join(choices)}{format_did_you_mean(str(first['input']), choices)}"
         hint = f"'{get_option_name(name, field)}'"
         raise typer.BadParameter(text, context, param_hint=hint) from error
 

@@ -77,7 +77,7 @@ def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str)
             "--pilot",
             min=1,
             metavar="N",
-            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} reuses their replies.",
+            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} itself reuses the replies.",
         ),
         "earlier": typer.Option(
             "--from",
@@ -145,7 +145,8 @@ def _make_and_store_forecast(
 ) -> dict[str, Any]:
     """Make and store the forecast of a build, from a pilot if the options ask for one, else from an earlier build.
 
-    `earlier`: the build to extrapolate; None: the newest with the same inputs. `rows`: source rows; None: those of the source.
+    `earlier`: the build to extrapolate; None: the newest with the same inputs. `rows`: source rows; None: those of
+    the source.
     """
     warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
     world.require_service_access(*benchmark.required_services(params))
@@ -272,18 +273,20 @@ def build(given: Any) -> None:
         raise UsageError(
             "--requests and --replies work with one benchmark at a time; for example: `factmill build granola --requests FILE`"
         )
-    purse, done = MultiBuildBudget(run), list[str]()
+    shared_budget, done = MultiBuildBudget(run), list[str]()
     with shared_server():
         for benchmark in given.benchmarks:
             params = make_model_from_options(benchmark.params, given)
             # an existing build may have open review items
             force = given.force or getattr(given, "review", None) == "ask"
             try:
-                report = make_or_reuse_build(benchmark, params, purse.remaining_options, force)
+                report = make_or_reuse_build(benchmark, params, shared_budget.remaining_options, force)
             except NoRowsPublished as lost:
                 report = lost.report
             except BudgetExhausted as reached:
-                raise purse.make_exceeded_error(reached, done) if len(given.benchmarks) > 1 else reached from None
+                raise (
+                    shared_budget.make_exceeded_error(reached, done) if len(given.benchmarks) > 1 else reached
+                ) from None
             print_result(given.as_json, report.model_dump(mode="json"), _format_build_report(report))
             if report.nothing_published:
                 raise NoRowsPublished(report.nothing_published, report)
@@ -314,8 +317,8 @@ def _add_build_command(
         *make_forecast_fields(
             "build",
             "number of source rows that the build will read",
-            "the newest build of the benchmark with the same world, prompts and parameters, else the newest",
-            "those of your own table, else as many as an earlier build of this source read",
+            "the benchmark's newest build with the same world, prompts and parameters; if there is none, its newest build",
+            "the rows of your own table; for other sources, as many as an earlier build read",
         ),
     ]
     add_dataclass_command(build_app, name, title, {"Examples": shown}, fields, benchmarks=benchmarks)

@@ -198,6 +198,16 @@ def _show_rows(
             part,
             limit,
         )
+        if part and not rows:
+            found = query_rows(
+                db,
+                f"SELECT DISTINCT {known.group_column} AS part FROM {known.main_table} WHERE build_id = $1 ORDER BY part",
+                record.build_id,
+            )
+            parts = ", ".join(str(each["part"]) for each in found)
+            raise UsageError(
+                f"--part {part}: no row of {record.build_id} has this {known.group_column}; it has: {parts}"
+            )
     if as_json:
         print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
         return

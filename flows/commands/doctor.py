@@ -76,7 +76,7 @@ def doctor(
     prepare: bool = typer.Option(
         False,
         "--prepare",
-        help="Check nothing, but create Prefect's database and the embedded world in advance; otherwise the first build does, and takes longer.",
+        help="Create Prefect's database and the embedded world now, and check nothing. Otherwise the first build creates them, and takes longer.",
     ),
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
@@ -504,10 +504,17 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
     reply = _send_probe_call(chat, make_chat_call(model.url, model.name, FilledPrompt(_PROBE_PROMPT, {}, samples=2)))
     if reply.status != "ok":
         cut = "'length'" in str(reply.error)
+        error = str(reply.error).replace(", and run `factmill doctor`", "")
         advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
+        if error.startswith("html_instead_of_json"):
+            advice = (
+                "the address answers with a web page; check url, which ends with /v1 for most OpenAI-compatible servers"
+            )
+        elif "http_429" in error:
+            advice = "the server limits requests: wait, or check the quota of your account with the provider"
         if cut:
             advice = "the model reasons before it answers: set thinking_tokens"
-        return _make_finding(f"ask {role}", False, str(reply.error), advice)
+        return _make_finding(f"ask {role}", False, error, advice)
     found = chat.model
     try:
         is_held = all(isinstance(json.loads(text)["colour"], str) for text in parse_chat_response(reply.body).texts)

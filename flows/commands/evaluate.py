@@ -77,7 +77,7 @@ QuestionsFileOption = Annotated[
     typer.Option(
         "--questions",
         metavar="FILE",
-        help="Write the questions to this file, one JSON object per line, for another program to answer, and stop.",
+        help="Write the questions to this file, one JSON object per line, and stop. Another program can answer them; then score its answers with --answers.",
     ),
 ]
 
@@ -160,7 +160,7 @@ def _add_evaluate_command(
             "evaluation",
             "number of questions that the evaluation will ask",
             "the newest evaluation of the benchmark",
-            "as many as the earlier evaluation read",
+            "as many as the earlier evaluation asked",
         ),
     ]
     settings = {setting: line for each in evaluations for setting, line in each.settings.items()}

@@ -75,7 +75,7 @@ def validate_fanoutqa(
     ),
     epoch: str | None = typer.Option(
         None,
-        help="With --drift: moment to compare with, a day (00:00 UTC) or an ISO 8601 time. Default: the world's epoch, else today.",
+        help="With --drift: date to compare with, a day (at 00:00 UTC) or an ISO 8601 time. Default: the world's epoch, else today.",
         metavar="DATE",
     ),
     build_name: str = typer.Option(
@@ -100,27 +100,28 @@ def validate_fanoutqa(
     ),
     world: str | None = typer.Option(
         None,
-        help="World whose Wikipedia --drift reads (default: the build's world), or whose sentence encoder --duplicates uses (default: embedded).",
+        help="World (services and models) to use. --drift reads its Wikipedia (default: the build's world); --duplicates uses its sentence encoder (default: embedded).",
         metavar="WORLD",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check files of fan-out questions, or with --drift whether a build's answers still stand in the articles.
+    """Check files of fan-out questions; with --drift, check a build's answers against new articles.
 
-    Files are checked without network. The exit code is 1 if a question breaks a rule. Each broken rule is reported with its
-    sub-question: strategy[1].then[0] is the first entry of `then` in the second entry of `strategy`; decomposition[1] is the
-    second entry of a released question. Articles without page or revision, and flags of a question's structure, are reported
-    but do not make it invalid.
+    Files are checked without network. The exit code is 1 if a question breaks a rule. A message names the
+    sub-question that breaks a rule. strategy[1].then[0] is the first entry of `then` in the second entry of
+    `strategy`; decomposition[1] is the second entry of a released question. Articles without a page id or revision
+    id, and flags of a question's structure, are reported but do not make a question invalid.
 
-    With --drift, the command reads the articles of a build's questions as of the build's epoch and as of --epoch. It lists
-    sub-answers that only the earlier or only the later articles state, and articles that exist at only one of the two moments.
-    Calls are recorded in the warehouse, so repeating the command sends no request, except for replies older than --max-age.
+    With --drift, the command reads each article of a build twice: as of the build's epoch and as of --epoch. It lists
+    sub-answers that are stated at only one of these dates, and articles that exist at only one of them. Calls are
+    recorded in the warehouse, so repeating the command sends no request, except for replies older than --max-age.
 
-    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The share of
-    lost sub-answers counts those that could be looked up. With --fail-over, the exit code is 1 if the share is higher, or if
-    too many look-ups failed to decide; use this in cron jobs. If PREFECT_API_URL is set, a share that is too high also emits
-    the event factmill.drift.found, on which data/automations/drift.yaml acts.
+    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The
+    share of lost sub-answers is computed over those that could be looked up. With --fail-over SHARE, the exit code is
+    1 if the share of lost sub-answers is higher; it is also 1 if too many look-ups failed. Use this in cron jobs. If
+    PREFECT_API_URL is set, a higher share also emits the Prefect event factmill.drift.found, which starts the
+    automation data/automations/drift.yaml.
 
     \b
     Examples:

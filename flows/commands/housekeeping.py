@@ -58,12 +58,12 @@ def gc(
         10,
         min=1,
         max=MAX_SETTING_NUMBER,
-        help="Number of newest builds to keep for each benchmark and author.",
+        help="Number of newest builds to keep for each benchmark and author (the model that wrote its texts).",
         metavar="NUMBER",
     ),
     builds_older_than: str | None = typer.Option(
         None,
-        help="Also remove builds older than this (12h, 30d, 4w), even within --keep; the newest of each benchmark and author stays.",
+        help="Also remove builds older than this (12h, 30d, 4w), even within --keep. The newest build of each benchmark and author stays.",
         metavar="AGE",
         callback=check_age_option,
     ),
@@ -76,24 +76,24 @@ def gc(
     with_measured: bool = typer.Option(
         False, "--with-measured", help="Also remove builds that were evaluated or audited; by default they stay."
     ),
-    yes: bool = typer.Option(False, "--yes/--dry-run", help="Remove the listed data, or only list it."),
+    yes: bool = typer.Option(False, "--yes/--dry-run", help="--yes removes the listed data; --dry-run only lists it."),
     compact: bool = typer.Option(
         False,
         "--compact",
-        help="Then rewrite the warehouse, and Prefect's database in FACTMILL_HOME, to free the disk space of removed rows.",
+        help="Afterwards, rewrite the warehouse and Prefect's database in FACTMILL_HOME to free the disk space of removed rows.",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove old builds, unused calls and data of stopped runs.
 
-    Without --yes the command only lists what it would remove: old builds, calls that no build and no run uses, run folders,
-    Prefect's history and orphan files. It also ends killed runs that Prefect still lists as running. Data of running processes
-    stays, and the remaining builds can still be verified.
+    Without --yes the command only lists what it would remove: old builds, calls that no build and no run uses, run
+    folders, Prefect's history and orphan files. It also ends killed runs that Prefect still lists as running. Data of
+    running processes stays, and the remaining builds can still be verified.
 
-    The warehouse reuses the space of removed rows; --compact returns it to the disk. Compacting locks the warehouse, needs free
-    disk space of twice its size, and replaces the file only with a copy of the same content. If a build is using the
-    warehouse, the file stays unchanged and the exit code is 1.
+    The warehouse reuses the space of removed rows; --compact returns it to the disk. Compacting locks the warehouse
+    and needs free disk space of twice its size. It replaces the file only after comparing the content of the copy. If
+    a build is using the warehouse, the file stays unchanged and the exit code is 1.
 
     \b
     Examples:
@@ -194,9 +194,9 @@ def upgrade(
 ) -> None:
     """Convert a warehouse of an earlier factmill version.
 
-    All builds and recorded calls are kept, so no paid request is sent again. The command needs free disk space of twice the
-    file's size, and replaces the file only after every row is copied. If a build is using the warehouse, the file stays
-    unchanged and the exit code is 1.
+    All builds and recorded calls are kept, so no paid request is sent again. The command needs free disk space of
+    twice the file's size, and replaces the file only after every row is copied. If a build is using the warehouse,
+    the file stays unchanged and the exit code is 1.
 
     \b
     Examples:
@@ -277,7 +277,7 @@ def jobs(
         None,
         "--cancel",
         metavar="JOB",
-        help="Cancel this job (its id, or the start of its id). You pay for the requests that are already answered; run the build again to use them.",
+        help="Cancel this job (its id, or the start of its id). You pay for the requests that are already answered. To use these answers, run the build again.",
     ),
     cancel_all: bool = typer.Option(False, "--cancel-all", help="Cancel all running jobs."),
     forget: str | None = typer.Option(
@@ -294,8 +294,8 @@ def jobs(
 ) -> None:
     """List, cancel and forget batch jobs at model servers.
 
-    Builds and evaluations submit batch jobs for models with mode = "batch" in the world's file. The list shows the jobs whose
-    answers have not all been read, oldest first.
+    Builds and evaluations submit batch jobs for models with mode = "batch" in the world's file. The list shows jobs
+    with answers that factmill has not read yet, oldest first.
 
     \b
     Examples:

@@ -82,7 +82,7 @@ def label(
     evaluation: Annotated[
         str | None,
         typer.Argument(
-            help="With --to or --serve: id of the evaluation, the start of its id, or latest:NAME_evaluation.",
+            help="Evaluation to label (with --to or --serve): its id, the start of its id, or latest:NAME_evaluation.",
             metavar="[EVALUATION]",
         ),
     ] = None,
@@ -105,24 +105,25 @@ def label(
     ),
     by: list[str] | None = typer.Option(
         None,
-        help="With --to or --serve: stratify by this column of the answers (repeatable), in addition to setting and verdict.",
+        help="With --to or --serve: stratify the sample by this column of the answers too (repeatable).",
         metavar="COLUMN",
     ),
     labeller: str = typer.Option(
         "",
-        help="Name of the person who labels: with --serve, and with --from if the file does not name one. Default for a CSV: the file's name.",
+        help="Name of the person who labels. Required with --serve, and with --from if the file has no name. Default for a CSV: the file's name.",
         metavar="NAME",
     ),
     port: PortOption = 0,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export answers for people to label, and import the labels.
+    """Export answers for people to label, and import their labels.
 
-    --to draws judged answers evenly over settings and verdicts. The file shows neither the model nor the verdict. Fill in the
-    column label (the column note is optional), or label in Label Studio or Argilla (--form). --from imports the labels, reports
-    rows with a missing, invalid or contradictory label, and shows how far several people agree. --serve does the same on a
-    page. Valid labels are stored; the exit code is 1 if some labels are invalid.
+    --to draws a sample of judged answers, in equal numbers from each setting and verdict if possible. The file shows
+    neither the model nor the verdict. Fill in the column label (the column note is optional), or label in Label
+    Studio or Argilla (--form). --from imports the valid labels and shows how far several people agree. It lists rows
+    whose label is missing, invalid or contradictory; the exit code is 1 if some labels are invalid. --serve draws the
+    sample and takes the labels on one page.
 
     \b
     Examples:
@@ -239,7 +240,8 @@ def review(
     build_name: Annotated[
         str | None,
         typer.Argument(
-            help="With --to or --serve: id of the build, the start of its id, or latest:BENCHMARK.", metavar="[BUILD]"
+            help="Build to review (with --to or --serve): its id, the start of its id, or latest:BENCHMARK.",
+            metavar="[BUILD]",
         ),
     ] = None,
     to: Path | None = typer.Option(None, help="Write the build's review queue to this file.", metavar="FILE"),
@@ -253,17 +255,18 @@ def review(
     form: FormOption = "",
     reviewer: str = typer.Option(
         "",
-        help="Name of the person who decides: with --serve, and with --from if the file does not name one.",
+        help="Name of the person who decides. Required with --serve, and with --from if the file has no name.",
         metavar="NAME",
     ),
     port: PortOption = 0,
     warehouse: NewWarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export flagged rows for people to decide on, and import them.
+    """Export flagged rows for people to decide on; import decisions.
 
-    Fill in decision (keep, drop, edit), edited, reviewer and note, or decide in Label Studio or Argilla (--form), or on a page
-    (--serve). The next build of the benchmark applies the decisions; its manifest holds them.
+    In a CSV file, fill in the columns decision (keep, drop or edit), edited (the new text), reviewer and note. You
+    can also decide in Label Studio or Argilla (--form), or on a page (--serve). The next build of the benchmark
+    applies the decisions and records them in its manifest.
 
     \b
     Examples:
@@ -328,14 +331,14 @@ def audit(
     taken_from: Path | None = typer.Option(
         None,
         "--from",
-        help="Import the verdicts from a file that was filled in (in a CSV, with `reviewer` in each checked row).",
+        help="Import the verdicts from a file that a reviewer filled in. In a CSV, each checked row needs a name in the column reviewer.",
         metavar="FILE",
     ),
     serve: ServeOption = False,
     form: FormOption = "",
     reviewer: str = typer.Option(
         "",
-        help="Name of the person who gives verdicts: in the terminal, with --serve, and with --from if the file does not name one.",
+        help="Name of the person who gives verdicts. Required in the terminal, with --serve, and with --from if the file has no name.",
         metavar="NAME",
     ),
     port: PortOption = 0,
@@ -344,8 +347,9 @@ def audit(
 ) -> None:
     """Check a random sample of rows against their evidence.
 
-    Give verdicts by kind of fault, as the paper's authors did: row by row in the terminal, on a page (--serve), in a CSV, or in
-    Label Studio or Argilla (--form). The command prints the share of each kind with its interval and the paper's share.
+    You mark the kinds of fault that each row has, as the paper's authors did. Do this in the terminal, on a page
+    (--serve), in a CSV file (--to), or in Label Studio or Argilla (--form). The command then prints the share of rows
+    with each kind of fault, its confidence interval, and the share in the paper.
 
     \b
     Examples:

@@ -61,17 +61,17 @@ _RUN = RunOptions.model_fields
 def judge_card(
     judge: str = typer.Option(
         ...,
-        help="Judge: a model of the world's file ([models.NAME]), the name of a model that judged an evaluation, or exact, the program.",
+        help="Judge to measure: a model in the world's file ([models.NAME]), a model that judged an evaluation, or exact (a program).",
         metavar="NAME",
     ),
     labels: list[Path] | None = typer.Option(
         None,
-        help="File with labels (repeatable): one that `label --to` wrote and people filled in (as CSV, in Label Studio or Argilla); or your own CSV with the columns question, gold, answer, label (and benchmark), whose answers the judge then marks. Default: all imported labels.",
+        help="File with labels (repeatable). It is a file that `label --to` wrote and people filled in. Or it is your own CSV with the columns question, gold, answer, label and, optionally, benchmark; the command sends its answers to the judge. Default: all imported labels.",
         metavar="FILE",
     ),
     evaluation: list[str] | None = typer.Option(
         None,
-        help="Use only the verdicts of this evaluation (repeatable). Default: those of all evaluations in the warehouse, newest first.",
+        help="Use only the verdicts of this evaluation (repeatable). Default: the verdicts of all evaluations in the warehouse, newest first.",
         metavar="EVAL",
     ),
     benchmark: str = typer.Option(
@@ -80,7 +80,7 @@ def judge_card(
     world: str = typer.Option("embedded", help=_RUN["world"].description, metavar="WORLD"),
     prompts: Path | None = typer.Option(
         None,
-        help=f"{_RUN['prompts'].description} Of drawn answers, only verdicts by these prompts count.",
+        help=f"{_RUN['prompts'].description} For answers from evaluations, only verdicts with these prompts count.",
         metavar="FOLDER",
     ),
     mode: CallCacheMode = typer.Option("record", help=_RUN["mode"].description),
@@ -89,9 +89,9 @@ def judge_card(
 ) -> None:
     """Measure how often a judge agrees with people.
 
-    The judge card holds accuracy, Cohen's kappa and the confusion matrix, for each label and setting. Labels of a stratified
-    sample are weighted to represent all answers. The card is stored in the warehouse; reports of evaluations with this judge
-    show it, and their rates corrected for the judge's errors.
+    The judge card holds accuracy, Cohen's kappa and the confusion matrix, for each label and setting. Labels of a
+    stratified sample are weighted to represent all answers. The warehouse stores the card. Reports of evaluations
+    with this judge show the card, and rates corrected for the judge's errors.
 
     \b
     Examples:
@@ -210,9 +210,9 @@ def _find_recorded_judge_verdicts(
 ) -> tuple[JudgeIdentity, dict[str, str], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
 
-    An answer is matched by its id and text, from whichever evaluation it was drawn. A folder of own prompts that holds the
-    judge's selects the verdicts that these gave. Else, if a judge's prompts, or the program `exact`, changed between evaluations, the newest
-    version counts.
+    An answer is matched by its id and text, from whichever evaluation it was drawn. A folder of own prompts that
+    holds the judge's selects the verdicts that these gave. Else, if a judge's prompts, or the program `exact`,
+    changed between evaluations, the newest version counts.
     """
     warehouse, found = resolve_warehouse_path(run), dict[str, str]()
     scheme, used = evaluation.label_scheme, list[str]()

@@ -97,8 +97,8 @@ def list_graphs(
 ) -> None:
     """List local graphs (Wikidata dumps), load and remove them.
 
-    Without a subcommand, the command lists the graphs, including unfinished and damaged ones. With --check, the exit code is 0
-    only if all files are unchanged since the load.
+    Without a subcommand, the command lists the graphs, including unfinished and damaged ones. With --check, the exit
+    code is 0 only if all files are unchanged since the load.
 
     \b
     Examples:
@@ -262,9 +262,9 @@ ModelNameOption = Annotated[
     str | None, typer.Option(help="Name for the model. Default: the name of FOLDER.", metavar="NAME")
 ]
 _QUANTIZATION_HELP = (
-    "Number format of the stored weights, only for translator and perplexity. int8 (7 bits used): fastest; same results on CPUs "
-    "of one class. float32: same results on every CPU. float16: half the size; CPUs compute it as float32. Default: float16 "
-    "for perplexity; int8 for a translator, or FOLDER's own format if factmill converted it."
+    "Number format of the stored weights of a translator or perplexity model. int8 (7 bits used): fastest; same results only on "
+    "CPUs of one class. float32: same results on every CPU. float16: half the size of float32; CPUs compute it as float32. "
+    "Default: float16 for perplexity; int8 for a translator, or FOLDER's own format if factmill converted it."
 )
 _Quantization = Literal["int8", "float16", "float32"]
 ModelKind = Literal["embedder", "cross-encoder", "translator", "perplexity"]

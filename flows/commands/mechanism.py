@@ -68,12 +68,12 @@ from factmill.tasks.text.sanitize import escape_control_characters
 _MECHANISM_FIELDS = MechanismParams.model_fields
 _MECHANISM_HELP = """Find the components of a local model that carry a fact.
 
-The analysis (SLAQ, paper §5) ablates every attention head and MLP for the tokens of a fact's short and long answer, and
-compares the components found between facts that are right in both answers and facts that are right in one. Answers and
-verdicts come from evaluations on SLAQ.
+The analysis (SLAQ, paper §5) ablates every attention head and MLP of the model to find the components that carry a
+fact in its short answer and in its long answer. It compares how similar these components are for facts that are right
+in both answers and for facts that are right in only one. The answers and verdicts come from evaluations on SLAQ.
 
-It needs torch, transformers, scikit-learn and POT: pip install 'factmill[mechanism]'. After a stop, run the same command
-again to continue.
+The command needs torch, transformers, scikit-learn and POT: pip install 'factmill[mechanism]'. After a stop, run the
+same command again to continue.
 
 \b
 Examples:
@@ -98,7 +98,7 @@ WritePairsOption = Annotated[
     typer.Option(
         "--write-pairs",
         metavar="FILE",
-        help="Write the automatic pairs of answers to this CSV file, for people to correct and pass to --pairs, and stop.",
+        help="Write the automatic pairs of answers to this CSV file and stop. People can correct the file; then give it to --pairs.",
     ),
 ]
 

@@ -61,7 +61,7 @@ def paths(
     ),
     to: Path | None = typer.Option(
         None,
-        help="Write the paths to this file (.parquet, .csv or .jsonl), and all pairs with their status to NAME.pairs.SUFFIX.",
+        help="Write the paths to this file (.parquet, .csv or .jsonl). A second file, NAME.pairs.SUFFIX, lists all pairs with their status.",
         metavar="FILE",
     ),
     graph: str | None = typer.Option(None, help="Search this local graph.", metavar="NAME"),
@@ -69,22 +69,23 @@ def paths(
         "embedded", help="Without --graph: search this world's Wikidata by SPARQL.", metavar="WORLD"
     ),
     kind: Literal["item", "date", "number", "rank"] | None = typer.Option(
-        None, "--as", help="Kind of all objects. Default: detected for each object."
+        None, "--as", help="Kind of every object in this run. Default: detected for each object."
     ),
     all_hops: bool = typer.Option(False, "--all-hops", help="Search two hops even if one hop finds a path."),
     all_properties: bool = typer.Option(
         False, "--all-properties", help="Also follow properties for identifiers and web addresses."
     ),
     most: int = typer.Option(
-        1000, min=1, max=MAX_SETTING_NUMBER, help="Maximum number of paths to keep per pair, the first in sort order."
+        1000,
+        min=1,
+        max=MAX_SETTING_NUMBER,
+        help="Maximum number of paths to keep per pair. The first ones in sort order are kept.",
     ),
     language: str = typer.Option("en", help="Language of names and labels, such as en.", metavar="TAG"),
     limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Maximum number of paths to print per pair."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per pair."),
 ) -> None:
-    """Find paths of one or two hops from items to items or values.
-
-    Values are dates and numbers.
+    """Find paths of 1 or 2 hops from items to items, dates or numbers.
 
     \b
     Examples:

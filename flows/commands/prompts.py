@@ -25,18 +25,23 @@ _RUN = RunOptions.model_fields
 def prompts(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all of it."),
+        typer.Argument(
+            metavar="ID", help="Prompts to print: their ids, or the name of a benchmark for all its prompts."
+        ),
     ] = None,
     copy_to: Annotated[
         Path | None,
         typer.Option(
             "--copy-to",
             metavar="FOLDER",
-            help="Copy the packaged prompts to this folder instead, to edit them there; created if it does not exist.",
+            help="Copy the packaged prompts to this folder, where you can edit them, instead of printing them. The folder is created if it does not exist.",
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="With --copy-to: replace files that have another text, and name each.")
+        bool,
+        typer.Option(
+            "--overwrite", help="With --copy-to: also replace files that have a different text, and list them."
+        ),
     ] = False,
     prompts: Annotated[
         Path | None, typer.Option("--prompts", metavar="FOLDER", help=_RUN["prompts"].description)
@@ -46,8 +51,9 @@ def prompts(
 ) -> None:
     """List, print and copy prompts, to replace them with your own.
 
-    Without ID, the command lists all prompts: who uses each one, which model is asked, what for, and its variables. With
-    --prompts or --world, it names the files of own prompts, and prints own prompts in place of the packaged ones.
+    Without ID, the command lists all prompts: which benchmarks use each one, which model gets it, its purpose and its
+    variables. With --prompts or --world, it names the files of your own prompts, and prints your text of a prompt
+    instead of the packaged one.
 
     \b
     Examples:
@@ -137,7 +143,7 @@ def _resolve_prompt_ids(given: Sequence[str]) -> list[str]:
         meant = [other for other in known if name in (other, other.partition("/")[0])]
         if not meant:
             raise UsageError(
-                f"no prompt {each!r}{format_did_you_mean(name, known)}; `factmill prompts` lists all {len(known)}"
+                f"no prompt {each!r}; `factmill prompts` lists all {len(known)}{format_did_you_mean(name, known)}"
             )
         found |= dict.fromkeys(meant)
     return list(found)

@@ -57,7 +57,7 @@ def explain(
 ) -> None:
     """Show where a row comes from: source, items, calls, verdicts.
 
-    ROW may be a rejected row. Without ROW, list every input of the build with its digest or version.
+    ROW can also be a rejected row. Without ROW, list every input of the build with its digest or version.
 
     \b
     Examples:
@@ -166,10 +166,10 @@ def _format_manifest(build: BuildRecord) -> list[str]:
     if isinstance(code, str):
         pairs.append(("code", "all modules that the recipe imports, as text", code))
     else:
-        for room, number in code["rooms"].items():
-            is_todays = room in PACKAGE_VERSIONS and PACKAGE_VERSIONS[room].number == number
-            since = PACKAGE_VERSIONS[room].since if is_todays else "not the current version"
-            pairs.append(("version", room, f"{number}: {since}"))
+        for package, number in code["rooms"].items():
+            is_todays = package in PACKAGE_VERSIONS and PACKAGE_VERSIONS[package].number == number
+            since = PACKAGE_VERSIONS[package].since if is_todays else "not the current version"
+            pairs.append(("version", package, f"{number}: {since}"))
         pairs += [("library", name, number) for name, number in code["libraries"].items()]
         count = sum(map(len, code["definitions"].values()))
         pairs.append(
@@ -250,7 +250,7 @@ def diff(
         help="Earlier build: its id, the start of its id, or latest:BENCHMARK; or the folder of a release.",
         metavar="A",
     ),
-    after: str = typer.Argument(..., help="Later build or release, given like A.", metavar="B"),
+    after: str = typer.Argument(..., help="Later build or release, in the same forms as A.", metavar="B"),
     to: list[Path] | None = typer.Option(
         None,
         help="Also write the diff to this file: .html, .md, .json or .jsonl (one row per line, complete values). Repeatable.",
@@ -273,8 +273,9 @@ def diff(
 ) -> None:
     """Compare two builds row by row, with the cause of each change.
 
-    --cause lists the possible causes. Releases hold no recorded calls, so their diff shows only causes that appear in their
-    manifests. The exit code is 0 even if rows differ, unless --exit-code is given; it is 2 if A and B cannot be compared.
+    The help of --cause lists all causes. A release holds no recorded calls. A diff of releases shows only the causes
+    that their lists of inputs (manifests) show. The exit code is 0 even if rows differ, unless --exit-code is given;
+    it is 2 if A and B cannot be compared.
 
     \b
     Examples:
@@ -292,7 +293,7 @@ def diff(
     causes, known = cause or [], get_args(ChangeCauseKind)
     if unknown := [kind for kind in causes if kind not in known]:
         raise UsageError(
-            f"--cause {unknown[0]}: unknown cause{format_did_you_mean(unknown[0], known)}; expected one of {', '.join(known)}"
+            f"--cause {unknown[0]}: unknown cause; expected one of {', '.join(known)}{format_did_you_mean(unknown[0], known)}"
         )
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
@@ -328,7 +329,7 @@ def _format_diff(diff: BuildDiff, limit: int, differing_rows: int) -> list[str]:
     lines += [f"  note: {each}" for each in dict.fromkeys([diff.before.caution, diff.after.caution]) if each]
     lines += ["", "inputs that differ" if diff.inputs else "inputs: the same in both manifests"]
     lines += [
-        f"  {escape_control_characters(each.cause.label)}: {format_value_in_line(each.cause.told, _MAX_CAUSE_CHARACTERS)}"
+        f"  {escape_control_characters(each.cause.label)}: {format_value_in_line(each.cause.change_description, _MAX_CAUSE_CHARACTERS)}"
         for each in diff.inputs
     ]
     lines += ["", "other differences"] if diff.tables or diff.new_columns else []
@@ -367,7 +368,7 @@ def _format_row_change_lines(row: RowChange) -> Iterator[str]:
     yield f"{row.kind} {escape_control_characters(row.id)}{escape_control_characters(moved)}"
     for cause in row.causes:
         where = f" at {cause.stage}" if cause.stage else ""
-        yield f"  cause   {escape_control_characters(cause.label)}{where}: {format_value_in_line(cause.told, _MAX_CAUSE_CHARACTERS)}"
+        yield f"  cause   {escape_control_characters(cause.label)}{where}: {format_value_in_line(cause.change_description, _MAX_CAUSE_CHARACTERS)}"
     if row.fate:
         when = "now    " if row.fate.build == "after" else "before "
         what = "merged" if row.fate.reason == "merged" else "rejected"

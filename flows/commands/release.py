@@ -46,7 +46,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Also release rows under this licence, though factmill cannot tell that it permits this; use only if you may redistribute them (repeatable).",
+        help="Also release rows under this licence, although factmill does not know whether it permits that (repeatable). Use this only if you may redistribute the rows.",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(
@@ -67,11 +67,11 @@ def release(
 ) -> None:
     """Write a build as a dataset folder to publish.
 
-    The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation, digests,
-    and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
+    The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation,
+    digests, and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
 
-    The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same build
-    always gives the same bytes. The folder appears only after all files are written.
+    The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same
+    build always gives the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 

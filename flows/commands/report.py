@@ -43,34 +43,34 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 def report(
     names: list[str] = typer.Argument(
         ...,
-        help="One build (its id, the start of its id, or latest:BENCHMARK), one or more evaluations to compare (latest:NAME_evaluation), or all: a model card over all benchmarks.",
+        help="A build: its id, the start of its id, or latest:BENCHMARK. Or one or more evaluations of one benchmark, also as latest:NAME_evaluation. Or all, for a model card over all benchmarks.",
         metavar="BUILD | EVAL…",
     ),
     to: list[Path] = typer.Option(
         ...,
-        help="File to write, such as report.html; its ending sets the format: .html, .md or .json. Repeatable.",
+        help="File to write, such as report.html (repeatable). Its ending sets the format: .html, .md or .json.",
         metavar="FILE",
     ),
     models: list[str] | None = typer.Option(
         None,
         "--model",
-        help="With all: a model for the card, by its name in the evaluation (repeatable). Default: every evaluated model.",
+        help="With all: model to put on the card, by its name in the evaluation (repeatable). Default: every evaluated model.",
         metavar="NAME",
     ),
     items: bool = typer.Option(
         False,
         "--items",
-        help="With several evaluations: with the single items too, those on which models differ most first.",
+        help="With several evaluations: also list the items. Items on which the models differ most come first.",
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a report of builds or evaluations as one page.
 
-    A build's page shows its stages with rejected rows, cost and time, statistics of its rows, and each row with its
-    provenance. An evaluation's page shows its metrics; several models of one benchmark are compared on the items that have a
-    score for each of them; --items adds the items. `all` writes a model card from the latest evaluation of each benchmark, with links to the
-    evaluations' reports in the same folder.
+    A build's page shows its stages (rejected rows, cost, time), statistics, and each row with its provenance. An
+    evaluation's page shows its metrics. The page of several evaluations compares their models on the items that all
+    of them have a score for. `all` writes a model card from the latest evaluation of each benchmark, with links to
+    the evaluations' reports in the same folder.
 
     \b
     Examples:

@@ -24,18 +24,18 @@ ServeConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML file with these options by name, and a table of parameters per benchmark. Options on the command line take precedence.",
+        help="TOML file that sets these options by name and, in one table per benchmark, its parameters. Options on the command line take precedence.",
     ),
 ]
 _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
 
-    The command serves until Ctrl-C. For each benchmark it creates a deployment named BENCHMARK-WORLD, to be started in the UI
-    with your own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks one after another. Two
-    runs never work on the same build at once. Each start and end of a run prints one line.
+    The command serves until Ctrl-C. It creates a deployment BENCHMARK-WORLD for each benchmark, which you can start
+    in the UI with your own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks
+    one after another. Two runs never work on the same build at once. Each start and end of a run prints one line.
 
-    Replies of live services are requested again when they are older than half the time between two rebuilds, unless --max-age
-    or the world's file sets another age. When serve starts again, interrupted rebuilds continue, and one run makes up for all
-    scheduled times that were missed.
+    A rebuild requests replies of live services again if they are older than half the time between two rebuilds.
+    --max-age or the world's file can set another age. When serve starts again, interrupted rebuilds continue, and one
+    run makes up for all scheduled times that were missed.
 
     \b
     Examples:
@@ -118,9 +118,10 @@ def worker(
 ) -> None:
     """Serve local models and graphs to a Dask cluster.
 
-    The worker serves until Ctrl-C. Without --model and --graph, it serves all models and graphs in FACTMILL_HOME and the models
-    that come with factmill. Builds use only models and graphs with the same digest as their own, on workers with the same
-    factmill code. A worker stores nothing and may join or leave at any time. Start one worker process per GPU.
+    The worker serves until Ctrl-C. Without --model and --graph, it serves all models and graphs in FACTMILL_HOME and
+    the models that come with factmill. Builds use only models and graphs with the same digest as their own, on
+    workers with the same factmill code. A worker stores nothing and may join or leave at any time. Start one worker
+    process per GPU.
 
     \b
     Examples:

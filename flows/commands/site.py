@@ -67,24 +67,24 @@ _WITHHELD_NOTE = (
 def site(
     names: list[str] | None = typer.Argument(
         None,
-        help="A release's folder, or a warehouse's file. Default: the usual warehouse.",
+        help="Folder of a release, or file of a warehouse, to show. Default: factmill.duckdb in FACTMILL_HOME.",
         metavar="RELEASE | WAREHOUSE…",
     ),
-    to: Path = typer.Option(..., help="Folder that becomes the site; one that this command made is replaced."),
+    to: Path = typer.Option(..., help="Folder to write the site to. An earlier site in this folder is replaced."),
     limit: int = typer.Option(
-        12, min=1, max=MAX_SETTING_NUMBER, help="Builds of each benchmark to show, the newest ones."
+        12, min=1, max=MAX_SETTING_NUMBER, help="Number of newest builds to show for each benchmark."
     ),
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a static site: benchmarks over time, models side by side.
 
-    Each benchmark has a page: its builds over time with what changed and why, and the models that were measured on the same
-    rows, with intervals, ranks and ties. Each figure leads to its evaluation. The pages need no server and load nothing from
-    elsewhere. The same inputs give the same bytes.
+    Each benchmark has a page. It shows the builds over time with the causes of changes, and compares the models that
+    were measured on the same rows, with intervals, ranks and ties. Each figure links to its evaluation. The pages
+    need no server and load nothing from elsewhere. The same inputs give the same bytes.
 
-    Items that a release withholds (answers of a test part, licences that forbid redistribution) are not shown. Releases
-    contain rows but no evaluations; these come from warehouses.
+    The pages omit what a release withholds: test answers, and rows whose licence forbids redistribution. Evaluations
+    come from warehouses, since a release holds only rows.
 
     \b
     Examples:
@@ -277,7 +277,7 @@ def _withhold_row_contents(
     def withhold(row: RowChange) -> RowChange:
         if (row.kind == "added" or row.id_before in was_open) and (row.kind == "removed" or row.id in is_open):
             return row
-        causes = tuple(replace(each, told="") for each in row.causes)
+        causes = tuple(replace(each, change_description="") for each in row.causes)
         return replace(row, columns=(), shown={}, causes=causes, fate=row.fate and replace(row.fate, detail=""))
 
     return replace(diff, rows=[withhold(row) for row in diff.rows])

@@ -55,8 +55,8 @@ def serve_world(
 ) -> None:
     """Serve the embedded world, or manage its scripted replies.
 
-    Without a subcommand, the command serves SPARQL, MediaWiki, Pageviews and Falcon on this machine until Ctrl-C, and prints
-    their addresses.
+    Without a subcommand, the command serves SPARQL, MediaWiki, Pageviews and Falcon on this machine until Ctrl-C, and
+    prints their addresses.
     """
     if not has_subcommand(context):
         serve_world_until_interrupted(factmill_home(), port)
@@ -76,7 +76,7 @@ def replies(
     check: bool = typer.Option(
         False,
         "--check",
-        help="Compare the files with the prompts recorded in data/world/digests.json, without building; exit code 1 if they differ.",
+        help="Compare the files with the prompts recorded in data/world/digests.json, without a build. The exit code is 1 if they differ.",
     ),
     benchmark: list[str] | None = typer.Option(None, help="Only this benchmark (repeatable).", metavar="BENCHMARK"),
     warehouse: NewWarehouseOption = None,
@@ -84,7 +84,8 @@ def replies(
 ) -> None:
     """Count, check and complete the scripted replies of the embedded world (data/world/replies).
 
-    --missing, --unused and --add first make any embedded build that does not exist yet, to learn which prompts it sends.
+    --missing, --unused and --add need the prompts of every embedded build. They first make the builds that do not
+    exist yet.
 
     \b
     Examples:

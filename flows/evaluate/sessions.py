@@ -22,7 +22,7 @@ def get_evaluation(benchmark: str) -> Evaluation:
         raise UsageError(f"the evaluation of {benchmark} could not be loaded from {BROKEN_EVALUATIONS[benchmark]}")
     if benchmark not in EVALUATIONS:
         known = ", ".join(EVALUATIONS)
-        raise UsageError(f"no benchmark {benchmark}{format_did_you_mean(benchmark, EVALUATIONS)}; there are: {known}")
+        raise UsageError(f"no benchmark {benchmark}; there are: {known}{format_did_you_mean(benchmark, EVALUATIONS)}")
     return EVALUATIONS[benchmark]
 
 

@@ -1,8 +1,8 @@
 """Serve a labelling page on loopback, to one person, until it is finished.
 
 Any page that a browser has open may send requests to loopback, and any name may resolve to it. So the Host header has to
-be ours, every address holds a secret token, and what changes something must come from our own page (Origin) as JSON, which
-no form of another page can send.
+be ours, every address holds a secret token, and what changes something must come from our own page (Origin) as JSON,
+which no form of another page can send.
 """
 
 import json
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 ServeOption = Annotated[
     bool,
-    typer.Option("--serve", help="Decide on a page in the browser, served on this machine alone until it is finished."),
+    typer.Option(
+        "--serve",
+        help="Decide on a page in the browser. Only this machine can open it; the command ends when you finish.",
+    ),
 ]
 PortOption = Annotated[int, typer.Option(help="With --serve: the page's port. Default: a free one.", min=0, max=65535)]
 _MAX_BODY_BYTES = 1 << 20
@@ -62,9 +65,9 @@ def collect_decisions_on_page(
 ) -> PageDecisions:
     """Serve a sheet until its person finishes it, and return the decisions; UsageError without a name, or for a used port.
 
-    `name`: of the journal's file, which is found again by the same rows and person; `port`: 0 takes a free one; `check_row`:
-    raises UsageError for a decided row that the command would refuse, and it is not saved. Ctrl-C ends it
-    too, by KeyboardInterrupt: the decisions are in the journal, and the next call goes on with them.
+    `name`: of the journal's file, which is found again by the same rows and person; `port`: 0 takes a free one;
+    `check_row`: raises UsageError for a decided row that the command would refuse, and it is not saved. Ctrl-C ends
+    it too, by KeyboardInterrupt: the decisions are in the journal, and the next call goes on with them.
     """
     # import the templates only to serve
     from factmill.flows.labelling.page import LabellingPage

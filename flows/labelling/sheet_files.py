@@ -31,8 +31,8 @@ FormOption = Annotated[
     str,
     typer.Option(
         "--form",
-        help=f"Form of the file: {', '.join(SHEET_FORMS)}. Default: label-studio for .json, argilla for .jsonl, else csv; "
-        "a file that comes back says itself which.",
+        help=f"Format of the file: {', '.join(SHEET_FORMS)}. Default: label-studio for .json, argilla for .jsonl, else csv. "
+        "--from detects the format.",
         metavar="FORM",
     ),
 ]
@@ -41,13 +41,13 @@ _MAX_PROBLEM_ROWS = 20
 
 
 def write_sheet_files(sheet: Sheet, to: Path, form: str) -> list[Path]:
-    """Write a sheet, and beside it what the form's tool is set up with; return the files, the sheet first."""
+    """Write a sheet and the set-up files of the form's tool next to it; return the files, the sheet first."""
     texts = format_sheet_files(sheet, to, resolve_sheet_form(to, form))
     return [write_text_file(text, to.with_name(name)) for name, text in texts.items()]
 
 
 def format_setup_note(files: Sequence[Path]) -> list[str]:
-    """Return a line about the files beside a sheet; none for a CSV."""
+    """Return a line about the files next to a sheet; none for a CSV."""
     return [f"  set the project or dataset up with {file}" for file in files[1:]]
 
 
@@ -80,8 +80,8 @@ def load_filled_sheet(
 ) -> tuple[ParsedSheet, str]:
     """Return the rows of a file that people filled in, and the file's digest.
 
-    `who`: the person where another tool's export names none, the option --labeller or --reviewer; `export`: the command that
-    writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
+    `who`: the person where another tool's export names none, the option --labeller or --reviewer; `export`: the
+    command that writes such a file; `parse_csv`: layout, text and name of a CSV → its rows.
     """
     text, digest = load_sheet_text_and_digest(path, export)
     found = resolve_sheet_form_from_text(text, path, form)

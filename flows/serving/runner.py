@@ -136,7 +136,10 @@ def make_schedule(options: ServeOptions) -> Schedule | None:
             else None
         )
     except ValueError as error:
-        raise UsageError(f"--{'cron' if options.cron else 'rrule'}: {error}") from error
+        expected = '--cron "0 3 1 * *"' if options.cron else '--rrule "FREQ=MONTHLY;BYDAY=1MO"'
+        raise UsageError(
+            f"--{'cron' if options.cron else 'rrule'}: {error}; expected a line such as {expected}"
+        ) from error
 
 
 def find_shortest_schedule_period(schedule: Schedule | None) -> float | None:

@@ -50,7 +50,7 @@ AUDIT = AuditProtocol(
 
 BIOKALMA = Benchmark(
     name="biokalma",
-    title="BioKaLMA: questions about two people, with the smallest set of knowledge that answers them",
+    title="BioKaLMA: questions about two people, each with the smallest set of facts that answers it",
     examples=(
         "factmill build biokalma",
         "factmill build biokalma --source wikidata --graph mine --relations P26,P40",

@@ -49,23 +49,23 @@ class BiokalmaParams(OwnSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder (repeatable), or `wikidata` to make pairs from facts of the world's Wikidata. Default: the paragraphs that ship with factmill, or `wikidata` if the world's Wikidata is not the embedded one."""
+    """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder of such tables (repeatable). Or `wikidata`, to make pairs from facts of the world's Wikidata. Default: the paragraphs that ship with factmill; `wikidata` if the world's Wikidata is not the embedded one."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption(metavar="QID")] = HUMAN_QID
-    """Class of the items that make up the pairs."""
+    """With --source wikidata: class of the two items of a pair, such as Q5 (human)."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
-    """Relations to take pairs from (repeatable, or separated by commas). Default: the relations between people."""
+    """With --source wikidata: properties that connect the two items of a pair, such as P26 (repeatable, or separated by commas). Default: the properties that connect people."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Further relations that may join a pair, in the form of data/lists/pair_relations.csv."""
+    """CSV file of further properties that may connect a pair. It has the columns of data/lists/pair_relations.csv."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Maximum number of source rows, spread over the sources."""
+    """Maximum number of source rows in total, taken equally from all sources."""
     per_person: int = Field(default=3, ge=1)
     """Maximum number of rows about one person; further rows are dropped."""
     rounds: int = Field(default=5, ge=1, le=100)
-    """Number of evolution rounds; the first one annotates the paragraph."""
+    """Number of rounds. The first round annotates the paragraph with facts; each later round adds one fact to it."""
     alpha: float = Field(default=0.5, ge=0, le=1)
-    """Weight of specificity against coherence for the choice of a piece (the paper does not state its value)."""
+    """Weight of specificity when a round chooses the fact to add; coherence weighs 1 - alpha. The paper does not state the value."""
     coherence: CoherenceScale = "softmax"
-    """Scale of coherence, which is computed from 1/perplexity. softmax (the paper's formula) is nearly flat over a whole pool, so coherence decides only between equally specific pieces. range scales from 0 (the least coherent piece of a round) to 1 (the most coherent), so coherence can outweigh specificity."""
+    """Scale of a fact's coherence, which is computed from 1/perplexity. softmax is the paper's formula; its values hardly differ, so coherence decides only between equally specific facts. range scales from 0 (the least coherent fact of a round) to 1 (the most coherent), so coherence can outweigh specificity."""
 
 
 class BiokalmaInputs(BuildInputs):
@@ -140,7 +140,7 @@ def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: Pair
     if unknown := [pid for pid in relations if pid not in known.labels]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}; "
-            "--relation-file adds some"
+            "--relation-file FILE adds your own"
         )
     if not relations and class_qid != HUMAN_QID:
         raise UsageError(

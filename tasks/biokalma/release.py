@@ -143,7 +143,7 @@ BIOKALMA_RELEASE = ReleaseSpec(
     configs=(
         DatasetConfigSpec(
             name="biokalma",
-            title="Questions about two people, with the smallest set of knowledge that answers them",
+            title="Questions about two people, each with the smallest set of facts that answers it",
             splits={"test": "biokalma"},
         ),
         DatasetConfigSpec(

@@ -125,7 +125,9 @@ def parse_prompt_file(
     except UnicodeDecodeError as error:
         raise PromptError(f"{where}: byte {error.start} is not UTF-8; save the file in the encoding UTF-8") from error
     if not match:
-        raise PromptError(f"{where}: expected a TOML header between two +++ lines")
+        raise PromptError(
+            f"{where}: expected a TOML header between two +++ lines, as in `factmill prompts {prompt_id}`"
+        )
     try:
         head = tomllib.loads(match[1])
     except (tomllib.TOMLDecodeError, RecursionError) as error:

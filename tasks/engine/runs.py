@@ -169,7 +169,7 @@ def write_run_description(
         "since": options.since,
         "pilot": options.pilot,
     }
-    settled = _load_resumable_expiry_options(folder, requested, now) or {
+    expiry_options = _load_resumable_expiry_options(folder, requested, now) or {
         "floor": load_newest_record_id(warehouse) if options.mode == "refresh" else "",
         "begun": now.isoformat(),
         "oldest": {service: at.isoformat() for service, at in compute_oldest_valid_reply_times(ages, now).items()},
@@ -178,7 +178,7 @@ def write_run_description(
     described: dict[str, Any] = {
         "lock": manifest,
         "origin": origin,
-        "settled": digest_json(settled),
+        "settled": digest_json(expiry_options),
         "options": {
             "world": options.resolve_world_path(),
             "graph": options.graph,
@@ -188,7 +188,7 @@ def write_run_description(
             "pinned_build": options.pinned_build,
             "requests": options.requests and str(resolve_absolute_path(options.requests)),
             "replies": options.replies and str(resolve_absolute_path(options.replies)),
-            **settled,
+            **expiry_options,
         },
     }
     path = folder / RUN_FILE
@@ -202,12 +202,12 @@ def _load_resumable_expiry_options(folder: Path, requested: Mapping[str, Any], n
     described = load_run_description(folder)
     if described is None:
         return None
-    settled = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *requested)}
-    if described.get("settled") != digest_json(settled):
+    expiry_options = {name: described["options"].get(name) for name in ("floor", "begun", "oldest", *requested)}
+    if described.get("settled") != digest_json(expiry_options):
         return None  # damaged, or of another factmill
-    age_s = (now - datetime.fromisoformat(settled["begun"])).total_seconds()
+    age_s = (now - datetime.fromisoformat(expiry_options["begun"])).total_seconds()
     goes_on = age_s <= max(min(requested["max_ages"].values(), default=math.inf), _RESUME_WITHIN_S)
-    return settled if goes_on and all(settled[name] == each for name, each in requested.items()) else None
+    return expiry_options if goes_on and all(expiry_options[name] == each for name, each in requested.items()) else None
 
 
 def run_folder(name: str, manifest: Mapping[str, Any], options: RunOptions) -> Path:

@@ -66,15 +66,15 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """The build to measure on: its id, the start of its id, latest:BENCHMARK (the newest complete build of the default source, else the newest build), or latest: with --world or --prompts, the newest build made with them; otherwise the same as latest:BENCHMARK. Default: the build that the file of --answers names, else latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest complete build of the default source, else the newest build. latest means the same; with --world or --prompts, it is the newest build made with them. Default: the build that the file of --answers names, else latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
-    """Measure on the release in this folder instead of a build; its files must match SHA256SUMS."""
+    """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
-    """The model to measure: [models.NAME] of the world's file, or oracle, guesser, silent, which need no server. With --answers: the model's name in tables and reports."""
+    """Model to measure: [models.NAME] in the world's file, or a built-in model (oracle, guesser or silent), which needs no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}, add "setting" if there are several, and "build" if the file of --questions has it."""
+    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Add "setting" if the benchmark has several, and "build" if the file of --questions has it."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of questions, drawn with the seed; questions on the same facts are drawn together. Default: all."""
+    """Number of questions to draw at random (see --seed). Questions about the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed for drawing the questions and for the confidence intervals."""
     setting: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
@@ -94,7 +94,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The judge: a model, [models.NAME] of the world's file, or "exact" (a program that compares words, numbers and dates). If the world's judge is not a real model, exact takes its place."""
+    """Judge: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). If the world's judge is not a real model, exact replaces it."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""

@@ -70,7 +70,7 @@ _FANOUTQA_TABLES: dict[str, type[BaseModel]] = {
 }
 FANOUTQA = Benchmark(
     name="fanoutqa",
-    title="FanOutQA: questions that need many articles, with decompositions and dated evidence",
+    title="FanOutQA: questions that need many articles, with sub-questions and dated evidence",
     examples=(
         "factmill build fanoutqa",
         "factmill build fanoutqa --source my-questions.json --epoch 2025-06-01 --world my-world.toml",

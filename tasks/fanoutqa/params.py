@@ -57,27 +57,27 @@ class FanOutParams(OwnSourceParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions, authored or released, or of own tables with such columns (repeatable), or `wikidata` to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, and wikidata."""
+    """File or folder of questions (repeatable): in FanOutQA's authored or released form, or in your own table. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, and `wikidata`."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
-    """Kinds of sets to make questions from (repeatable). Default: all, or those of --set-file."""
+    """Kinds of sets, such as P47 (the countries that share a border with a country), to make questions from (repeatable). Default: all kinds, or those of --set-file."""
     set_file: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Kinds of sets of your own, in the form of data/lists/fanout_sets.csv."""
+    """CSV file of your own kinds of sets. It has the columns of data/lists/fanout_sets.csv."""
     property_file: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Phrases for further properties, in the form of data/lists/fanout_properties.csv."""
+    """CSV file with the wording of further properties in questions. It has the columns of data/lists/fanout_properties.csv."""
     sets_a_kind: int = Field(default=12, ge=1, le=MAX_SETTING_NUMBER)
-    """Maximum number of sets per kind."""
+    """Maximum number of sets of each kind."""
     epoch: Annotated[str, AfterValidator(_parse_epoch_option_as_utc), CliOption(metavar="DATE")] = FANOUTQA_SNAPSHOT[
         :10
     ]
-    """Day (00:00 UTC) or moment (UTC) as of which articles are read."""
+    """Date of the article revisions to read: a day (at 00:00 UTC), or a time in UTC."""
     titles: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """File with all titles of the wiki, one per line (also .gz), for the retrieval check. Default: the titles of the questions' articles."""
+    """File with all titles of the wiki for the retrieval check, one per line (.gz is allowed). Default: the titles of the questions' articles."""
     near: int = Field(default=30, ge=1, le=1000)
-    """Number of articles that the retrieval check reads per question: those with the nearest titles."""
+    """Number of articles that the retrieval check reads per question. It reads the articles whose titles are most similar to the question."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
-    """Seed of the split into dev and test. Questions that share half of their articles go to the same part."""
+    """Seed of the split into dev and test. Questions that share half of their articles go to the same split."""
     review: ReviewPolicy = "auto"
-    """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with flagged rows. `auto` follows the rule of each flag, which usually drops the row. `manual` leaves flagged rows out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class FanOutInputs(BuildInputs):

@@ -51,17 +51,17 @@ class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, or `wikidata` if the world's Wikidata is not the embedded one."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill; `wikidata` if the world's Wikidata is not the embedded one."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
-    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen, or all that your own table names."""
+    """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """Table of your own relations, with the columns pid, template (a question with [X] for the subject) and label."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Maximum number of source rows, spread over the relations."""
+    """Maximum number of source rows in total, taken equally from all relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item that has the fact in Wikidata; if none has it, the item with the smallest number, and a doubtful row is dropped (see --review). `smallest`, as in the paper: always the item with the smallest number."""
+    """Item to choose if several have the same name. `linked`: the item that has the fact in Wikidata. If none has it, the item with the smallest number is chosen, and a doubtful row is dropped (see --review). `smallest`: always the item with the smallest number, as in the paper."""
     levels: Literal["usual", "all"] = "usual"
-    """Places that may be answers. `usual` leaves out counties of the United States, unless the given answer is one; `all` leaves out none."""
+    """Places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
     samples: int = Field(default=8, ge=1, le=1000)
     """Number of samples to request from the judge for each description."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
@@ -69,9 +69,9 @@ class GranolaParams(OwnSourceParams):
     min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
     """Minimum number of answers per row; rows with fewer are dropped."""
     answer_in_question: Literal["keep", "drop"] = "keep"
-    """Keep or drop questions that contain their answer (Who is the author of Euclid's Elements?)."""
+    """Keep or drop questions that contain their own answer, such as "Who is the author of Euclid's Elements?"."""
     review: ReviewPolicy = "auto"
-    """How to treat rows with doubtful items: `auto` drops doubtful rows, but sets aside for review those that Wikidata contradicts; `manual` leaves all of them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with rows whose items are doubtful. `auto` drops them, but a row that Wikidata contradicts waits for review. `manual` leaves all of them out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):
@@ -201,6 +201,6 @@ def resolve_requested_relations(relations: Sequence[str], known: Mapping[str, Qu
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; expected relations with a template: {', '.join(known)}; "
-            "--relation-file adds some"
+            "--relation-file FILE adds your own"
         )
     return list(dict.fromkeys(relations))

@@ -306,7 +306,9 @@ def raise_missing_graph(name: str, folder: Path) -> NoReturn:
         )
     names = list_graph_and_half_load_names(folder)
     known = ", ".join(each for each in names if get_graph_folder(each, folder).is_dir()) or "none"
-    raise LocalGraphError(f"no graph {name} in {folder} (there: {known}): `factmill graph load FILE... --name {name}`")
+    raise LocalGraphError(
+        f"no graph {name} in {folder} (there: {known}); to load it: `factmill graph load FILE... --name {name}`"
+    )
 
 
 def raise_if_damaged(name: str, folder: Path, damage: dict[str, str]) -> None:

@@ -236,7 +236,9 @@ def remove_model(name: str, folder: Path) -> None:
     """Remove a model, even a damaged one; UsageError if there is none of that name."""
     path = get_model_path(name, folder)
     if not path.is_dir():
-        raise UsageError(f"no model {name} in {folder} (there: {', '.join(list_model_names(folder)) or 'none'})")
+        raise UsageError(
+            f"no model {name} in {folder} (there: {', '.join(list_model_names(folder)) or 'none'}); `factmill models` lists them"
+        )
     with _lock_models_folder(folder):
         _remove_model_folder(path)
 

@@ -39,29 +39,29 @@ class MultiHalParams(OwnSourceParams):
     """Options of a MultiHal build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder with files of the foundations, or with own tables with the columns question and answer (repeatable). Default: the files that ship with factmill."""
+    """File or folder to read (repeatable): files of the foundations (see --foundations), or your own table with the columns question and answer. Default: the files that ship with factmill."""
     foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_commas)] = ()
     """Only these foundations, the benchmarks that supply the questions (repeatable, or separated by commas). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of rows per foundation."""
     union: DuplicateRule = "ours"
-    """Similar questions to merge: ours, those with the same numbers, codes, names and passages; paper, all."""
+    """Which similar questions to merge. ours: those with the same numbers, codes, names and passages. paper: all."""
     linker: LinkerName = "labels"
-    """Method to link names to items: labels, by the labels of the local graph; falcon, by Falcon 2.0."""
+    """How to link names to items. labels: by the labels in the local graph. falcon: by the service Falcon 2.0."""
     all_hops: bool = False
     """Search paths of two hops even if one hop finds a path."""
     most_paths: int = Field(default=100, ge=1, le=MAX_SETTING_NUMBER)
-    """Maximum number of paths per subject-object pair."""
+    """Maximum number of paths between one subject and one object."""
     keep_ends_alike: bool = False
-    """Keep paths whose two ends have the same label (Devdas; based on; Devdas); by default they are dropped."""
+    """Keep paths whose two ends have the same label, such as "Devdas; based on; Devdas". Default: drop them."""
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
-    """Minimum score by the judge of a published path."""
+    """Minimum score that the judge must give a path. Paths with a lower score are dropped."""
     languages: Annotated[
         tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_commas)
     ] = ()
-    """Only these languages in addition to English (repeatable, or separated by commas). Default: all if the world has a translator, else only English. Portuguese is Brazilian."""
+    """Only these languages and English (repeatable, or separated by commas). por is Brazilian Portuguese. Default: all if the world has a translator, else only English."""
     label_source: Literal["translated", "wikidata"] = "translated"
-    """Source of path labels in other languages: translated, the translator; wikidata, Wikidata's labels where they exist (Brazilian or European Portuguese), else the translator."""
+    """Source of path labels in other languages. translated: the translator. wikidata: Wikidata if it has the label (in Brazilian or European Portuguese), else the translator."""
 
 
 class MultiHalInputs(BuildInputs):

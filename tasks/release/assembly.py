@@ -150,8 +150,8 @@ def check_exclusions_and_licences(
     }
     if wrong := [name for name in options.excluded if name not in known]:
         raise UsageError(
-            f"--without {wrong[0]}: {build.build_id} has no such source or licence{format_did_you_mean(wrong[0], known)}; it has: "
-            f"{', '.join(sorted(known)) or 'none'}"
+            f"--without {wrong[0]}: {build.build_id} has no such source or licence; it has: "
+            f"{', '.join(sorted(known)) or 'none'}{format_did_you_mean(wrong[0], known)}"
         )
     staying = [each for each, is_kept in zip(sources, keep, strict=True) if is_kept]
     refused = list_refused_licences((licence for _, licence in staying), options.allowed_licences)

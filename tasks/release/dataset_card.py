@@ -90,7 +90,7 @@ def _render_card_body(release: Release) -> str:
             for config in release.configs
         },
         parts=count_rows_by_group(release),
-        beside=compare_build_with_paper(release),
+        paper_comparison=compare_build_with_paper(release),
         judge_lines=[format_card_summary(card, card.identity) for card in release.judge_cards],
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_overall_metrics(release),
@@ -236,7 +236,7 @@ def format_release_bibtex(release: Release) -> str:
 _CFF_LICENCE_IDS = frozenset(KNOWN_LICENCES) - {NO_LICENCE_STATED, "CC-BY"}
 """Licence ids that CITATION.cff allows (SPDX)."""
 NO_AUTHOR_GIVEN = "No author was named for this release, so the program stands there: factmill release … --author 'Family, Given' --doi 10.…"
-"""What stands beside a citation that lacks its authors."""
+"""Note next to a citation that lacks its authors."""
 _PROJECT_URL = "https://github.com/factmill/factmill"
 
 

@@ -1,4 +1,4 @@
-"""The folder of a site: written beside its place and moved there; replaces only a folder that it wrote and nobody changed."""
+"""The folder of a site: written next to its place and moved there; replaces only a folder that it wrote and nobody changed."""
 
 import json
 from collections.abc import Mapping

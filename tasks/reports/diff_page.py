@@ -180,7 +180,9 @@ CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
 
 def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
     """Return a diff as a JSON-able dict: the fields of its class and counts."""
-    content = replace_surrogates_in_json(to_jsonable_python(asdict(diff), inf_nan_mode="strings"))
+    content = replace_surrogates_in_json(
+        to_jsonable_python(asdict(diff, dict_factory=_make_json_object), inf_nan_mode="strings")
+    )
     counted = {
         "differs": diff.has_row_changes,
         "counts": diff.count_rows_by_kind(),
@@ -188,6 +190,10 @@ def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
         "unexplained": count_unexplained_rows(diff),
     }
     return {**{name: content[name] for name in content if name != "rows"}, **counted, "rows": content["rows"]}
+
+
+def _make_json_object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {"told" if name == "change_description" else name: value for name, value in fields}  # the published key
 
 
 def _make_row_entry(row: RowChange) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
         "causes": [
             {
                 "label": _format_cause_label(each),
-                "told": format_value_in_line(each.told, _MAX_CAUSE_CHARACTERS),
+                "change_description": format_value_in_line(each.change_description, _MAX_CAUSE_CHARACTERS),
                 "stage": each.stage,
             }
             for each in row.causes

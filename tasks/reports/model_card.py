@@ -96,7 +96,7 @@ class SettingResults:
     """One setting of a benchmark."""
 
     setting: str
-    told: str
+    description: str
     """Description of the setting."""
     cells: Mapping[str, ModelCardCell]
     """Model → its result; models without one are absent."""
@@ -280,7 +280,7 @@ def _list_setting_results(
         ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
         yield SettingResults(
             setting=setting,
-            told=evaluation.settings.get(setting, ""),
+            description=evaluation.settings.get(setting, ""),
             cells={
                 each.model: ModelCardCell(each, ranks.get(each.model), report.find_corrected(each))
                 for each in report.headline

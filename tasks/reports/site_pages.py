@@ -90,7 +90,7 @@ class LeaderboardTable:
 
     metric: str
     setting: str
-    told: str
+    description: str
     """How the model is asked."""
     shared: int | None
     """Items on which the ranks rest; None: no ranks."""
@@ -278,7 +278,7 @@ def _make_table(
     return LeaderboardTable(
         metric=metric,
         setting=setting,
-        told=evaluation.settings.get(setting, ""),
+        description=evaluation.settings.get(setting, ""),
         shared=ranking.n if ranking else None,
         lower_is_better=lower_is_better,
         standings=tuple(standings),

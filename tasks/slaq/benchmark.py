@@ -68,7 +68,7 @@ SLAQ_AUDIT = AuditProtocol(
 
 SLAQ = Benchmark(
     name="slaq",
-    title="SLAQ: the same facts asked short and long, from articles of fifteen categories",
+    title="SLAQ: the same facts in short and long questions, from articles of fifteen categories",
     examples=(
         "factmill build slaq",
         "factmill build slaq --world my-world.toml --categories Astronomy --per-half 5",

@@ -34,15 +34,15 @@ class SlaqParams(TableSourceParams):
     """Parameters of a SLAQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """Table of topics with the columns topic (title of an article) and category, and pageid and views if known, or a folder of such (repeatable). Views of a table are used instead of the page view service. A Wikipedia from a ZIM file requires a table with views. Default: topics drawn from the categories of the wiki."""
+    """Table of topics with the columns topic (title of an article) and category, or a folder of such tables (repeatable). The columns pageid and views are optional. If the table has views, the build does not ask the page view service. If the world's Wikipedia is a ZIM file, the table must have views. Default: topics drawn from the categories of the wiki."""
     categories: Annotated[
         tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
-    """Only these categories (repeatable). Default: the paper's fifteen, or all of the table. A single one is also that of topics without."""
+    """Only these categories (repeatable). Default: the paper's fifteen categories, or all categories in the table. If you name a single category, it also counts for topics without one."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of topics in each half (most and least viewed) of a category."""
+    """Number of topics in each half of a category: the most viewed half and the least viewed half."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
-    """Number of spare topics per half, which replace topics that fail a check."""
+    """Number of spare topics per half. They replace topics that fail a check."""
     candidates: int = Field(default=120, ge=2, le=MAX_SETTING_NUMBER)
     """Number of pages drawn from each category."""
     depth: int = Field(default=1, ge=0, le=100)
@@ -50,11 +50,11 @@ class SlaqParams(TableSourceParams):
     min_chars: int = Field(default=1000, ge=0, le=MAX_SETTING_NUMBER)
     """Minimum length of an article's main text, in characters."""
     days: int = Field(default=VIEW_DAYS, ge=1, le=3660)
-    """Number of days before the world's epoch over which page views are summed."""
+    """Number of days for which page views are summed, up to the world's epoch."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed for drawing the pages."""
     review: ReviewPolicy = "auto"
-    """How to treat flagged rows: `auto` applies the rule of each flag, which mostly drops the row; `manual` leaves them out until they are reviewed; `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with flagged rows. `auto` follows the rule of each flag, which usually drops the row. `manual` leaves flagged rows out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class SlaqInputs(BuildInputs):

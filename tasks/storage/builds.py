@@ -229,18 +229,31 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     wanted = shorten_middle(name)
     if name.startswith(LATEST_PREFIX) and (unknown := _format_unknown_benchmark(name.removeprefix(LATEST_PREFIX))):
         raise UnknownBuild(f"no build {wanted!r}: {unknown}")
+    command = _format_command_for_latest(name)
     if not builds:
+        raise UnknownBuild(f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: {command}")
+    if name.startswith(LATEST_PREFIX):
         raise UnknownBuild(
-            f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: `factmill build granola`"
+            f"no build {wanted!r} in {warehouse}; make one: {command} (`factmill show` lists the builds there)"
         )
     what = f"{len(found)} builds begin with {wanted!r}" if found else f"no build {wanted!r}"
-    if any(build.benchmark == name for build in builds):
-        what += f"; did you mean {LATEST_PREFIX}{wanted}?"
+    meant = f"; did you mean {LATEST_PREFIX}{wanted}?" if any(build.benchmark == name for build in builds) else ""
     known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:])
     raise UnknownBuild(
         f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
-        "(`factmill show` lists all)"
+        f"(`factmill show` lists all){meant}"
     )
+
+
+def _format_command_for_latest(name: str) -> str:
+    """Return the command that makes the build of a name like `latest:slaq`, or a first build for any other name."""
+    benchmark = name.removeprefix(LATEST_PREFIX) if name.startswith(LATEST_PREFIX) else "granola"
+    measured = benchmark.removesuffix("_evaluation")
+    if measured != benchmark:
+        return f"`factmill evaluate {measured} --model NAME`"
+    if benchmark.endswith("_mechanism"):
+        return "`factmill mechanism latest:slaq_evaluation --model DIR`"
+    return f"`factmill build {benchmark}`"
 
 
 def _format_unknown_benchmark(name: str) -> str:
@@ -271,9 +284,9 @@ def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
     what = (
         f"made with {', '.join(first.narrowing_options)}"
         if first.narrowing_options
-        else "the newest whole build of the default source"
+        else "the newest complete build of the default source"
     )
-    alone = "there is no whole build of the default source" if first.narrowing_options else ""
+    alone = "there is no complete build of the default source" if first.narrowing_options else ""
     remarks = [alone, f"others: {named}; name one to use it" if named else ""]
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
 

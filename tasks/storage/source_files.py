@@ -194,8 +194,8 @@ def iterate_csv(
                 yield number, dict(zip(header, cells, strict=True))
         except csv.Error as error:
             raise SourceError(
-                f"{source.path}: broken CSV in row {number + 1} (line {reader.line_num}), columns "
-                f"{', '.join(columns)}: {error}; the file is cut off or a quotation mark is missing"
+                f"{source.path}: broken CSV in row {number + 1} (line {reader.line_num})"
+                f"{', columns ' if columns else ''}{', '.join(columns)}: {error}; the file is cut off or a quotation mark is missing"
             ) from error
 
 
@@ -339,7 +339,7 @@ def _iterate_json_values(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -
 def _make_broken_json_error(path: Path, row: int, line: int, text: str, position: int, error: Exception) -> SourceError:
     if isinstance(error, json.JSONDecodeError):
         where = f"line {line + error.lineno - 1}, column {error.colno}"
-        return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}")
+        return SourceError(f"{path}: broken JSON in row {row} ({where}): {error.msg}; expected JSON or JSON Lines")
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
     if reason.startswith(_DIGIT_LIMIT_ERROR):
         reason = "an integer of more than 4,300 digits; write it as text"

@@ -98,7 +98,7 @@ def test_best_piece_becomes_next_sentence_and_all_scores_are_stored(author: Scri
     ]
     assert scorer.texts[0].startswith("Ada met Bob. ")
     assert all(text.startswith(row["paragraph_now"].rpartition(" It is said")[0]) for text in scorer.texts[4:])
-    assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "as the person is named"
+    assert "Ada met Bob. Person Q2's date of death is 44 BC." in scorer.texts, "under the person's name"
 
 
 def test_all_scores_are_stored_when_every_candidate_is_scored(author: ScriptedAuthor, run: Run) -> None:
@@ -126,9 +126,9 @@ def test_alpha_balances_specificity_against_coherence(author: ScriptedAuthor, ru
         left = run(evolve_paragraph, rows, alpha=alpha)
         orders[alpha] = values(left.rows["Ada"]["rounds"][1]["candidates"])
         assert chosen(left, "Ada") == orders[alpha][:1]
-    assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "by perplexity alone"
+    assert orders[0.0] == ["London", "1815-12-10", "Copley Medal", "Dover", "44 BC"], "only perplexity decides"
     # ties go by the person's number
-    assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "by rarity alone"
+    assert orders[1.0] == ["Copley Medal", "44 BC", "London", "Dover", "1815-12-10"], "only rarity decides"
     # 0.02 · 2.996 + 0.98 · 0.197 = 0.253; 0.02 · 0.288 + 0.98 · 0.226 = 0.227; 0.02 · 1.492 + 0.98 · 0.183 = 0.209; 0.203; 0.188
     assert orders[0.02] == ["Copley Medal", "London", "44 BC", "1815-12-10", "Dover"]
 
@@ -209,7 +209,7 @@ def test_unavailable_author_rejects_pair_only_until_later_run(author: ScriptedAu
     author.manners = {
         "down": always(500),
         "silent": always(""),
-        "down-when-told": once_corrected(add("They were happy."), always(503)),
+        "down-at-correction": once_corrected(add("They were happy."), always(503)),
         "well": extend,
     }
     rows = [evolving(name) for name in author.manners]
@@ -217,7 +217,7 @@ def test_unavailable_author_rejects_pair_only_until_later_run(author: ScriptedAu
     assert {name: (reason, detail.partition(":")[0]) for name, (reason, detail) in left.rejects.items()} == {
         "down": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
-        "down-when-told": ("model_failed", "http_503"),
+        "down-at-correction": ("model_failed", "http_503"),
     }
     assert (left.rows.keys(), left.receipt.unsettled) == ({"well"}, 3)
 
@@ -266,18 +266,18 @@ def test_last_round_is_reserved_for_person_without_pieces(author: ScriptedAuthor
 
 
 def test_inverse_of_used_piece_is_added_only_for_person_without_other_pieces(author: ScriptedAuthor, run: Run) -> None:
-    author.manners = dict.fromkeys(("child", "father", "told"), extend)
+    author.manners = dict.fromkeys(("child", "father", "used"), extend)
     child, father = make_piece("Q1", "P40", "Bob", "Q2"), make_piece("Q2", "P22", "Ada", "Q1")
     rows = [
         evolving_pair("child", "child met Bob.", [child], [child, WRITER], [father, POET]),
         evolving_pair("father", "father met Bob.", [child], [child, WRITER], [father]),
-        evolving_pair("told", "told met Bob.", [child, POET], [child], [father, POET]),
+        evolving_pair("used", "used met Bob.", [child, POET], [child], [father, POET]),
     ]
     scorer = Weigher({"Ada": 1.5})
     left = run(evolve_paragraph, rows, scorer)
     assert (chosen(left, "child"), chosen(left, "father")) == (["poet"], ["Ada"])
     ((row_id, (reason, detail)),) = left.rejects.items()
-    assert (row_id, reason, detail.startswith("round 2: ")) == ("told", "pool_exhausted", True)
+    assert (row_id, reason, detail.startswith("round 2: ")) == ("used", "pool_exhausted", True)
 
 
 def test_with_single_round_both_people_must_be_in_first_sentence(author: ScriptedAuthor, run: Run) -> None:
@@ -332,7 +332,7 @@ def test_one_transient_perplexity_failure_leaves_pair_for_later_run(author: Scri
     author.manners = {"Ada": extend}
     left = run(evolve_paragraph, [evolving("Ada")], Weigher({"Dover": DOWN}))
     assert left.rejects == {"Ada": ("perplexity_failed", "http_503: overloaded")}
-    assert (left.receipt.unsettled, author.asked) == (1, Counter()), "nothing is chosen with a score missing"
+    assert (left.receipt.unsettled, author.asked) == (1, Counter()), "no fact is chosen while a score is missing"
 
     scorer = Weigher({})
     left = run(evolve_paragraph, [evolving("Ada")], scorer)
@@ -343,7 +343,7 @@ def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor,
     author.manners = dict.fromkeys(("Ada", "Eve"), extend)
     web = Loopback()
 
-    def weigh(seen: Seen) -> dict[str, Any]:
+    def serve_perplexity(seen: Seen) -> dict[str, Any]:
         text = seen.json()["prompt"]
         if text.startswith("Eve"):
             return {"status": 503, "text": "overloaded"}
@@ -351,7 +351,7 @@ def test_perplexity_server_failure_affects_one_pair_only(author: ScriptedAuthor,
         choice = {"index": 0, "text": f"{text} x", "logprobs": logs}
         return {"json": {"choices": [choice], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}}
 
-    web.handle = weigh
+    web.handle = serve_perplexity
     model = ModelSettings(kind="openai", name="lm", url=web.url, limits=LIMITS.model_copy(update={"parallel": 8}))
     try:
         scorer = TextPerplexityClient(f"{web.url}#lm", model, lambda: "key", "factmill tests")
@@ -466,7 +466,7 @@ def test_annotation_must_not_change_text_and_author_gets_one_correction(author: 
     assert {author.asked[ANNOTATE_PROMPT, name] for name in twice} == {2}
     assert author.asked[ANNOTATE_PROMPT, "refuses"] == 1
     assert sum("text_changed" in correction for correction in author.corrections) == 4
-    assert "They married." in left.rejects["goes-on"][1], "what was said is kept"
+    assert "They married." in left.rejects["goes-on"][1], "the statement stays"
     assert left.receipt.unsettled == 2
 
 

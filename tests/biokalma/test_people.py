@@ -105,7 +105,7 @@ def test_relation_decides_between_people_with_same_name(resolve: Callable[..., L
     assert candidates(left, "elder", "other") == {"Q12": ("label", True, ["Q11"])}
     assert candidates(left, "younger", "other") == {"Q12": ("label", True, ["Q13"])}
     row = left.rows["elder"]
-    assert (row["person_candidates"], row["other_candidates"]) == (3, 1), "people alone count"
+    assert (row["person_candidates"], row["other_candidates"]) == (3, 1), "only people count"
     assert len({each["id"] for each in left.extras}) == len(left.extras) == 10
 
 
@@ -138,11 +138,11 @@ def test_relation_that_joins_several_people_rejects_pair_as_ambiguous(resolve: C
 def test_relation_is_read_from_person_to_other_and_not_reversed(resolve: Callable[..., Left]) -> None:
     left = resolve(
         PEOPLE,
-        person_pair("told", "Johann Strauss", "Josef Strauss", "P3373"),
+        person_pair("forward", "Johann Strauss", "Josef Strauss", "P3373"),
         person_pair("turned", "Josef Strauss", "Johann Strauss", "P3373"),
         person_pair("no such", "Winston Churchill", "Josef Strauss", "P26"),
     )
-    assert found(left) == {"told": ("Q21", "Q25")}
+    assert found(left) == {"forward": ("Q21", "Q25")}
     assert left.rejects == {
         "turned": ("not_joined", "P3373 joins none of Q25 to any of Q21, Q22"),
         "no such": ("not_joined", "P26 joins none of Q11, Q13, Q15 to any of Q25"),
@@ -243,7 +243,7 @@ def test_failed_class_lookup_rejects_no_pair_permanently(
 
     both.too_much = "wd:Q73 "
     left = run()
-    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "whether Google is a company hangs on it for all"
+    assert left.reasons == dict.fromkeys(names, "wikidata_failed"), "all rows depend on the same class of Google"
     assert left.receipt.unsettled == len(rows)
 
     both.too_much = ""

@@ -114,7 +114,7 @@ def pool(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return run
 
 
-def told(pieces: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def format_pieces(pieces: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(each["pid"], each["value_qid"], each["value"], each["precision"], each["statement"]) for each in pieces]
 
 
@@ -123,7 +123,7 @@ def test_pool_holds_labelled_items_and_dates_without_excluded_properties(
 ) -> None:
     left = pool(resolved_pair("a", "Q1", "Q2", relation="P22"))
     row = left.rows["a"]
-    assert told(row["person_pool"]) == [
+    assert format_pieces(row["person_pool"]) == [
         ("P19", "Q84", "London", None, None),
         ("P22", "Q2", 'Gaius "Caesar", Julius', None, None),
         ("P106", "Q36180", "writer", None, "Q1-also-writes"),
@@ -131,7 +131,7 @@ def test_pool_holds_labelled_items_and_dates_without_excluded_properties(
         ("P569", None, "1815-12-10", 11, "Q1-born"),
         ("P570", None, "1852-11-27", 11, "Q1-died"),
     ]
-    assert told(row["other_pool"]) == [
+    assert format_pieces(row["other_pool"]) == [
         ("P19", "Q220", "Rome", None, None),
         ("P569", None, "0100-07-12 BC", 11, "Q2-born"),
         ("P570", None, "44 BC", 9, "Q2-died"),
@@ -160,7 +160,7 @@ def test_dates_keep_their_precision_and_bc_years_are_negative(
 
 def test_organisation_pool_holds_founding_date(pool: Callable[..., Left]) -> None:
     row = pool(resolved_pair("a", "Q300", "Q1"), of="Q43229").rows["a"]
-    assert told(row["person_pool"]) == [
+    assert format_pieces(row["person_pool"]) == [
         ("P40", "Q300", "Acme's \\ Ltd", None, None),
         ("P571", None, "1998-09-04", 11, "Q300-begun"),
     ]
@@ -169,7 +169,7 @@ def test_organisation_pool_holds_founding_date(pool: Callable[..., Left]) -> Non
 
 def test_person_pool_excludes_organisation_properties(pool: Callable[..., Left]) -> None:
     row = pool(resolved_pair("a", "Q300", "Q1")).rows["a"]
-    assert told(row["person_pool"]) == [("P40", "Q300", "Acme's \\ Ltd", None, None)]
+    assert format_pieces(row["person_pool"]) == [("P40", "Q300", "Acme's \\ Ltd", None, None)]
     assert {571, 740, 112} <= load_property_numbers("organisation_properties")
     of_people = load_property_numbers("person_properties") | {19, 20, 26, 40, 106, 463, 737, 800, 1830}
     assert not load_property_numbers("organisation_properties") & of_people
@@ -203,7 +203,7 @@ def test_pool_of_one_piece_is_accepted_and_empty_pool_rejects_pair(pool: Callabl
         resolved_pair("nothing with a label", "Q6", "Q1"),
         resolved_pair("unknown", "Q9999", "Q1"),
     )
-    assert told(left.rows["one"]["person_pool"]) == [("P106", "Q36180", "writer", None, None)]
+    assert format_pieces(left.rows["one"]["person_pool"]) == [("P106", "Q36180", "writer", None, None)]
     assert {row_id: (reason, detail.split()[0]) for row_id, (reason, detail) in left.rejects.items()} == {
         "nothing but its class": ("empty_pool", "Q5"),
         "nothing with a label": ("empty_pool", "Q6"),
@@ -325,7 +325,7 @@ def test_article_naming_both_people_replaces_missing_paragraph(wiki: Wiki, descr
     assert origin(left, "a") == (text, "article", ["Ada Lovelace, revision 7"], "CC-BY-SA-4.0")
 
     left = describe(ada_and_caesar("b", person="Augusta Ada King"))
-    assert left.rows["b"]["text_source"] == "fact", "an article that has another name for its subject opens nothing"
+    assert left.rows["b"]["text_source"] == "fact", "an article with another name for its subject adds no facts"
 
 
 def test_article_of_other_person_is_used_when_first_names_only_one(wiki: Wiki, describe: Callable[..., Left]) -> None:
@@ -345,7 +345,7 @@ def test_article_of_other_person_is_used_when_first_names_only_one(wiki: Wiki, d
         {"Ada Lovelace": [("2026-01-02T00:00:00Z", 7, ADA)], "Julius Caesar": [("2026-01-02T00:00:00Z", 9, CAESAR)]},
         {"Ada Lovelace": [("2025-01-01T00:00:00Z", 7, "")], "Julius Caesar": [("2025-01-01T00:00:00Z", 9, "<p>x")]},
     ],
-    ids=["no article", "younger than the epoch", "empty"],
+    ids=["no article", "newer than the epoch", "empty"],
 )
 def test_relation_sentence_replaces_missing_article(
     wiki: Wiki, describe: Callable[..., Left], articles: dict[str, Any]

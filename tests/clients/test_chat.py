@@ -119,7 +119,7 @@ def test_failing_sample_is_retried_alone_and_finally_fails_call(server, inbox):
     open_chat(server).send([call], inbox)
     assert (inbox[call].status, inbox[call].error, inbox[call].transient) == ("failed", "http_503: x", True)
     assert Counter(seen.json()["seed"] for seen in server.seen) == {0: 1, 1: 3, 2: 1}
-    assert inbox[call].tokens_in == 200, "what was spent is counted all the same"
+    assert inbox[call].tokens_in == 200, "the cost is counted nevertheless"
 
 
 def test_schema_is_sent_to_servers_that_support_it(server, inbox):

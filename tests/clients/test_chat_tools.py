@@ -68,7 +68,7 @@ def test_tools_and_turns_are_sent_and_recorded_only_when_present(server, inbox) 
         ({"content": [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}], "tool_calls": []}, None, "in parts"),
         ({"content": "plain"}, None, "plain"),
     ],
-    ids=["two at once", "text and broken JSON", "no id", "arguments as object", "the older form", "parts", "none"],
+    ids=["two at once", "text and broken JSON", "no id", "arguments as object", "older form", "parts", "none"],
 )  # fmt: skip
 def test_tool_calls_are_parsed_in_every_format(server, inbox, message, calls, text) -> None:
     server.script(reply(**message))

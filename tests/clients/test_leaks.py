@@ -132,7 +132,7 @@ def gather(ask: Callable[[list[str]], None], caplog: Any, capsys: Any) -> str:
         ask(handed)
     except FactmillError as error:
         handed.append(str(error))
-    assert handed, "nothing was asked"
+    assert handed, "no request was sent"
     printed = capsys.readouterr()
     return "\n".join([*handed, caplog.text, printed.out, printed.err])
 

@@ -28,7 +28,7 @@ def ask(scorer: TextPerplexityClient, text: str = TEXT):
     return make_perplexity_call(scorer.identity, text)
 
 
-def weigh(scorer: TextPerplexityClient, inbox, text: str = TEXT):
+def compute_perplexities(scorer: TextPerplexityClient, inbox, text: str = TEXT):
     """Return the reply to one text."""
     scorer.send([ask(scorer, text)], inbox)
     return inbox[ask(scorer, text)]
@@ -48,7 +48,7 @@ def echoes(logs, text=TEXT, generated=" She", **changed):
 
 def test_prompt_is_echoed_and_generated_tokens_are_cut_off(server, inbox):
     server.script(echoes([None, -1.5, -0.25, -9.0]))
-    reply = weigh(open_scorer(server), inbox)
+    reply = compute_perplexities(open_scorer(server), inbox)
     assert reply.body == {"log_probability": -1.75, "tokens": 2}
     assert parse_log_probability(reply.body).perplexity == float(f"{math.exp(1.75 / 2):.3g}")
     assert (reply.tokens_in, reply.tokens_out) == (3, 1)
@@ -89,25 +89,25 @@ def test_generated_tokens_are_cut_off_by_usage_or_offsets(server, inbox, logs, g
     answer = echoes(logs, generated=generated)
     answer["json"]["usage"] = usage
     server.script(answer)
-    assert weigh(open_scorer(server), inbox).body == {"log_probability": expected, "tokens": 2}
+    assert compute_perplexities(open_scorer(server), inbox).body == {"log_probability": expected, "tokens": 2}
 
 
 def test_impossible_token_makes_perplexity_infinite(server, inbox):
     server.script(echoes([None, -1.0, -9999.0, -1.0]))
-    body = weigh(open_scorer(server), inbox).body
+    body = compute_perplexities(open_scorer(server), inbox).body
     assert body == {"log_probability": None, "tokens": 2}
     assert parse_log_probability(body).perplexity == math.inf
 
 
 def test_single_token_without_start_token_has_no_perplexity(server, inbox):
     server.script(echoes([None, -9.0]))
-    reply = weigh(open_scorer(server), inbox)
+    reply = compute_perplexities(open_scorer(server), inbox)
     assert (reply.status, reply.transient) == ("failed", False)
     assert reply.error.startswith("unweighable: nothing_to_weigh: ")
 
 
 def test_empty_text_is_not_sent(server, inbox):
-    reply = weigh(open_scorer(server), inbox, "")
+    reply = compute_perplexities(open_scorer(server), inbox, "")
     assert reply.error.startswith("unweighable: nothing_to_weigh: ")
     assert server.seen == []
 
@@ -127,8 +127,8 @@ def vllm(seen):
 def test_server_refusing_echo_gets_prompt_logprobs_from_then_on(server, inbox):
     server.handle = vllm
     scorer = open_scorer(server, limits=ServiceLimits(parallel=1))
-    assert weigh(scorer, inbox).body == {"log_probability": -1.5, "tokens": 2}
-    assert weigh(scorer, inbox, "Another text.").status == "ok"
+    assert compute_perplexities(scorer, inbox).body == {"log_probability": -1.5, "tokens": 2}
+    assert compute_perplexities(scorer, inbox, "Another text.").status == "ok"
     assert ["echo" in seen.json() for seen in server.seen] == [True, False, False]
     assert server.seen[1].json()["prompt_logprobs"] == 0
 
@@ -157,7 +157,7 @@ def chat_only(text="hello", **choice):
 )
 def test_server_without_prompt_logprobs_fails_with_advice(server, inbox, answer, expected):
     server.script(answer)
-    reply = weigh(open_scorer(server), inbox)
+    reply = compute_perplexities(open_scorer(server), inbox)
     assert (reply.status, reply.transient) == ("failed", False)
     assert reply.error.startswith("no_prompt_logprobs: model m-1 at http")
     assert expected in reply.error
@@ -167,7 +167,7 @@ def test_server_without_prompt_logprobs_fails_with_advice(server, inbox, answer,
 
 def test_tokens_spent_on_failed_requests_are_counted(server, inbox):
     server.script(chat_only())
-    reply = weigh(open_scorer(server), inbox)
+    reply = compute_perplexities(open_scorer(server), inbox)
     assert (reply.tokens_in, reply.tokens_out) == (10, 2)
 
 
@@ -182,15 +182,15 @@ def test_tokens_spent_on_failed_requests_are_counted(server, inbox):
 def test_transient_failure_is_retried_then_fails_and_remains_retryable(server, inbox, answer, code):
     server.script(answer)
     scorer = open_scorer(server)
-    reply = weigh(scorer, inbox)
+    reply = compute_perplexities(scorer, inbox)
     assert (reply.error.partition(":")[0], reply.transient) == (code, True)
     server.script(answer, echoes([None, -1.0, -1.0], "other"))
-    assert weigh(scorer, inbox, "other").status == "ok"
+    assert compute_perplexities(scorer, inbox, "other").status == "ok"
 
 
 def test_text_too_long_for_model_fails_finally(server, inbox):
     server.script({"status": 400, "json": {"error": {"message": "maximum context length is 8 tokens"}}})
-    reply = weigh(open_scorer(server), inbox)
+    reply = compute_perplexities(open_scorer(server), inbox)
     assert reply.error.startswith("prompt_too_long: ") and not reply.transient
 
 
@@ -198,7 +198,7 @@ def test_text_too_long_for_model_fails_finally(server, inbox):
 def test_missing_completions_endpoint_or_refused_key_stops_run(server, inbox, status):
     server.script({"status": status, "text": f"no {KEY}"})
     with pytest.raises(ServiceUnreachable, match=f"HTTP {status}") as caught:
-        weigh(open_scorer(server), inbox)
+        compute_perplexities(open_scorer(server), inbox)
     assert KEY not in str(caught.value)
 
 

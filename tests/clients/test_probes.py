@@ -71,7 +71,7 @@ def test_requests_refused_during_probing_wait_for_probes_of_one_request(server, 
     chat.send([ask(name) for name in NAMES], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
     with_temperature = sum("temperature" in seen.json() for seen in server.seen)
-    assert with_temperature <= 16, "no probe before the one without it that passes, and one refusal of each under way"
+    assert with_temperature <= 16, "no probe before the successful one, and one rejection of each parallel request"
     assert len(server.seen) <= 20 + 16 + 1
 
 
@@ -81,7 +81,7 @@ def test_two_parameters_are_omitted_together_when_neither_alone_suffices(server,
     calls = [ask(name, samples=2) for name in NAMES]
     chat.send(calls, inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
-    assert len(server.seen) == 40 + 1 + 4, "refused, then without seed, temperature, limit and system role"
+    assert len(server.seen) == 40 + 1 + 4, "rejected, then sent without seed, temperature, limit and system role"
     [note] = chat.notes()
     assert "seed = false" in note and 'temperature = "none"' in note
 
@@ -131,7 +131,7 @@ def test_parameter_of_only_some_requests_is_probed_at_their_first_refusal(server
     chat.send([ask("Ada", data=plain)], inbox)
     chat.send([ask(name) for name in NAMES], inbox)
     assert {reply.status for reply in inbox.replies.values()} == {"ok"}
-    assert len(server.seen) == 1 + 20 + 1, "all else was answered, so the schema alone is left out"
+    assert len(server.seen) == 1 + 20 + 1, "all other probes were answered, so only the schema is left out"
     assert "json_schema = false" in chat.notes()[0]
 
 
@@ -146,7 +146,7 @@ def test_failure_during_probes_lets_them_resume_where_they_stopped(server, inbox
     chat.send([ask("Ada", samples=2)], inbox)
     assert inbox[ask("Ada", samples=2)].status == "ok"
     without_seed = [seen for seen in server.seen if "seed" not in seen.json()]
-    assert len(without_seed) == 2, "the one that met trouble, and the one that was refused"
+    assert len(without_seed) == 2, "the failed probe and the rejected one"
     assert 'temperature = "none"' in chat.notes()[0]
 
 
@@ -206,4 +206,4 @@ def test_probes_end_when_requests_with_all_same_parameters_are_accepted() -> Non
     probes.note_accepted(model, sent)
     assert list(omissions) == []
     probes.give_up(model, sent, "Bad request.")
-    assert probes.unexplained_refusal == "", "it was refused for its content, and another request may still be probed"
+    assert probes.unexplained_refusal == "", "it was rejected for its content, so another request can still be probed"

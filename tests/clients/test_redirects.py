@@ -46,7 +46,7 @@ def test_redirects_within_host_are_followed(name, server, limits, inbox):
     service = LazyBudgetedService(HERE, True, lambda: open_client(server.url, limits))
     service.send([call], inbox)
     assert server.seen[-1].path == "/elsewhere"
-    assert service.budget.requests == {HERE: len(server.seen)}, "a redirect is a request of its own"
+    assert service.budget.requests == {HERE: len(server.seen)}, "a redirect counts as a request"
     service.budget.start_run(BudgetLimits(requests=len(server.seen) + 1))
     asked = len(server.seen)
     with pytest.raises(BudgetExhausted, match="--max-requests"):

@@ -66,7 +66,7 @@ def test_server_ignoring_n_gets_one_request_per_sample_from_then_on(server, inbo
     for call in calls:
         assert inbox[call].body["texts"] == ["sample 0", "sample 1"]
     assert [seen.json().get("n") for seen in server.seen] == [2, None, None, None, None]
-    assert inbox[calls[0]].tokens_in == 300, "what was ignored is paid for"
+    assert inbox[calls[0]].tokens_in == 300, "ignored samples are paid for"
     assert "choices = false" in chat.notes()[0]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.biokalma.core.author_replies import (
     PARAGRAPH_REPLY_FORM,
@@ -76,38 +76,38 @@ ASKED = "How high is the tower?"
 WORDING = QuestionWordingParts("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (
-        hearing(LEVELS_FORMAT, read_answer_levels, "Ulm"),
+        make_reader(LEVELS_FORMAT, read_answer_levels, "Ulm"),
         "1:: Ulm\n2:: a town on the Danube\n3:: Germany",
     ),
-    "granola consistency": (hearing(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes"),
-    "granola answer": (hearing(PLAIN_TEXT_FORMAT, read_short_answer), "Ulm"),
-    "multihal selection": (hearing(SELECTION_REPLY_FORM, read_selected_paths), "Path: A; r1; B\nPath: A; r2; B"),
-    "multihal score": (hearing(SCORE_REPLY_FORM, read_path_score), "Score: 4"),
-    "multihal answer": (hearing(ANSWER_REPLY_FORM, str), "Answer: Ulm"),
+    "granola consistency": (make_reader(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes"),
+    "granola answer": (make_reader(PLAIN_TEXT_FORMAT, read_short_answer), "Ulm"),
+    "multihal selection": (make_reader(SELECTION_REPLY_FORM, read_selected_paths), "Path: A; r1; B\nPath: A; r2; B"),
+    "multihal score": (make_reader(SCORE_REPLY_FORM, read_path_score), "Score: 4"),
+    "multihal answer": (make_reader(ANSWER_REPLY_FORM, str), "Answer: Ulm"),
     "biokalma paragraph": (
-        hearing(PARAGRAPH_REPLY_FORM, read_paragraph),
+        make_reader(PARAGRAPH_REPLY_FORM, read_paragraph),
         "Paragraph: Ada wrote. She died [qid: Q1, name: Ada].",
     ),
-    "biokalma question": (hearing(QUESTION_REPLY_FORM, read_question), "Question: Who was Ada?"),
-    "biokalma rating": (hearing(RATING_REPLY_FORM, read_rating), "Rating: 4"),
-    "slaq pairs": (hearing(PAIRS_FORM, read_generated_question_answer_pairs), PAIRS_REPLY),
+    "biokalma question": (make_reader(QUESTION_REPLY_FORM, read_question), "Question: Who was Ada?"),
+    "biokalma rating": (make_reader(RATING_REPLY_FORM, read_rating), "Rating: 4"),
+    "slaq pairs": (make_reader(PAIRS_FORM, read_generated_question_answer_pairs), PAIRS_REPLY),
     "slaq check": (
-        hearing(CHECK_LINES_FORM, read_question_answer_pair_verdicts),
+        make_reader(CHECK_LINES_FORM, read_question_answer_pair_verdicts),
         "1: ok\n2: which bridge?\n3: ok\n4: ok\n5: ok",
     ),
-    "slaq fact type": (hearing(FACT_TYPE_FORM, read_fact_type), "Type: GPE"),
-    "slaq answer": (hearing(PLAIN_TEXT_FORMAT, str), "It is 40 metres high."),
-    "slaq verdict": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 1), "Verdict: 1"),
-    "slaq verdicts": (hearing(SLAQ_VERDICT_FORM, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
+    "slaq fact type": (make_reader(FACT_TYPE_FORM, read_fact_type), "Type: GPE"),
+    "slaq answer": (make_reader(PLAIN_TEXT_FORMAT, str), "It is 40 metres high."),
+    "slaq verdict": (make_reader(SLAQ_VERDICT_FORM, read_verdicts, 1), "Verdict: 1"),
+    "slaq verdicts": (make_reader(SLAQ_VERDICT_FORM, read_verdicts, 5), "Verdicts: 1, 0, 1, 1, 0"),
     "fanoutqa wording": (
-        hearing(WORDED_QUESTION_FORMAT, read_and_check_worded_question, WORDING, {}),
+        make_reader(WORDED_QUESTION_FORMAT, read_and_check_worded_question, WORDING, {}),
         "How high is each of the five towers in Ulm?",
     ),
-    "fanoutqa objectivity": (hearing(OBJECTIVITY_FORM, read_letter), "Towers are measured.\nY\nY"),
-    "fanoutqa rewrite": (hearing(WORDING_FORM, read_wording_verdict, ASKED), "How high is the tower, in metres?"),
-    "fanoutqa no change": (hearing(WORDING_FORM, read_wording_verdict, ASKED), "No change."),
-    "fanoutqa answer": (hearing(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
-    "fanoutqa grade": (hearing(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
+    "fanoutqa objectivity": (make_reader(OBJECTIVITY_FORM, read_letter), "Towers are measured.\nY\nY"),
+    "fanoutqa rewrite": (make_reader(WORDING_FORM, read_wording_verdict, ASKED), "How high is the tower, in metres?"),
+    "fanoutqa no change": (make_reader(WORDING_FORM, read_wording_verdict, ASKED), "No change."),
+    "fanoutqa answer": (make_reader(PLAIN_TEXT_FORMAT, str), "Ulm: 1890"),
+    "fanoutqa grade": (make_reader(JUDGE_GRADE_FORM, read_grade), "Verdict: C"),
 }
 """Maps a stage to its parser and a right reply."""
 PARTS = {
@@ -121,7 +121,7 @@ LINES = sorted(PARTS.keys() - {"slaq pairs", "slaq check", "fanoutqa objectivity
 
 AROUND: dict[str, Callable[[str], str]] = {
     "thoughts": lambda text: f"<think>1:: Rome? No. Score: 2, Type: LAW\n{{</think>\n\n{text}",
-    "thoughts whose opening is missing": lambda text: f"Is it 1:: Rome?\n</think>\n{text}",
+    "thoughts without an opening tag": lambda text: f"Is it 1:: Rome?\n</think>\n{text}",
     "a channel of thoughts": lambda text: (
         f"<|channel|>analysis<|message|>No: Rome<|end|><|start|>assistant<|channel|>final<|message|>{text}<|return|>"
     ),
@@ -152,16 +152,16 @@ def on_lines(dress: Callable[[str], str], text: str) -> str:
 @pytest.mark.parametrize("dress", AROUND)
 @pytest.mark.parametrize("form", PARTS)
 def test_reply_parses_same_with_any_surrounding_wrapper(form: str, dress: str) -> None:
-    hear, plain = STAGES[form]
-    assert not isinstance(hear(plain), UnreadableCompletion)
-    assert hear(AROUND[dress](plain)) == hear(plain)
+    read_reply, plain = STAGES[form]
+    assert not isinstance(read_reply(plain), UnreadableCompletion)
+    assert read_reply(AROUND[dress](plain)) == read_reply(plain)
 
 
 @pytest.mark.parametrize("dress", ON_LINES)
 @pytest.mark.parametrize("form", LINES)
 def test_reply_parses_same_with_any_line_markers(form: str, dress: str) -> None:
-    hear, plain = STAGES[form]
-    assert hear(on_lines(ON_LINES[dress], plain)) == hear(plain)
+    read_reply, plain = STAGES[form]
+    assert read_reply(on_lines(ON_LINES[dress], plain)) == read_reply(plain)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -172,26 +172,26 @@ def test_reply_parses_same_with_any_line_markers(form: str, dress: str) -> None:
 )
 @example("fanoutqa rewrite", ["close lead-in", "interjection"], "bold")
 def test_nested_wrappers_do_not_change_parsed_reply(form: str, around: list[str], on_line: str) -> None:
-    hear, plain = STAGES[form]
+    read_reply, plain = STAGES[form]
     dressed = on_lines(ON_LINES[on_line], plain) if form in LINES else plain
     # thoughts come first
     for dress in sorted(dict.fromkeys(around), key=lambda name: ("thoughts" in name, "tags" in name)):
         dressed = AROUND[dress](dressed)
-    assert hear(dressed) == hear(plain)
+    assert read_reply(dressed) == read_reply(plain)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(PARTS)), st.lists(st.sampled_from(sorted(AROUND)), max_size=3), st.text(max_size=12))
 def test_different_content_stays_different_in_any_wrapper(form: str, around: list[str], other: str) -> None:
-    (hear, plain), part = STAGES[form], PARTS[form]
+    (read_reply, plain), part = STAGES[form], PARTS[form]
     changed = plain.replace(part, f"{part[:-1]}{other}")
     dressed = changed
     for dress in sorted(dict.fromkeys(around), key=lambda name: ("thoughts" in name, "tags" in name)):
         dressed = AROUND[dress](dressed)
-    if isinstance(bare := hear(changed), UnreadableCompletion):
-        assert isinstance(hear(dressed), UnreadableCompletion) or hear(dressed) != hear(plain)
-    elif bare != hear(plain):
-        assert hear(dressed) != hear(plain)
+    if isinstance(bare := read_reply(changed), UnreadableCompletion):
+        assert isinstance(read_reply(dressed), UnreadableCompletion) or read_reply(dressed) != read_reply(plain)
+    elif bare != read_reply(plain):
+        assert read_reply(dressed) != read_reply(plain)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_reply_without_content_or_cut_off_in_thinking_is_empty(form: str, reply:
     ],
 )
 def test_reply_ended_by_token_limit_is_cut_off(form: CompletionFormat, parse: Any, reply: str) -> None:
-    assert hearing(form, parse, finish="length")(reply).kind == "cut_off"
-    assert hearing(form, parse, finish="max_tokens")(reply).kind == "cut_off"
+    assert make_reader(form, parse, finish="length")(reply).kind == "cut_off"
+    assert make_reader(form, parse, finish="max_tokens")(reply).kind == "cut_off"
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,14 @@ def test_reply_ended_by_token_limit_is_cut_off(form: CompletionFormat, parse: An
 def test_complete_answer_is_parsed_even_if_token_limit_ended_reply(
     form: CompletionFormat, parse: Any, reply: str
 ) -> None:
-    assert not isinstance(hearing(form, parse, finish="length")(reply), UnreadableCompletion)
+    assert not isinstance(make_reader(form, parse, finish="length")(reply), UnreadableCompletion)
 
 
 def test_faulty_complete_object_is_malformed_not_cut_off() -> None:
     four = json.dumps({**PAIRS, "short": PAIRS["short"][:4]})
     assert (
-        hearing(PAIRS_FORM, read_generated_question_answer_pairs, finish="length")(four).kind == "reply_not_in_format"
+        make_reader(PAIRS_FORM, read_generated_question_answer_pairs, finish="length")(four).kind
+        == "reply_not_in_format"
     )
 
 
@@ -366,7 +367,7 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
     "heading in bold": lambda text: f"**Final answer:**\n\n{text}",
     "heading below a draft": lambda text: f"I think about it first.\n\n### Final Answer\n\n{text}",
     "explanation": lambda text: f"{text}\n\nExplanation: the given text says so.",
-    "explanation close by": lambda text: f"{text}\n**Explanation:** the given text says so.",
+    "explanation on the next line": lambda text: f"{text}\n**Explanation:** the given text says so.",
     "explanation in parts": lambda text: f"{text}\n\n### Reasoning\n\nThe text says so.\n\nNothing else does.",
     "next turn": lambda text: f"{text}\nUser: And who was Bob?\nAssistant: A painter.",
     "next turn in tokens": lambda text: f"{text}<|im_end|>\n<|im_start|>user\nAnd who was Bob?",
@@ -513,8 +514,8 @@ def test_correction_names_words_that_are_accepted() -> None:
 
 
 def test_square_bracket_marks_are_kept_only_in_cited_text() -> None:
-    assert hearing(CITED_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote [1]."
-    assert hearing(PLAIN_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote."
+    assert make_reader(CITED_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote [1]."
+    assert make_reader(PLAIN_TEXT_FORMAT, str)("Ada wrote [1].") == "Ada wrote."
 
 
 def test_answer_below_its_reasoning_is_kept() -> None:

@@ -37,13 +37,13 @@ class Scripted:
     def __init__(self, script: dict[str, list[CallResponse]]) -> None:
         self.script = {name: list(replies) for name, replies in script.items()}
         self.asked: list[tuple[str, str]] = []
-        self.heard: list[Any] = []
+        self.requests: list[Any] = []
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
             name = str(call.parts["variables"]["name"])  # type: ignore[index,call-overload]
             self.asked.append((name, str(call.parts["correction"])))
-            self.heard.append(call.unrecorded_parts["messages"])
+            self.requests.append(call.unrecorded_parts["messages"])
             deliver(call, self.script[name].pop(0))
 
 
@@ -96,10 +96,10 @@ def test_correction_request_repeats_conversation_with_unreadable_completion(
 ) -> None:
     model = Scripted({"b": [said("<think>hm</think>two"), said("2")]})
     ask_all(open_work(model), ["b"])
-    first, second = model.heard
+    first, second = model.requests
     assert second[: len(first)] == first
     assert [message["role"] for message in second] == ["user", "assistant", "user"]
-    assert second[1]["content"] == "two", "its thoughts are its own"
+    assert second[1]["content"] == "two", "thoughts are not sent back"
 
 
 @pytest.mark.parametrize(

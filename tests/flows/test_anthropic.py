@@ -59,9 +59,9 @@ class Pair:
             assert each.code == 0, (kind, each.err)
         return {kind: each.json for kind, each in ran.items()}
 
-    def read(self, told: dict[str, Any]) -> list[dict[str, list[dict[str, Any]]]]:
+    def read(self, reports: dict[str, Any]) -> list[dict[str, list[dict[str, Any]]]]:
         """Return each server's published tables."""
-        return [read_tables(self.warehouse(kind), report) for kind, report in told.items()]
+        return [read_tables(self.warehouse(kind), report) for kind, report in reports.items()]
 
 
 @pytest.fixture

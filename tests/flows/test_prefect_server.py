@@ -85,7 +85,7 @@ def test_connection_error_with_restarted_server_raises_server_lost(
 @pytest.mark.parametrize(
     ("named", "standing"),
     [("", ""), ("http://127.0.0.1:1/api", ""), ("http://127.0.0.1:2/api", "http://127.0.0.1:2/api")],
-    ids=["none", "our own", "another beside our own"],
+    ids=["none", "our own", "another next to our own"],
 )
 def test_server_not_started_by_factmill_counts_as_standing_server(
     monkeypatch: pytest.MonkeyPatch, named: str, standing: str

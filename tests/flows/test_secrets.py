@@ -61,7 +61,7 @@ def test_api_key_appears_in_no_output_or_file(factmill: Factmill, parrot: Loopba
     result += [factmill("export", "latest:granola", "--to", tmp_path / "out"), factmill("doctor", "--world", world)]
     printed = "".join(f"{ran.out}{ran.err}" for ran in (built, *result))
     dumped = dump_warehouse(warehouse)
-    assert "***" in dumped, "the server's replies are not in the warehouse at all"
+    assert "***" in dumped, "the warehouse holds none of the server's replies"
     assert find_key(printed + dumped) == ""
     files = [path for folder in (factmill.home, tmp_path) for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "prefect.db" for path in files)

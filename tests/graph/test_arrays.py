@@ -237,7 +237,7 @@ def count_advised(folder: Path) -> int:
     return advised
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what was advised is told by Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the advice given for a mapping")
 @pytest.mark.parametrize(("memory", "advised"), [(1, True), (1 << 40, False)], ids=["little memory", "much memory"])
 def test_random_access_is_advised_only_if_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, advised: bool

@@ -88,8 +88,8 @@ def test_load_resumes_after_repeated_stops_at_any_point(
 def test_fully_read_load_resumes_at_table_phase(
     loads: Loads, sorted_blocks: list[int], monkeypatch: pytest.MonkeyPatch, phase: str, straight: dict[str, object]
 ) -> None:
-    def fail(news: LoadProgress) -> None:
-        if news.phase == phase:
+    def fail(progress: LoadProgress) -> None:
+        if progress.phase == phase:
             raise OSError(28, "No space left on device")
 
     with pytest.raises(
@@ -111,21 +111,21 @@ def test_fully_read_load_resumes_at_table_phase(
 @pytest.mark.parametrize(
     ("when", "notice"),
     [
-        ("len(news) == 3", None),  # nothing is committed yet
-        ("len(news) == 40", "resuming after line"),
-        ("told.phase == 'writing'", "all files were read before"),
-        ("told.phase == 'digesting'", "all files were read before"),
+        ("len(reports) == 3", None),  # nothing is committed yet
+        ("len(reports) == 40", "resuming after line"),
+        ("progress.phase == 'writing'", "all files were read before"),
+        ("progress.phase == 'digesting'", "all files were read before"),
     ],
 )
 def test_killed_load_is_listed_and_resumed(
     loads: Loads, when: str, notice: str | None, straight: dict[str, object]
 ) -> None:
     program = (
-        "news = []\n"
-        "def hear(told):\n"
+        "reports = []\n"
+        "def record(progress):\n"
         f"    if {when}: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    news.append(told)\n"
-        "load.load_graph(files, 'small', folder, progress=hear)"
+        "    reports.append(progress)\n"
+        "load.load_graph(files, 'small', folder, progress=record)"
     )
     assert run_in_small_steps(program, loads.folder, loads.files).code == -signal.SIGKILL
     (found,) = list_graph_statuses(loads.folder)
@@ -196,11 +196,11 @@ def test_truncated_file_is_named_and_load_resumes_with_complete_file(
 
 def test_standard_input_load_resumes_with_same_bytes_piped_again(loads: Loads, tmp_path: Path) -> None:
     program = (
-        "news = []\n"
-        "def hear(told):\n"
-        "    news.append(told)\n"
-        "    if STOP and told.lines > 400: raise KeyboardInterrupt\n"
-        "load.load_graph(['-'], 'small', folder, progress=hear, notice=print)"
+        "reports = []\n"
+        "def record(progress):\n"
+        "    reports.append(progress)\n"
+        "    if STOP and progress.lines > 400: raise KeyboardInterrupt\n"
+        "load.load_graph(['-'], 'small', folder, progress=record, notice=print)"
     )
     first, again = ("".join(LINES + MORE).encode(), gzip.compress("".join(LINES + MORE).encode()))
     stopped = run_in_small_steps("STOP = True\n" + program, loads.folder, [], first)
@@ -247,8 +247,8 @@ def change_second(files: Sequence[Path]) -> None:
 
 @pytest.mark.parametrize("change", [change_first, change_second], ids=["finished", "half read"])
 def test_changed_file_is_reported_and_load_restarts(loads: Loads, change: Callable[[Sequence[Path]], None]) -> None:
-    def stop_in_second(news: LoadProgress) -> None:
-        if news.lines > len(LINES) + len(MORE) // 2:
+    def stop_in_second(progress: LoadProgress) -> None:
+        if progress.lines > len(LINES) + len(MORE) // 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -314,7 +314,7 @@ def test_unfinished_load_is_removed_before_graph(loads: Loads) -> None:
 def test_graph_being_loaded_can_neither_be_loaded_nor_removed(loads: Loads) -> None:
     refused: list[str] = []
 
-    def meddle(news: LoadProgress) -> None:
+    def meddle(progress: LoadProgress) -> None:
         for act in (
             lambda: load_graph(loads.files, "small", loads.folder),
             lambda: remove_graph_or_half_load("small", loads.folder),
@@ -337,11 +337,11 @@ def test_leftovers_of_crashed_removal_are_deleted_by_next_load(loads: Loads) -> 
 
 
 KILLED = (
-    "news = []\n"
-    "def hear(told):\n"
-    "    news.append(told)\n"
-    "    if len(news) == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
-    "load.load_graph(files, 'small', folder, progress=hear)"
+    "reports = []\n"
+    "def record(progress):\n"
+    "    reports.append(progress)\n"
+    "    if len(reports) == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
+    "load.load_graph(files, 'small', folder, progress=record)"
 )
 
 
@@ -381,8 +381,8 @@ def test_other_files_of_same_sizes_are_reported_and_load_restarts(loads: Loads) 
 
 @pytest.mark.parametrize("longer", [0, 1], ids=["same size", "other size"])
 def test_file_changed_after_reading_is_reported_and_load_restarts(loads: Loads, longer: int) -> None:
-    def stop(news: LoadProgress) -> None:
-        if news.phase == "sorting":
+    def stop(progress: LoadProgress) -> None:
+        if progress.phase == "sorting":
             raise OSError(28, "No space left on device")
 
     with pytest.raises(LocalGraphError, match="No space left"):
@@ -416,7 +416,9 @@ def test_unfinished_load_with_missing_rows_is_reported_and_restarted(loads: Load
 
 
 @pytest.mark.parametrize(
-    "note", [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')], ids=["cut", "by other code"]
+    "note",
+    [lambda text: "", lambda text: text.replace('"code": "', '"code": "0')],
+    ids=["truncated", "written by other code"],
 )
 def test_unfinished_load_with_empty_or_other_code_record_is_dropped(
     loads: Loads, straight: dict[str, object], note: Callable[[str], str]

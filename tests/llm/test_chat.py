@@ -83,7 +83,7 @@ def test_response_includes_tokens_cost_and_duration(chat_server: Any) -> None:
     assert reply.body["finish"] == ["length"]
     assert reply.tokens_out == 24
     messages = "".join(f"[{message['role']}] {message['content']}\n" for message in make_ask().build_messages())
-    assert reply.tokens_in == len(f"{messages}[assistant] ") + 1, "a token a character, and the one at the beginning"
+    assert reply.tokens_in == len(f"{messages}[assistant] ") + 1, "one token per character, and one at the start"
     assert reply.cost_usd == pytest.approx(24 * 10e-6)
     assert reply.latency_s > 0
     assert chat_server.count_asked() == asked + 1

@@ -175,6 +175,6 @@ def test_unreadable_judge_reply_leaves_no_score_and_rejects_row(workplace: Workp
     by_tiny = [
         chat for chat in recorded_chats(workplace.warehouse("nonsense_judge")) if chat["parts"]["model"] == "tiny"
     ]
-    assert len(by_tiny) == 6 * 2 * 2, "two descriptions a row, asked twice"
+    assert len(by_tiny) == 6 * 2 * 2, "two descriptions per row, each sent twice"
     assert [len(chat["texts"]) for chat in by_tiny] == [3] * 24
     assert chat_server.count_asked() - asked == 24 * 3

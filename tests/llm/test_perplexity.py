@@ -19,7 +19,7 @@ pytestmark = pytest.mark.llm
 TEXTS = ["Ada Lovelace was born in London.", "Rome", "O'Brien's “place” is 東京."]
 
 
-def weigh(server: Any, texts: list[str]) -> list[CallResponse]:
+def compute_perplexities(server: Any, texts: list[str]) -> list[CallResponse]:
     limits = ServiceLimits(parallel=1, timeout_s=60, attempts=3, backoff_s=0.05)
     model = ModelSettings(kind="openai", name="tiny", url=server.url, limits=limits)
     scorer = TextPerplexityClient(
@@ -41,7 +41,7 @@ def test_real_server_log_probabilities_match_model(chat_server: Any) -> None:
     model = llama_cpp.Llama(
         str(chat_server.log.with_name("tiny.gguf")), n_ctx=256, n_threads=1, logits_all=True, verbose=False
     )
-    for text, reply in zip(TEXTS, weigh(chat_server, TEXTS), strict=True):
+    for text, reply in zip(TEXTS, compute_perplexities(chat_server, TEXTS), strict=True):
         tokens = model.tokenize(text.encode(), add_bos=True)
         model.reset()
         model.eval(tokens)
@@ -56,5 +56,5 @@ def test_real_server_log_probabilities_match_model(chat_server: Any) -> None:
 
 
 def test_text_without_scorable_tokens_fails(chat_server: Any) -> None:
-    errors = [reply.error or "" for reply in weigh(chat_server, ["", "a"])]
+    errors = [reply.error or "" for reply in compute_perplexities(chat_server, ["", "a"])]
     assert all(error.startswith("unweighable: nothing_to_weigh: ") for error in errors)

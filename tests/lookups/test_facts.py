@@ -154,7 +154,7 @@ def test_first_fact_of_subject_represents_all_values_under_rule_all(work: BatchW
     assert whole.answers[: len(first.answers)] == first.answers
     assert "Paris" in whole.answers and "Paris" not in first.answers
     unnamed = take(work, multiple_values="all")["P19-Q4-Q90"]
-    assert unnamed.values == ("Q90",), "a value without a name is no answer"
+    assert unnamed.values == ("Q90",), "a value without a name is not an answer"
 
 
 def test_limit_counts_subjects(work: BatchWork) -> None:

@@ -162,7 +162,7 @@ def test_each_outcome_is_yielded_once_as_soon_as_found(home: Path) -> None:
     found = list(model.iterate_log_probabilities(asked))
     assert sorted(place for place, _ in found) == list(range(len(asked)))
     assert dict(found)[0] == dict(found)[len(asked) - 1]
-    assert found[0][0] == 1, "what needs no model comes first"
+    assert found[0][0] == 1, "replies without a model come first"
     assert model.compute_log_probabilities([]) == []
 
 

@@ -33,9 +33,9 @@ def once_corrected(first: Said, then: Select) -> Select:
 
 SELECTIONS: dict[str, tuple[Select, int, int]] = {
     "picks ten": (pick_first_ten, 10, 2),
-    "picks all of them": (lambda paths, _: pick(*sorted(paths)), 10, 2),
-    "ends lines as Windows does": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
-    "keeps to the form when told": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
+    "picks all": (lambda paths, _: pick(*sorted(paths)), 10, 2),
+    "Windows line ends": (lambda paths, again: str(pick_first_ten(paths, again)).replace("\n", "\r\n"), 10, 2),
+    "keeps to the form when corrected": (once_corrected("The first, I think.", pick_first_ten), 10, 4),
     "picks one ten times": (lambda paths, _: pick(*[min(paths)] * 10), 1, PASSES),
     "picks two and makes up eight": (
         lambda paths, _: pick(*(f"{path}; {path}" for path in paths[:8]), *sorted(paths)[:2]),
@@ -43,8 +43,8 @@ SELECTIONS: dict[str, tuple[Select, int, int]] = {
         PASSES,
     ),
     "makes paths up": (lambda paths, _: pick(*(f"{path} Bridge" for path in paths[:10])), 0, PASSES),
-    "writes them in capitals": (lambda paths, _: pick(*map(str.upper, paths)), 0, PASSES),
-    "cuts them short": (lambda paths, _: pick(*(path.rpartition(";")[0] for path in paths)), 0, PASSES),
+    "capital letters": (lambda paths, _: pick(*map(str.upper, paths)), 0, PASSES),
+    "shortened labels": (lambda paths, _: pick(*(path.rpartition(";")[0] for path in paths)), 0, PASSES),
     "picks none": (always(pick("none")), 0, PASSES),
     "leaves the form out": (lambda paths, _: "\n".join(paths[:10]), 0, 2 * PASSES),
     "chats": (always("All of these are wonderful."), 0, 2 * PASSES),
@@ -98,7 +98,7 @@ def test_only_verbatim_picks_of_judge_count_and_rest_is_drawn_at_random(
     assert Counter(drop["question_id"] for drop in left.extras) == dict.fromkeys(SELECTIONS, 4)
     assert {drop["reason"] for drop in left.extras} == {"not_selected"}
     draws = {str([path["ids"] for path in left.rows[name]["paths"]]) for name in ("refuses", "chats", "picks none")}
-    assert len(draws) > 1, "another question draws others"
+    assert len(draws) > 1, "another question gets other samples"
 
 
 def test_random_draw_is_identical_in_every_build(judge: ScriptedJudge, run: Callable[..., Left]) -> None:
@@ -115,7 +115,7 @@ def test_unavailable_judge_rejects_question_only_until_later_run(
     failing: dict[str, Select] = {
         "down": always(500),
         "silent": always(""),
-        "down when told": once_corrected("?", always(503)),
+        "down at the correction": once_corrected("?", always(503)),
     }
     judge.manners = {question_of(name): Manners(select, always(500)) for name, select in failing.items()}
     rows = [mined_question(name, PATHS) for name in failing]
@@ -124,7 +124,7 @@ def test_unavailable_judge_rejects_question_only_until_later_run(
     assert codes == {
         "down": ("model_failed", "http_500"),
         "silent": ("empty_reply", "empty_reply"),
-        "down when told": ("model_failed", "http_503"),
+        "down at the correction": ("model_failed", "http_503"),
     }
     assert (left.receipt.unsettled, left.extras) == (3, [])
 

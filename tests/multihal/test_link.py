@@ -158,7 +158,7 @@ def test_question_with_failed_falcon_request_is_retried_by_later_run(
     before = Counter(web.texts_linked())
     again = link(*rows)
     assert (again.rows.keys(), again.receipt.unsettled) == ({"subject", "object", "neither"}, 0)
-    assert Counter(web.texts_linked()) - before == {"Who?": 1, "There": 1}, "what was answered is not asked again"
+    assert Counter(web.texts_linked()) - before == {"Who?": 1, "There": 1}, "answered calls are not sent again"
 
 
 def test_text_of_two_questions_is_requested_once_and_its_failure_rejects_both(
@@ -191,7 +191,7 @@ def test_question_and_answer_without_item_have_separate_reject_reasons(web: Web,
         **{f"answer: {shape}": ("no_item_in_answer", f"{shape}; Not there") for shape in NOTHING},
     }
     assert items(left, "a year", "object") == []
-    assert left.receipt.unsettled == 0, "asking again would not help"
+    assert left.receipt.unsettled == 0, "a retry would not help"
 
 
 def test_reject_also_lists_links_that_were_missed(web: Web, link: Callable[..., Left]) -> None:

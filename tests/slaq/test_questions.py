@@ -227,7 +227,7 @@ def test_reviewers_can_keep_and_edit_rows_under_any_policy(
     assert (row["long_question"], row["long_answer"]) == (LONG_QUESTION, new["LongA"])
     assert (row["reviewed_by"], row["flags"]) == (["Ann", "Bob"], FLAGS)
     assert [each["decision"] for each in left.extras] == ["edit", "keep"]
-    assert len(talker.asked) == 1, "the reply is on record"
+    assert len(talker.asked) == 1, "the reply is recorded"
 
 
 def test_reviewer_can_drop_row(run: Run, flagged: list[dict[str, Any]]) -> None:

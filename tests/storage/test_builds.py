@@ -133,14 +133,16 @@ def test_latest_is_newest_complete_default_build_and_lists_skipped_builds(
     try:
         toy = make(path, "toy", "p", flow=TOY)
         assert resolve_build(path, "latest:granola") == toy
-        assert f"{toy.build_id}, made with source /toy.json; there is no whole build" in capsys.readouterr().err
+        assert f"{toy.build_id}, made with source /toy.json; there is no complete build" in capsys.readouterr().err
         old, whole = make(path, "old", "p", flow=WHOLE), make(path, "whole", "p", flow=WHOLE | {"policy": "smallest"})
         assert resolve_build(path, "latest:granola").build_id == whole.build_id
         assert not capsys.readouterr().err, "it is the newest"
         part = make(path, "part", "p", flow=PART)
         assert resolve_build(path, "latest:granola").build_id == whole.build_id
         output = capsys.readouterr().err
-        assert f"latest:granola is {whole.build_id}, the newest whole build of the default source; others: " in output
+        assert (
+            f"latest:granola is {whole.build_id}, the newest complete build of the default source; others: " in output
+        )
         assert f"{old.build_id} (whole)" in output
         assert f"{part.build_id} (limit 5)" in output and f"{toy.build_id} (source /toy.json)" in output
         again = make(path, "again", "p", flow=PART)

@@ -69,7 +69,7 @@ def test_new_warehouse_and_its_log_are_private_to_user(tmp_path: Path) -> None:
     make_work_folder(tmp_path / "w.duckdb.runs" / "journal")
     assert rights(tmp_path / "w.duckdb.runs") == "700"
     (tmp_path / "user.txt").write_text("")
-    assert (rights(tmp_path / "user.txt"), log.exists()) == ("666", False), "what the user asks for follows the umask"
+    assert (rights(tmp_path / "user.txt"), log.exists()) == ("666", False), "files that the user names follow the umask"
 
 
 @pytest.mark.usefixtures("no_umask")

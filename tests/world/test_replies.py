@@ -83,9 +83,9 @@ WRONG = {
     "not YAML": ("- reply: [", "not YAML"),
     "no reply": (ENTRY.replace("  reply: 'Yes'\n", ""), "reply 1: expected the variables"),
     "an empty reply": (ENTRY.replace(" 'Yes'", ""), "reply 1: `reply` is empty"),
-    "a reply that is no text": (ENTRY.replace("'Yes'", "Yes"), "YAML reads reply as True"),
+    "reply is not text": (ENTRY.replace("'Yes'", "Yes"), "YAML reads reply as True"),
     "a variable too few": (ENTRY.replace("  answer: Ada\n", ""), "has the variables description, entity, question"),
-    "a variable that is none": (ENTRY + "  colour: red\n", "has the variables answer, colour"),
+    "unknown variable": (ENTRY + "  colour: red\n", "has the variables answer, colour"),
     "an odd finish": (ENTRY + "  finish: bored\n", "finish is 'bored'"),
     "the same variables twice": (ENTRY + ENTRY, "reply 2: .*the same variables"),
 }

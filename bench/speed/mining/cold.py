@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 from scripts import read_options
-from speed.mining.mining_room import Room
 from speed.mining.mining_tasks import MIB, drop_pages, run_task
+from speed.mining.mining_workspace import Workspace
 
 WAYS = {"one by one": 0.0, "read ahead": float("inf")}
 FEW = 50
@@ -83,11 +83,18 @@ def main() -> int:
         folder=(Path, "work here and use the graph loaded here before"),
     )
     folder = options.folder or Path(tempfile.mkdtemp(prefix="cold-"))
-    room, edges = Room(folder.resolve(), options.seed), round(options.edges * 1_000_000)
-    graph = room.home / f"edges-{edges}"
+    workspace, edges = Workspace(folder.resolve(), options.seed), round(options.edges * 1_000_000)
+    graph = workspace.home / f"edges-{edges}"
     if not graph.exists():
-        room.load_graph(edges)
-    run_task("make_pairs", folder=room.make_graph(edges)[0], count=options.pairs, sets=1, seed=room.seed, out=folder)
+        workspace.load_graph(edges)
+    run_task(
+        "make_pairs",
+        folder=workspace.make_graph(edges)[0],
+        count=options.pairs,
+        sets=1,
+        seed=workspace.seed,
+        out=folder,
+    )
     size = sum(file.stat().st_size for file in graph.glob("*.npy"))
     print(f"{edges:,} edges, {size / MIB:.0f} MiB of arrays, {options.memory} MiB of memory")
     paths: dict[int, int] = {}

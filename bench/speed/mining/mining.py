@@ -30,8 +30,8 @@ import pyarrow as pa
 from scripts import read_options
 from speed.mining.graph_maker import Ints
 from speed.mining.mining_estimate import Dump, Measured, Mixture, format_estimate, format_growth
-from speed.mining.mining_room import Room, rate_of
 from speed.mining.mining_tasks import MIB, Result, measure_command, run_task
+from speed.mining.mining_workspace import Workspace, rate_of
 from speed.mining.triple_maker import EDGE_SHARE
 
 MILLION = 1_000_000
@@ -44,21 +44,21 @@ SPARQL_TRIALS, TRIALS = 1_000, 10_000
 COLUMNS = ("pair", "hops", "backward", "middle", "property_1", "property_2")
 
 
-def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: int) -> None:
+def measure_speed(workspace: Workspace, edges: int, pairs: int, runs: int, sparql_edges: int) -> None:
     """Print a table of factmill and the peers on one graph."""
-    folder, made = room.make_graph(edges)
-    name, loaded = room.load_graph(edges)
-    work = room.folder / f"speed-{edges}"
-    run_task("make_pairs", folder=folder, count=pairs, sets=runs + 1, seed=room.seed, out=work)
-    first = run_task("warm_up_ours", name=name, home=room.home, pairs=work)
-    request = {"name": name, "home": room.home, "pairs": work, "sets": runs + 1, "out": work}
+    folder, made = workspace.make_graph(edges)
+    name, loaded = workspace.load_graph(edges)
+    work = workspace.folder / f"speed-{edges}"
+    run_task("make_pairs", folder=folder, count=pairs, sets=runs + 1, seed=workspace.seed, out=work)
+    first = run_task("warm_up_ours", name=name, home=workspace.home, pairs=work)
+    request = {"name": name, "home": workspace.home, "pairs": work, "sets": runs + 1, "out": work}
     alone = run_task("find_ours", **request, cores=1)
     ours = run_task("find_ours", **request)
     _print_graph(made, loaded, first, ours, pairs)
     _print_heads()
     _print_row("ours", ours, pairs, None, ours)
     _print_row("on 1 core", alone, pairs, None, ours)
-    room.check(ours["wrong_status"] == 0, f"{ours['wrong_status']} pairs whose status is not what their paths say")
+    workspace.check(ours["wrong_status"] == 0, f"{ours['wrong_status']} pairs whose status is not what their paths say")
     peers = {}
     for peer in ("numpy", "duckdb", "oxigraph"):
         if peer == "oxigraph" and edges > sparql_edges:
@@ -66,7 +66,7 @@ def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: i
             continue
         place = work / peer
         if peer == "oxigraph":
-            triples = room.write_triples(edges)
+            triples = workspace.write_triples(edges)
             run_task("load_oxigraph", path=triples, store=place)
             triples.unlink()
         sample = min(pairs, SPARQL_TRIALS if peer == "oxigraph" else TRIALS)
@@ -75,7 +75,7 @@ def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: i
         )
         same = [_compare(work, peer, number) for number in range(1, runs + 1)]
         _print_row(peer, peers[peer], pairs, all(same), ours)
-        room.check(all(same), f"{peer}: other paths than ours in {same.count(False)} of {runs} sets")
+        workspace.check(all(same), f"{peer}: other paths than ours in {same.count(False)} of {runs} sets")
     for peer, result in peers.items():
         ranked = sorted(result["trials"].items(), key=lambda trial: -trial[1])
         tried = "; ".join(f"{form}: {rate:,.0f}" for form, rate in (*ranked[:2], *ranked[2:][-1:]))
@@ -84,7 +84,7 @@ def measure_speed(room: Room, edges: int, pairs: int, runs: int, sparql_edges: i
     paths = [len(_read_ours(work, number)) for number in range(1, runs + 1)]
     print(f"Pairs with paths: {min(found):.1%}–{max(found):.1%} a set; paths: {min(paths):,}–{max(paths):,} a set")
     shutil.rmtree(work)
-    room.report.setdefault("speed", {})[edges] = {
+    workspace.report.setdefault("speed", {})[edges] = {
         "ours": ours,
         "ours_on_1_core": alone,
         "first": first,
@@ -144,7 +144,7 @@ def _compare(work: Path, peer: str, number: int) -> bool:
 
 
 def measure_literals(
-    room: Room, edges: int, literals: int, an_item: int, pairs: int, runs: int, before: Path | None
+    workspace: Workspace, edges: int, literals: int, an_item: int, pairs: int, runs: int, before: Path | None
 ) -> None:
     """Print the pairs per second with dates, years and numbers in a graph with `literals` literals.
 
@@ -152,20 +152,27 @@ def measure_literals(
     folder are reused.
     """
     name = f"literals-{literals}-{an_item}-edges-{edges}"
-    work = room.folder / name
-    asked = {"count": literals, "an_item": an_item, "pairs": pairs, "sets": runs + 1, "seed": room.seed, "work": work}
-    print(f"\n## {literals:,} dates and numbers beside {edges:,} edges", end="")
+    work = workspace.folder / name
+    asked = {
+        "count": literals,
+        "an_item": an_item,
+        "pairs": pairs,
+        "sets": runs + 1,
+        "seed": workspace.seed,
+        "work": work,
+    }
+    print(f"\n## {literals:,} dates and numbers, {edges:,} edges", end="")
     print(f", {an_item} an item" if an_item else "", flush=True)
-    if not (room.home / name).exists():
-        _load_literals(room, edges, name, asked)
+    if not (workspace.home / name).exists():
+        _load_literals(workspace, edges, name, asked)
     elif not (work / f"pairs-{pairs}-{runs}").exists():
-        run_task("save_pairs_of_literals", folder=room.make_graph(edges)[0], **asked)
+        run_task("save_pairs_of_literals", folder=workspace.make_graph(edges)[0], **asked)
     (work / f"pairs-{pairs}-{runs}").touch()
     checkouts = {"before": before} if before else {}
     for kind in LITERAL_KINDS:
         lines: list[Result] = []
         for which, code in {**checkouts, "now": None}.items():
-            found = run_task("find_literals", code, name=name, home=room.home, work=work, kind=kind, sets=runs + 1)
+            found = run_task("find_literals", code, name=name, home=workspace.home, work=work, kind=kind, sets=runs + 1)
             cpu, paths = median(found["cpu_seconds"]) / pairs * 1e6, median(found["paths"])
             memory = found["memory"]["own_mib"]
             print(
@@ -174,17 +181,17 @@ def measure_literals(
                 flush=True,
             )
             lines.append(found)
-            room.report.setdefault("literals", {}).setdefault(name, {}).setdefault(kind, {})[which] = found
-        room.check(lines[0]["sha256"] == lines[-1]["sha256"], f"{name}, {kind}: other paths than before")
+            workspace.report.setdefault("literals", {}).setdefault(name, {}).setdefault(kind, {})[which] = found
+        workspace.check(lines[0]["sha256"] == lines[-1]["sha256"], f"{name}, {kind}: other paths than before")
 
 
-def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:
-    folder, path = room.make_graph(edges)[0], room.folder / f"{name}.nt"
+def _load_literals(workspace: Workspace, edges: int, name: str, asked: Result) -> None:
+    folder, path = workspace.make_graph(edges)[0], workspace.folder / f"{name}.nt"
     if not path.exists():
         partly = path.with_suffix(".partly")
         run_task("write_literal_file", folder=folder, out=partly, **asked)
         partly.rename(path)
-    loaded = run_task("load_ours", path=path, name=name, home=room.home)
+    loaded = run_task("load_ours", path=path, name=name, home=workspace.home)
     path.unlink()
     print(
         f"loaded in {loaded['seconds']:.1f} s, {loaded['cpu_s']:.1f} of CPU: {loaded['arrays_bytes'] / MIB:,.0f} MiB of"
@@ -193,20 +200,20 @@ def _load_literals(room: Room, edges: int, name: str, asked: Result) -> None:
     )
 
 
-def measure_loading(room: Room, lines: int) -> None:
+def measure_loading(workspace: Workspace, lines: int) -> None:
     """Print a table of loading the same files with factmill and Oxigraph; seconds are those of whole processes."""
     heads = f"{'seconds':>9}{'triples/s':>12}{'ours is':>9}{'CPU s':>8}{'peak MiB':>10}{'MiB on disk':>13}"
     print(f"\n## Loading {lines:,} lines of N-Triples\n\n{'file':9}{'loader':25}{heads}", flush=True)
     for kind, edges in (("labels", lines * 3 // 4), ("dump", round(lines * EDGE_SHARE))):
-        folder, _ = room.make_graph(edges)
-        path = room.folder / f"{kind}.nt"
-        written = run_task("write_file", folder=folder, out=path, kind=kind, lines=lines, seed=room.seed)["lines"]
-        ours = run_task("load_ours", path=path, name=kind, home=room.home)
-        room.check(ours["lines"] == written, f"{kind}: {ours['lines']:,} of {written:,} lines were read")
-        room.check(ours["malformed"] == 0, f"{kind}: {ours['malformed']:,} malformed lines")
-        room.check(ours["stored"]["edges"] == edges, f"{kind}: stored edges are not those written")
+        folder, _ = workspace.make_graph(edges)
+        path = workspace.folder / f"{kind}.nt"
+        written = run_task("write_file", folder=folder, out=path, kind=kind, lines=lines, seed=workspace.seed)["lines"]
+        ours = run_task("load_ours", path=path, name=kind, home=workspace.home)
+        workspace.check(ours["lines"] == written, f"{kind}: {ours['lines']:,} of {written:,} lines were read")
+        workspace.check(ours["malformed"] == 0, f"{kind}: {ours['malformed']:,} malformed lines")
+        workspace.check(ours["stored"]["edges"] == edges, f"{kind}: stored edges are not those written")
         results = {"ours": {**ours, "disk_bytes": ours["arrays_bytes"] + ours["tables_bytes"]}}
-        results |= {f"oxigraph load{option}": _load_oxigraph(room, path, option) for option in ("", " --lenient")}
+        results |= {f"oxigraph load{option}": _load_oxigraph(workspace, path, option) for option in ("", " --lenient")}
         for loader, result in results.items():
             ratio = "" if loader == "ours" else f"{result['wall_s'] / ours['wall_s']:.1f}×"
             print(
@@ -214,19 +221,19 @@ def measure_loading(room: Room, lines: int) -> None:
                 f"{result['cpu_s']:8.1f}{result['peak_mib']:10,.0f}{result['disk_bytes'] / MIB:13,.0f}",
                 flush=True,
             )
-        results |= _measure_gzip(room, path, written, ours["wall_s"])
-        room.report.setdefault("loading", {})[kind] = {"lines": written, **results}
+        results |= _measure_gzip(workspace, path, written, ours["wall_s"])
+        workspace.report.setdefault("loading", {})[kind] = {"lines": written, **results}
     print(
         "labels: edges and an English label for each item, all of it kept; "
         "dump: the mixture of a truthy dump (triple_maker.py)"
     )
 
 
-def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
+def _load_oxigraph(workspace: Workspace, path: Path, option: str) -> Result:
     """Load a file into a new store with Oxigraph's own command, and remove the store."""
     from factmill.tasks.world.serving import get_oxigraph_binary
 
-    store = room.folder / "oxigraph"
+    store = workspace.folder / "oxigraph"
     shutil.rmtree(store, ignore_errors=True)
     command = [str(get_oxigraph_binary()), "load", "--location", str(store), "--file", str(path), *option.split()]
     result = measure_command(command, is_json=False)
@@ -236,14 +243,14 @@ def _load_oxigraph(room: Room, path: Path, option: str) -> Result:
     return {**result, "disk_bytes": disk_bytes}
 
 
-def _measure_gzip(room: Room, path: Path, lines: int, plain_s: float) -> dict[str, Result]:
+def _measure_gzip(workspace: Workspace, path: Path, lines: int, plain_s: float) -> dict[str, Result]:
     """Compress a file, and print how loading it compares with unpacking it; remove both files."""
     kind, packed = path.stem, path.with_suffix(".nt.gz")
     measure_command(["gzip", "--force", str(path)], is_json=False)
     os.sync()
     python = run_task("read_gzip", path=packed)
     with_gzip = measure_command(["sh", "-c", f"gzip -dc '{packed}' > /dev/null"], is_json=False)
-    ours = run_task("load_ours", path=packed, name=kind, home=room.home)
+    ours = run_task("load_ours", path=packed, name=kind, home=workspace.home)
     print(
         f"{kind:9}{'ours, gzip':25}{ours['wall_s']:9.1f}{lines / ours['wall_s']:12,.0f}{'':9}{ours['cpu_s']:8.1f}"
         f"{ours['peak_mib']:10,.0f}\n{'':9}of which unpacking alone takes {python['seconds'] / ours['wall_s']:.0%} "
@@ -255,17 +262,17 @@ def _measure_gzip(room: Room, path: Path, lines: int, plain_s: float) -> dict[st
     return {"ours, gzip": ours, "python gzip": python, "gzip -dc": with_gzip}
 
 
-def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump) -> None:
+def measure_growth(workspace: Workspace, sizes: list[int], batches: list[int], dump: Dump) -> None:
     """Print how time, disk and memory grow, and the estimate for the whole of Wikidata."""
     measured = []
     for edges in sizes:
-        folder, made = room.make_graph(edges)
-        name, loaded = room.load_graph(edges)
-        work = room.folder / f"growth-{edges}"
-        run_task("make_pairs", folder=folder, count=max(batches), sets=1, seed=room.seed, out=work)
-        grown = run_task("grow", name=name, home=room.home, pairs=work, batches=batches)
-        run_task("make_pairs", folder=folder, count=COLD_PAIRS, sets=1, seed=room.seed, out=work)
-        cold = run_task("find_ours", name=name, home=room.home, pairs=work, sets=1, out=work)
+        folder, made = workspace.make_graph(edges)
+        name, loaded = workspace.load_graph(edges)
+        work = workspace.folder / f"growth-{edges}"
+        run_task("make_pairs", folder=folder, count=max(batches), sets=1, seed=workspace.seed, out=work)
+        grown = run_task("grow", name=name, home=workspace.home, pairs=work, batches=batches)
+        run_task("make_pairs", folder=folder, count=COLD_PAIRS, sets=1, seed=workspace.seed, out=work)
+        cold = run_task("find_ours", name=name, home=workspace.home, pairs=work, sets=1, out=work)
         shutil.rmtree(work)
         measured.append(
             Measured(
@@ -285,21 +292,21 @@ def measure_growth(room: Room, sizes: list[int], batches: list[int], dump: Dump)
             )
         )
     print(format_growth(measured), flush=True)
-    mixture = _load_mixture(room, sizes[-2] if len(sizes) > 1 else sizes[-1])
+    mixture = _load_mixture(workspace, sizes[-2] if len(sizes) > 1 else sizes[-1])
     print(format_estimate(measured, mixture, dump), flush=True)
-    room.report["growth"] = {"measured": [asdict(each) for each in measured], "dump": asdict(dump)}
+    workspace.report["growth"] = {"measured": [asdict(each) for each in measured], "dump": asdict(dump)}
 
 
-def _load_mixture(room: Room, lines: int) -> Mixture:
+def _load_mixture(workspace: Workspace, lines: int) -> Mixture:
     """Load a dump-like mixture of lines, or reuse the result of the loading section."""
-    done = room.report.get("loading", {}).get("dump")
+    done = workspace.report.get("loading", {}).get("dump")
     if done:
         lines, loaded = done["lines"], done["ours"]
     else:
-        folder, _ = room.make_graph(round(lines * EDGE_SHARE))
-        path = room.folder / "growth.nt"
-        run_task("write_file", folder=folder, out=path, kind="dump", lines=lines, seed=room.seed)
-        loaded = run_task("load_ours", path=path, name="growth", home=room.home)
+        folder, _ = workspace.make_graph(round(lines * EDGE_SHARE))
+        path = workspace.folder / "growth.nt"
+        run_task("write_file", folder=folder, out=path, kind="dump", lines=lines, seed=workspace.seed)
+        loaded = run_task("load_ours", path=path, name="growth", home=workspace.home)
         path.unlink()
     return Mixture(lines, loaded["stored"]["edges"], loaded["seconds"], loaded["cpu_seconds"], loaded["tables_bytes"])
 
@@ -330,14 +337,16 @@ def main() -> int:
         sys.exit(f"no section {', '.join(sorted(unknown))}: give some of {', '.join(SECTIONS)}")
     folder = options.folder or Path(tempfile.mkdtemp(prefix="mining-"))
     folder.mkdir(parents=True, exist_ok=True)
-    room = Room(folder.resolve(), options.seed)
+    workspace = Workspace(folder.resolve(), options.seed)
     wanted = options.sections
-    print(f"seed {room.seed}, {os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}, in {room.folder}")
+    print(
+        f"seed {workspace.seed}, {os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}, in {workspace.folder}"
+    )
     try:
         if "speed" in wanted:
             for size in options.edges:
                 edges, most = round(size * MILLION), round(options.sparql_edges * MILLION)
-                measure_speed(room, edges, options.pairs, options.runs, most)
+                measure_speed(workspace, edges, options.pairs, options.runs, most)
         if "literals" in wanted:
             wanted_literals = [
                 *((size, 0) for size in options.literals),
@@ -346,16 +355,18 @@ def main() -> int:
             edges = round(options.edges[0] * MILLION)
             for size, an_item in wanted_literals:
                 literals = round(size * MILLION)
-                measure_literals(room, edges, literals, an_item, options.pairs, options.runs, options.before)
+                measure_literals(workspace, edges, literals, an_item, options.pairs, options.runs, options.before)
         if "loading" in wanted:
-            measure_loading(room, round(options.lines * MILLION))
+            measure_loading(workspace, round(options.lines * MILLION))
         if "growth" in wanted:
             dump = Dump(**{name: getattr(options, f"dump_{name}") for name in Dump.describe()})
-            measure_growth(room, [round(size * MILLION) for size in options.growth_edges], options.batches, dump)
+            measure_growth(workspace, [round(size * MILLION) for size in options.growth_edges], options.batches, dump)
     finally:
         if not options.folder and not options.keep:
             shutil.rmtree(folder)
-    print(f"\nload of the machine {os.getloadavg()[0]:.1f}; {room.bad} comparisons failed")
+    print(f"\nload of the machine {os.getloadavg()[0]:.1f}; {workspace.bad} comparisons failed")
     if options.json:
-        options.json.write_text(json.dumps({"seed": room.seed, "failed": room.bad, **room.report}, indent=1))
-    return 1 if room.bad else 0
+        options.json.write_text(
+            json.dumps({"seed": workspace.seed, "failed": workspace.bad, **workspace.report}, indent=1)
+        )
+    return 1 if workspace.bad else 0

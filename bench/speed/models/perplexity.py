@@ -57,7 +57,7 @@ def open_peer(checkpoint: Path, cut: Callable[[str], list[int]], device: str) ->
     model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint).eval().to(device)
     model = model.half() if device == "cuda" else model
 
-    def weigh(texts: list[str]) -> list[float]:
+    def compute_perplexities(texts: list[str]) -> list[float]:
         tokens = [cut(text) for text in texts]
         found = [0.0] * len(texts)
         order = sorted(range(len(texts)), key=lambda place: -len(tokens[place]))
@@ -76,20 +76,20 @@ def open_peer(checkpoint: Path, cut: Callable[[str], list[int]], device: str) ->
                 found[place] = mean
         return found
 
-    return weigh
+    return compute_perplexities
 
 
 def open_ours(folder: Path, device: str, numbers: ComputeType, batching: Batching, threads: int) -> Weigh:
     """Return a scorer that works as builds do."""
     model = LanguageModel(folder, "cuda" if device == "cuda" else "cpu", numbers, threads, batching)
 
-    def weigh(texts: list[str]) -> list[float]:
+    def compute_perplexities(texts: list[str]) -> list[float]:
         outcomes = [
             outcome for outcome in model.compute_log_probabilities(texts) if isinstance(outcome, TextLogProbability)
         ]
         return [outcome.log_probability / outcome.tokens for outcome in outcomes]
 
-    return weigh
+    return compute_perplexities
 
 
 def main() -> None:
@@ -130,10 +130,10 @@ def compare(given: argparse.Namespace, checkpoint: Path, models: Path) -> None:
     found: dict[str, list[float]] = {}
     took: dict[str, float] = {}
     for name, open_contender in contenders.items():
-        weigh = open_contender()
-        weigh(texts[:2])
+        compute_perplexities = open_contender()
+        compute_perplexities(texts[:2])
         started = clock()
-        found[name] = weigh(texts)
+        found[name] = compute_perplexities(texts)
         took[name] = clock() - started
     print(f"\n{given.device:20}{'texts/s':>9}{'ratio':>7}{'turned':>8}{'apart':>10}")
     for name, means in found.items():

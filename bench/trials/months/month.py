@@ -79,10 +79,10 @@ class Month:
 
     def end(self, day: int) -> None:
         """Rebuild without cached responses and compare with a build in a new warehouse."""
-        anew = self.rebuild(day, "0s", self.warehouse)["tables"]
+        rebuilt = self.rebuild(day, "0s", self.warehouse)["tables"]
         fresh = self.rebuild(day, "0s", self.trial.folder / "fresh.duckdb")["tables"]
-        if anew != fresh:
-            self.wrong.append("all asked anew leaves other tables than a new warehouse")
+        if rebuilt != fresh:
+            self.wrong.append("a rebuild that sends all calls again makes other tables than a new warehouse")
 
 
 def live_a_month(trial: Trial, days: int, seed: int, limit: int, max_age: str) -> list[str]:

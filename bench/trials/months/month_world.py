@@ -136,7 +136,7 @@ def add_gauges(folder: Path, days: int) -> tuple[Path, list[int]]:
         at = datetime.combine(day_of(turn), datetime.min.time(), UTC) - timedelta(hours=6)
         change = [[_reading(number), _reading(number, 500)]]
         revid = FIRST_REVID + 5_000 + 2 * number
-        later = {"revid": revid + 1, "at": at, "comment": "read anew", "replace": change}
+        later = {"revid": revid + 1, "at": at, "comment": "read again", "replace": change}
         result = {"title": f"Gauge {number} of the month", "pageid": _PAGEID + number, "views": 1}
         page = {**result, "revisions": [{"revid": revid, **first}, later]}
         text = f"<p>A gauge of the trials. {_reading(number)}</p>\n"

@@ -94,15 +94,15 @@ class BiokalmaEvaluationParams(JudgedEvaluationParams):
     """Parameters of an evaluation on BioKaLMA."""
 
     setting: Annotated[tuple[BiokalmaSetting, ...], CliOption(metavar="NAME")] = ()
-    """Only this setting (repeatable). Default: all settings that the paper reports; for built-in models the settings without wrong graphs; for answers from a file given_graph."""
+    """Only this setting (repeatable). Default: all settings that the paper reports. Built-in models get only the settings without wrong graphs; answers from a file count for given_graph."""
     form: tuple[BiokalmaQuestionForm, ...] = ()
-    """Only this question of each row (repeatable). Default: both; the paper's main figures use the specific question."""
+    """Only this one of a row's two questions (repeatable). Default: both. The paper's main figures use the specific question."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The model that rates texts in the settings given_graph and retrieved, [models.NAME] of the world's file; four calls per answer. If it is exact or not a real model, no text is rated, since a program cannot rate texts."""
+    """Model that rates texts in the settings given_graph and retrieved: [models.NAME] in the world's file. It costs four calls per answer. With "exact", or without a real model, no text is rated, since a program cannot rate texts."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
     """The cross-encoder (see `factmill models`) that decides whether a sentence supports its citation. Default: a lexical rule, which the report names."""
     scorer: CitationScorer = "fixed"
-    """How citations are counted: fixed, as the paper defines it; upstream, as the paper's public script does it."""
+    """How to count citations. fixed: as the paper defines it. upstream: as the paper's public script does it."""
 
 
 class BiokalmaEvaluationInputs(EvaluationInputs):
@@ -216,10 +216,10 @@ def _choose_aligner(
 
 
 SETTINGS = {
-    RETRIEVED_SETTING: "the graphs of the people whom the question names, looked up (the baseline)",
-    GIVEN_SETTING: "the graphs of the two people whom the question is about",
-    **{f"{REMOVED_PREFIX}{each}": f"as given_graph, with {each} of the needed pieces left out" for each in (1, 2, 3)},
-    f"{ABLATED_PREFIX}100": "as given_graph, the first point of the series ablated_80 to ablated_20",
+    RETRIEVED_SETTING: "the graphs of the people that the question names, found by a search (the baseline)",
+    GIVEN_SETTING: "the graphs of the two people that the question is about",
+    **{f"{REMOVED_PREFIX}{each}": f"as given_graph, without {each} of the needed facts" for each in (1, 2, 3)},
+    f"{ABLATED_PREFIX}100": "as given_graph; it starts the series ablated_80 to ablated_20",
     **{
         f"{ABLATED_PREFIX}{share}": f"{share} % of the right graphs; graphs of other people replace the rest"
         for share in (80, 60, 40, 20)
@@ -304,7 +304,7 @@ def list_biokalma_services(params: BiokalmaEvaluationParams) -> tuple[str, ...]:
 
 BIOKALMA_EVALUATION: Evaluation = Evaluation(
     name="biokalma_evaluation",
-    title="Measure a model on BioKaLMA: answers that cite a knowledge graph and mark what it lacks",
+    title="Measure a model on BioKaLMA: whether answers cite the right facts of a knowledge graph, and mark missing ones",
     examples=(
         "factmill evaluate biokalma --model oracle",
         "factmill evaluate biokalma --world my-world.toml --model mine --setting retrieved --form specific --limit 50",

@@ -51,7 +51,7 @@ def find_http_failure_or_raise(
         )
     if status in (401, 403):
         raise ServiceUnreachable(
-            f"{service}: refuses the request with HTTP {status}: {detail.rstrip('.')}. Check the key or token, and the contact address in user_agent"
+            f"{service}: refuses the request with HTTP {status}: {detail.rstrip('.')}. Check the key or token; for Wikimedia, also the contact address in user_agent"
         )
     if 300 <= status < 400:
         raise Retry(f"{code}: a redirect that leads nowhere: {detail}", parse_retry_after(retry_after))

@@ -343,9 +343,15 @@ class RetryingRequestSender:
                 "and run `factmill doctor`"
             )
         if len(lost) >= max(_MAX_LOST_IN_ROW[trouble.is_about_request], 2 * self._limits.parallel):
+            is_web_page = str(trouble).startswith("html_instead_of_json")
+            advice = (
+                "the address answers with web pages; check url in the world's file"
+                if is_web_page
+                else "run again later"
+            )
             raise ServiceUnreachable(
                 f"{self._name}: gave no useful response to {len(lost)} requests in a row, each tried up to"
-                f" {self._limits.attempts} times; last problem: {str(trouble).rstrip('.')}. Answers so far are recorded; run again later"
+                f" {self._limits.attempts} times; last problem: {str(trouble).rstrip('.')}. Answers so far are recorded; {advice}"
             )
 
     def _compute_pause_s(self, tries: int, trouble: Retry) -> float:
@@ -483,16 +489,16 @@ def _run_and_settle_future(
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
-        settle = partial(_settle_future_if_pending, future, future.set_exception, error)
+        set_outcome = partial(_settle_future_if_pending, future, future.set_exception, error)
     else:
-        settle = partial(_settle_future_if_pending, future, future.set_result, result)
+        set_outcome = partial(_settle_future_if_pending, future, future.set_result, result)
     with suppress(RuntimeError):  # the loop is closed, so nothing waits
-        loop.call_soon_threadsafe(settle)
+        loop.call_soon_threadsafe(set_outcome)
 
 
-def _settle_future_if_pending(future: asyncio.Future[Result], settle: Callable[[Any], None], outcome: Any) -> None:
+def _settle_future_if_pending(future: asyncio.Future[Result], set_outcome: Callable[[Any], None], outcome: Any) -> None:
     if not future.done():
-        settle(outcome)
+        set_outcome(outcome)
 
 
 def cancel_all_sends() -> None:

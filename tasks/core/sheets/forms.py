@@ -1,10 +1,10 @@
 """File forms of sheets: which one a file has, the texts to write, and the rows read back from another tool's export.
 
-Label Studio: JSON tasks to import, the labeling configuration beside them, and the JSON export. A task's `data` holds key, shown
+Label Studio: JSON tasks to import, the labeling configuration next to them, and the JSON export. A task's `data` holds key, shown
 and carried cells. Earlier decisions go out as `predictions`; what comes back is read from `annotations` alone, one per person,
 in which a skipped task is marked `was_cancelled`.
 
-Argilla: JSON that `dataset.records.from_json` reads, and the dataset's settings beside it. A record's `fields` are the shown
+Argilla: JSON that `dataset.records.from_json` reads, and the dataset's settings next to it. A record's `fields` are the shown
 cells and its `id` is the key; carried cells are metadata. Earlier decisions go out as `suggestions`; what comes back is read from
 `responses` alone: question → one value per user.
 """
@@ -49,7 +49,7 @@ def resolve_sheet_form(path: PurePath, form: str = "") -> SheetForm:
 
 
 def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[str, str]:
-    """Return name → text of the files that carry a sheet: the one at `path`, and the tool's set-up beside it."""
+    """Return name → text of the files that carry a sheet: the one at `path`, and the tool's set-up next to it."""
     if form == "csv":
         return {path.name: format_formula_safe_csv(sheet.layout.columns, sheet.rows)}
     if form == "label-studio":

@@ -191,11 +191,14 @@ def merge_possible_causes(causes: Sequence[ChangeCause], description: str = "") 
     """Merge several possible causes into one of kind "one of"."""
     unique = list(dict.fromkeys(causes))
     if len(unique) == 1:
-        return replace(unique[0], told=description or unique[0].told)
+        return replace(unique[0], change_description=description or unique[0].change_description)
     labels = list(dict.fromkeys(each.label for each in unique))
     what = ", ".join(labels) if len(labels) > 1 else labels[0]
     return ChangeCause(
-        "one of", what, description or "; ".join(f"{each.label}: {each.told}" for each in unique), unique[0].stage
+        "one of",
+        what,
+        description or "; ".join(f"{each.label}: {each.change_description}" for each in unique),
+        unique[0].stage,
     )
 
 
@@ -281,7 +284,7 @@ def _find_service_reply_cause(
     return (
         merge_possible_causes(code)
         if (code := manifests.list_causes("code"))
-        else ChangeCause("reply", after.operation, world.told)
+        else ChangeCause("reply", after.operation, world.change_description)
     )
 
 

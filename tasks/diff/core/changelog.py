@@ -31,7 +31,11 @@ def render_changelog(diff: BuildDiff, previous_version: str) -> str:
     lines = [f"# Changes since {escape_markdown(previous_version)}", ""]
     lines += [_format_summary(diff), ""]
     if diff.inputs:
-        lines += ["## Inputs", *(_format_input_change(each.cause.label, each.cause.told) for each in diff.inputs), ""]
+        lines += [
+            "## Inputs",
+            *(_format_input_change(each.cause.label, each.cause.change_description) for each in diff.inputs),
+            "",
+        ]
     for kind in ROW_CHANGE_KINDS:
         if counts[kind]:
             rows = [row for row in diff.rows if row.kind == kind]

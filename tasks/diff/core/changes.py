@@ -56,7 +56,7 @@ class ChangeCause:
     kind: ChangeCauseKind
     what: str
     """Name of the input: a prompt, list, service or parameter; rows are counted by kind and name."""
-    told: str = ""
+    change_description: str = ""
     """What changed in it, in one line: `item_facts of Q42 returned something else`."""
     stage: str = ""
     """Stage whose calls first show it; empty if none does."""

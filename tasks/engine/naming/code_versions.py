@@ -176,7 +176,7 @@ def make_code_manifest(recipe: str) -> dict[str, Any]:
     reached = collect_recipe_code(recipe)
     return {
         "definitions": reached.digests,
-        "rooms": {room: PACKAGE_VERSIONS[room].number for room in sorted(reached.packages)},
+        "rooms": {package: PACKAGE_VERSIONS[package].number for package in sorted(reached.packages)},
         "libraries": {name: _find_version(name) for name in sorted(reached.libraries - _NEUTRAL_LIBRARIES)},
     }
 
@@ -194,9 +194,9 @@ def digest_code_packages() -> dict[str, str]:
     """Return package → digest of its modules and what they use of `_COUNTED_BY_DEFINITION`, to locate the origin of changed rows."""
     code = load_source_code()
     digests = {}
-    for room in PACKAGE_VERSIONS:
-        own = [module for module in code if module.startswith(f"factmill.tasks.{room}.")]
-        counted = tuple(f"factmill.tasks.{each}." for each in (room, *sorted(_COUNTED_BY_DEFINITION)))
+    for package in PACKAGE_VERSIONS:
+        own = [module for module in code if module.startswith(f"factmill.tasks.{package}.")]
+        counted = tuple(f"factmill.tasks.{each}." for each in (package, *sorted(_COUNTED_BY_DEFINITION)))
         used = (module for module in collect_import_closure(own, code) if f"{module}.".startswith(counted))
-        digests[room] = combine_digests(f"{module} {digest_bytes(code[module].encode())}" for module in sorted(used))
+        digests[package] = combine_digests(f"{module} {digest_bytes(code[module].encode())}" for module in sorted(used))
     return digests

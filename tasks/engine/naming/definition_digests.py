@@ -72,7 +72,7 @@ def collect_code_dependencies(
     ]:
         raise BuildError(f"no definition {':'.join(missing[0])}; a build's id depends on it")
     found: dict[str, dict[str, str]] = {}
-    rooms, libraries = set[str](), set[str]()
+    packages, libraries = set[str](), set[str]()
     asked: set[tuple[str, str]] = set()
     while todo:
         module, name = todo.pop()
@@ -84,10 +84,10 @@ def collect_code_dependencies(
         if module not in code:
             libraries.add(module.partition(".")[0])
             continue
-        room = package_of(module.removesuffix(".__init__"))
-        if room:
-            rooms.add(room)
-        if room is None or (room and room not in traversed):
+        package = package_of(module.removesuffix(".__init__"))
+        if package:
+            packages.add(package)
+        if package is None or (package and package not in traversed):
             continue
         names = _parse_definitions_and_imports(module, code[module])
         if name in names.imports:
@@ -95,7 +95,7 @@ def collect_code_dependencies(
         elif name in names.definitions:
             digest, mentioned = _digest_definition_and_list_names(module, code[module], name)
             resolved = [_resolve_dotted_name(each, module, names, code) for each in mentioned]
-            if room:
+            if package:
                 resolved = [each for each in resolved if code.keys() & {each[0], f"{each[0]}.__init__"}]
             else:
                 imported = [
@@ -109,7 +109,7 @@ def collect_code_dependencies(
             todo += [(module, each) for each in (*names.definitions, *names.imports)]
     return CodeDependencies(
         {module: dict(sorted(found[module].items())) for module in sorted(found)},
-        frozenset(rooms),
+        frozenset(packages),
         frozenset(libraries - sys.stdlib_module_names),
     )
 
@@ -147,8 +147,8 @@ def _format_import_origin(
             break
         passed.add((module, name))
         module, name = _resolve_import(*imports[name], code)
-    room = package_of(module) if code.keys() & {module, f"{module}.__init__"} else ""
-    return f"{module if room == '' else room}:{name}"
+    package = package_of(module) if code.keys() & {module, f"{module}.__init__"} else ""
+    return f"{module if package == '' else package}:{name}"
 
 
 @cache

@@ -66,8 +66,8 @@ from factmill.tasks.storage.table_store import TableStore
 
 _SETTING_DESCRIPTIONS = {
     CLOSED_BOOK: "the question alone",
-    OPEN_BOOK: "the question, and articles as of the epoch for which the model searches",
-    EVIDENCE_PROVIDED: "the question with the most relevant passages of the articles that it needs",
+    OPEN_BOOK: "the question; the model can search the articles as of the epoch",
+    EVIDENCE_PROVIDED: "the question, with the most relevant passages of the articles it needs",
 }
 _STOP_REASONS = {
     "rounds": "it had used up its rounds (--rounds)",

@@ -61,23 +61,23 @@ class FanOutEvaluationParams(JudgedEvaluationParams):
     ] = ()
     """Only this setting (repeatable). Default: all three, as in the paper."""
     split: Literal["dev", "test", "all"] = "all"
-    """Only questions of this part. Questions whose answer the build lacks, such as those of a released test file, are left out."""
+    """Only questions of this split. Questions without an answer in the build are left out, such as those of a released test file."""
     scorer: Literal["fixed", "upstream"] = "fixed"
-    """Which loose and strict accuracy comes first: fixed, ours; upstream, that of the public scorer with its faults. Reports show both if they differ."""
+    """Which loose and strict accuracy comes first. fixed: ours. upstream: that of the paper's public scorer, with its faults. Reports show both if they differ."""
     lemmas: Annotated[str, CliOption(metavar="NAME")] = "auto"
-    """How words are lemmatised: a spaCy model by name; rules; auto, the default spaCy model if it is installed, else rules."""
+    """How to lemmatise words: with a spaCy model (give its name), or with rules. auto: the default spaCy model if it is installed, else rules."""
     bleurt: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Also score answers with this cross-encoder (see `factmill models`), as a replacement for BLEURT."""
     tools: ToolUse = "auto"
-    """Open book: how the model searches: always, with tool calls of the chat protocol; never, with lines of plain text; auto, with tool calls unless the server rejects them or the world's file has tools = false."""
+    """Open book: how the model searches. always: with tool calls of the chat protocol. never: with lines of plain text. auto: with tool calls, unless the server rejects them or the world's file has tools = false."""
     rounds: int = Field(default=16, ge=1, le=1000)
-    """Open book: maximum number of turns with searches; after them the model gets one turn to answer."""
+    """Open book: maximum number of turns with searches. Then the model gets one turn to answer."""
     most_tokens: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
-    """Open book: maximum number of input and output tokens over all turns of a question; after them the model must answer. Default: only --rounds limits it."""
+    """Open book: maximum number of input and output tokens over all turns of a question. Then the model must answer. Default: only --rounds limits it."""
     most_seconds: float | None = Field(default=None, gt=0, le=MAX_WAIT_S)
-    """Open book: maximum number of seconds of model time over all turns of a question; after them the model must answer. Recorded times count, so a replay ends at the same turn. Default: no limit."""
+    """Open book: maximum model time over all turns of a question, in seconds. Then the model must answer. A replay counts the recorded times, so it ends at the same turn. Default: no limit."""
     context_tokens: int | None = Field(default=None, ge=1024, le=MAX_SETTING_NUMBER)
-    """Maximum number of tokens in the model's context, including its answer; 4 characters count as one token. Default: context_tokens of the world's file, else 8,192."""
+    """Maximum number of tokens in the model's context, including its answer. 4 characters count as one token. Default: context_tokens of the world's file, else 8,192."""
     retrieval_share: Annotated[float, CliOption(metavar="SHARE")] = Field(default=0.5, gt=0, le=1)
     """Open book: maximum share of the context that one search may fill (paper: half)."""
 

@@ -40,17 +40,17 @@ class GranolaEvaluationParams(EvaluationParams):
     setting: Annotated[tuple[GranolaSettingName, ...], CliOption(metavar="NAME")] = ()
     """Only this setting (repeatable). Default: the settings that the paper reports, all but temperature."""
     samples: int = Field(default=5, ge=1, le=1000)
-    """Number of answers that self_consistency and drag sample per question (N in the paper, which does not state its value)."""
+    """Number N of answers to sample per question in self_consistency and drag. The paper does not state its value."""
     temperature: float = Field(default=0.7, gt=0, le=2)
-    """Temperature at which answers are sampled (T in the paper, which does not state its value)."""
+    """Temperature T at which answers are sampled. The paper does not state its value."""
     tau: float = Field(default=0.5, ge=0, lt=1)
-    """An answer matches a level if its token F1 exceeds this value (τ in the paper, which does not state its value)."""
+    """An answer matches a level if its token F1 exceeds this value (τ). The paper does not state its value."""
     decay: float = Field(default=0.5, ge=0)
-    """Decay λ of informativeness with the level: exp(-λ (level - 1)), as in the paper."""
+    """Decay λ of informativeness: an answer at a level counts exp(-λ (level - 1)), as in the paper."""
     popularity_bins: int = Field(default=5, ge=1, le=100)
-    """Number of equal-sized bins by the popularity of the question's entity."""
+    """Number of bins of equal size, by the popularity of the question's entity."""
     similarity: int = Field(default=2000, ge=0, le=MAX_SETTING_NUMBER)
-    """Number of questions, drawn with the seed, whose answers are also compared with the gold answer by the world's sentence encoder, as in the paper's Table 3; 0: none."""
+    """Number of questions, drawn with the seed, for which the world's sentence encoder compares the answer with the gold answer (the paper's Table 3). 0: none."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the model under test, and the sentence encoder where answers are compared."""

@@ -51,7 +51,8 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
                 if relation not in relations:
                     raise SourceError(
                         f"{path}: expected a file name that begins with one of the relations {', '.join(relations)}, "
-                        "like P19.test.json; or give its relation with --relations"
+                        "like P19.test.json; or give its relation with --relations. "
+                        "For a table of your own, the columns are question, answers and relation (--map)"
                     )
             if relation in relations and (file == path or file.suffix.lower() in _SUFFIXES):
                 found.setdefault(relation, []).append(file)

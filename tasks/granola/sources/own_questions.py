@@ -52,6 +52,6 @@ def format_unknown_relation(stated: str, relations: Mapping[str, QuestionRelatio
         return "the row states no relation; give a column relation, or --relations for all rows"
     labels = [label for each in relations.values() for label in (each.pid, each.label)]
     return (
-        f"unknown relation {stated!r}{format_did_you_mean(stated, labels)}; expected one of {', '.join(relations)}, "
-        "or one of a file of --relation-file"
+        f"unknown relation {stated!r}; expected one of {', '.join(relations)}, or one of a file of --relation-file"
+        f"{format_did_you_mean(stated, labels)}"
     )

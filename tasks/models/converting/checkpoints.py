@@ -155,7 +155,9 @@ def load_checkpoint_json(path: Path, default: Any = None) -> Any:
     """
     if not path.is_file():
         if default is None:
-            raise UsageError(f"{path.parent}: no {path.name}, which a checkpoint needs")
+            raise UsageError(
+                f"{path.parent}: no {path.name}; expected the folder of a Hugging Face checkpoint (`factmill models add --help` lists its files)"
+            )
         return default
     try:
         content = json.loads(path.read_bytes())

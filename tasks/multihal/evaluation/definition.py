@@ -75,9 +75,9 @@ class MultiHalEvaluationParams(EvaluationParams):
     languages: tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...] = ()
     """Only questions in this language (repeatable). Default: all that the build has."""
     nli: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score entailment and contradiction (question with gold answer ⇒ answer) with this cross-encoder (see `factmill models`), which must support the languages of the questions."""
+    """Also score with this cross-encoder (see `factmill models`) whether question and gold answer entail or contradict the answer. It must support the languages of the questions."""
     consistency: Annotated[str | None, CliOption(metavar="NAME")] = None
-    """Also score the consistency of answers with the gold answers with this cross-encoder, which has one output or a label for consistency."""
+    """Also score with this cross-encoder how consistent answers are with the gold answers. It has one output, or a label for consistency."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the roles used: the model under test and the sentence encoder that compares its answers."""

@@ -294,7 +294,7 @@ def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
 
 def make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
     """Return the rows of each stage, those that lose most first; of stages that pass nearly all rows on, the lost rows alone,
-    since they could not be seen beside the others. Merged rows come last, and only if there are some, so that the other
+    since they could not be seen next to the others. Merged rows come last, and only if there are some, so that the other
     series have the same colours."""
     losing = sorted(
         (each for each in stages if each.rejects + each.merged), key=lambda each: -each.rejects - each.merged

@@ -50,27 +50,27 @@ class MechanismParams(BenchmarkParams):
     """Parameters of the mechanistic analysis."""
 
     evaluation: Annotated[tuple[str, ...], CliOption(metavar="EVALUATION")] = (LATEST_SLAQ_EVALUATION,)
-    """Evaluation on SLAQ in both settings: its id, the start of its id, or latest:slaq_evaluation (repeatable)."""
+    """Evaluation on SLAQ with both settings: its id, the start of its id, or latest:slaq_evaluation (repeatable)."""
     model: Annotated[tuple[str, ...], CliOption(metavar="DIR")] = ()
     """Folder of the model that gave the answers, in Hugging Face format (repeatable: one per evaluation, in the same order)."""
     pairs: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """CSV with the columns id, short_text, long_text: parts of both answers that state the same fact, paired by people. They take precedence over pairs found automatically."""
+    """CSV file of pairs made by people, with the columns id, short_text and long_text. A pair holds the parts of both answers that state the same fact. It takes precedence over an automatic pair."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """The model that quotes the part of a long answer that states a fact, if the answer does not number its parts, [models.NAME] of the world's file; or exact, which aligns the words of both answers. The world's judge is replaced by exact if it is not a real model."""
+    """Model that finds the part of a long answer that states a fact, if the parts are not numbered: [models.NAME] in the world's file, or exact, which aligns the words of both answers. If the world's judge is not a real model, exact replaces it."""
     per_kind: int = Field(default=30, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of facts to score per model and kind (right in both answers; right in one); facts are drawn with the seed until the number is reached or none is left."""
+    """Number of facts to score per model and kind of fact (right in both answers, or right in only one). The facts are drawn with the seed."""
     least_matched: float = Field(default=0.5, ge=0, le=1)
-    """Minimum share of the short answer's content words in a part of the long answer to pair the two by alignment."""
+    """To pair a short answer with a part of the long answer by alignment, the part must contain at least this share of its content words."""
     tokens: Literal["answer", "gold"] = "answer"
-    """Which tokens to analyse: answer, those of the model's own answers; gold, those of the gold answer, which replaces both texts, so that both have the same tokens, right or wrong."""
+    """Which tokens to analyse. answer: the tokens of the model's own answers. gold: the tokens of the gold answer, which replaces both answers, so that right and wrong facts have the same tokens."""
     recover: float = Field(default=0.9, gt=0, le=1)
     """Minimum share of a token's logit that its minimal set of components must recover."""
     largest_set: float = Field(default=1.0, gt=0, le=1)
-    """Maximum share of all components in a minimal set; a lower value saves time but may leave tokens without a set."""
+    """Maximum share of all components in a minimal set. A lower value saves time, but can leave tokens without a set."""
     centre: bool = False
     """Subtract the mean over the vocabulary from each logit, for models with logits below 0, such as GPT-2."""
     precision: Precision = "float32"
-    """Number format of the computation; bfloat16 and float16 give coarse importances."""
+    """Number format of the computation. With bfloat16 and float16, the importance of a component is less exact."""
     device: Device = "auto"
     """Device for the computation; auto: the GPU if there is one, else the CPU."""
     folds: int = Field(default=5, ge=2, le=1000)

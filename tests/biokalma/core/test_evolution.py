@@ -102,7 +102,7 @@ def test_alpha_1_uses_specificity_alone_and_alpha_0_coherence_alone() -> None:
 
 def test_lead_beyond_reach_of_coherence_needs_no_perplexity() -> None:
     assert choose([2.0, 1.0, 0.0]) == 0
-    assert choose([2.0, 2.0, 0.0]) == [0, 1], "equals are weighed, the rest is not"
+    assert choose([2.0, 2.0, 0.0]) == [0, 1], "only equally specific facts get a perplexity"
     weighed: dict[int, float | None] = {0: 9.0, 1: 8.0}
     assert [choose([2.0, 2.0, 0.0], weighed, refused) for refused in ((), [1], [0, 1])] == [1, 0, 2]
 
@@ -156,7 +156,7 @@ def test_round_reports_which_score_decided_it() -> None:
     assert classify_deciding_score(a_round((2.0, True), (2.0, True), (1.0, False))) == "coherence among equals"
     after_one = a_round((2.0, True), (1.0, True), (1.0, True), refused=1)
     assert classify_deciding_score(after_one) == "coherence among equals"
-    assert classify_deciding_score(a_round((2.0, False), (2.0, False))) == "specificity", "with ids between equals"
+    assert classify_deciding_score(a_round((2.0, False), (2.0, False))) == "specificity", "ids decide between equals"
 
 
 def test_specificity_is_zero_for_relation_in_all_graphs_and_highest_for_rarest() -> None:

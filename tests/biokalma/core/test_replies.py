@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.habits.wrong_contents import WRONG_CONTENTS
 from support.rows.biographies import make_piece
-from support.steps.replies import get_unreadable_reason, hearing
+from support.steps.replies import get_unreadable_reason, make_reader
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.core.author_replies import (
@@ -228,8 +228,8 @@ def test_label_between_other_words_is_mentioned(label: str, before: str, behind:
     assert mentions_value(f"{before} {label}, {behind}", make_work(label))
 
 
-hear_paragraph = hearing(PARAGRAPH_REPLY_FORM, read_paragraph)
-hear_question = hearing(QUESTION_REPLY_FORM, read_question)
+hear_paragraph = make_reader(PARAGRAPH_REPLY_FORM, read_paragraph)
+hear_question = make_reader(QUESTION_REPLY_FORM, read_question)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_paragraph_is_read_from_reply(reply: str, paragraph: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hear", "reply", "reason"),
+    ("read_reply", "reply", "reason"),
     [
         (hear_paragraph, "Ada wrote.", "0 lines"),
         (hear_paragraph, "I cannot write that paragraph: sorry.", "the model refuses"),
@@ -272,9 +272,9 @@ def test_paragraph_is_read_from_reply(reply: str, paragraph: str) -> None:
     ],
 )
 def test_reply_without_single_paragraph_or_question_is_unreadable(
-    hear: Callable[[str], Any], reply: str, reason: str
+    read_reply: Callable[[str], Any], reply: str, reason: str
 ) -> None:
-    assert reason in get_unreadable_reason(hear(reply))
+    assert reason in get_unreadable_reason(read_reply(reply))
 
 
 @pytest.mark.parametrize(

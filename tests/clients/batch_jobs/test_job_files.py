@@ -178,4 +178,4 @@ def test_job_file_never_causes_key_command_to_run(server, tmp_path):
     job.server = dataclasses.replace(job.server, connection=connection, has_key_command=False)
     server.script(STATE)
     [looked] = inspect_jobs([job], "tests")
-    assert looked.state is not None and not ran.exists(), "a command that somebody wrote into the file"
+    assert looked.state is not None and not ran.exists(), "a command that was added to the file"

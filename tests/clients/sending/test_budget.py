@@ -231,7 +231,7 @@ def test_exhausted_run_time_sends_no_request(server):
     assert not server.seen
 
 
-@pytest.mark.parametrize("parallel", [1, 16], ids=["all are tried", "others wait for a place"])
+@pytest.mark.parametrize("parallel", [1, 16], ids=["parallel 1", "parallel 16"])
 def test_pause_requested_by_service_is_not_awaited_beyond_run_hours(server, parallel):
     server.script({"status": 429, "json": {"error": {"message": "later"}}, "headers": {"Retry-After": "500"}})
     assert ask(server, budget := Budget(BudgetLimits(hours=2e-4)), names=2, parallel=parallel) == {}

@@ -25,7 +25,7 @@ def test_failure_halves_parallel_limit_and_success_restores_it_within_bounds():
     assert drive(limiter, *["trouble"] * 64) == 32
     assert 32 < drive(limiter, *["ok"] * 32) < 40
     assert drive(limiter, *["ok"] * 2000) == 64
-    assert drive(limiter, *(["trouble"] + ["ok"] * 9) * 100) > 60, "one refusal in ten costs hardly any places"
+    assert drive(limiter, *(["trouble"] + ["ok"] * 9) * 100) > 60, "one rejection in ten hardly reduces parallelism"
     assert drive(RequestLimiter(4), *["trouble"] * 100) == 1
 
 
@@ -117,7 +117,7 @@ def test_services_sharing_limiter_stay_below_its_bounds_together(length_s: float
     assert count_most(starts, 1) <= 4  # five would need four gaps of 0.3 s
     assert max(sum(start <= at < end for start, end in everything) for at in starts) <= 3
     last = max(end for _, end in everything)
-    assert last < max(480 * 0.3, 480 * length_s / 3) * 1.15 + 5, "slower than the bounds ask for"
+    assert last < max(480 * 0.3, 480 * length_s / 3) * 1.15 + 5, "slower than the limits require"
     shares = [sum(start < last / 4 for start, _ in own) for own in spans]
     assert min(shares) >= sum(shares) / 14, f"of 14 places of their own, one service with two waits: {shares}"
 
@@ -127,7 +127,7 @@ def test_service_uses_its_work_time_per_minute_plus_one_minute_after_idle_time()
     spans = share_among([RequestLimiter(5, within=shared)], [3.0] * 60)[0]
     last = max(end for _, end in spans)
     worked = 3.0 * len(spans)
-    assert worked / (last + 60) <= 1.02, "over 60 s a minute, the minute before the first among them"
+    assert worked / (last + 60) <= 1.02, "more than 60 s per minute, including the minute before the first"
     assert worked / last >= 0.95, "slower than the service permits"
     assert count_most((end for _, end in spans), 60) * 3.0 <= 120 + 5 * 3.0
 

@@ -83,7 +83,7 @@ def test_names_are_looked_up_in_their_language_and_in_mul(ask, server):
         make_find_items_call(HERE, "Berlino", "en"),
         make_find_items_call(HERE, "Paris"),
     ) == [[{"qid": "Q64", "via": "label"}], [], [{"qid": "Q90", "via": "label"}]]
-    assert len(server.seen) == 2, "one query a language"
+    assert len(server.seen) == 2, "one query per language"
 
 
 def test_name_with_quotes_braces_and_line_breaks_is_found(ask):
@@ -275,7 +275,7 @@ EXCESSES = {
         "status": 500,
         "json": {"exception": "Tried to allocate 166.7 GB, but only 40 GB were available"},
     },
-    "memory, told as our mistake": {"status": 400, "json": {"exception": "Tried to allocate 2 GB"}},
+    "out of memory, reported as our mistake": {"status": 400, "json": {"exception": "Tried to allocate 2 GB"}},
     "a proxy's time-out": {"status": 504, "text": "Gateway Time-out"},
     "too long a body": {"status": 413, "text": "Payload Too Large"},
     "too long an address": {"status": 414, "text": "URI Too Long"},

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.rows.fanout_wordings import HEIGHTS, ISLANDS_QUESTION, LISTED, NAMED, PEOPLE, TOWERS_QUESTION
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
@@ -18,7 +18,7 @@ from factmill.tasks.text.values.answer_search import AnswerValue
 
 
 def parse_wording_reply(reply: str, wording: QuestionWordingParts, answer: dict[str, AnswerValue]) -> object:
-    return hearing(WORDED_QUESTION_FORMAT, read_and_check_worded_question, wording, answer)(reply)
+    return make_reader(WORDED_QUESTION_FORMAT, read_and_check_worded_question, wording, answer)(reply)
 
 
 def test_question_pieces_round_trip_through_json() -> None:

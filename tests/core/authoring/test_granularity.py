@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.assets import load_entity_questions_relations, load_list_entries, load_prompt
 from factmill.tasks.core.authoring.granular_answers import (
@@ -24,11 +24,11 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.text_normalization import normalize_answer
 
-hear_verdict = hearing(CONSISTENCY_FORMAT, read_consistency_verdict)
+hear_verdict = make_reader(CONSISTENCY_FORMAT, read_consistency_verdict)
 
 
 def hear_levels(reply: str, answer: str) -> Any:
-    return hearing(LEVELS_FORMAT, read_answer_levels, answer)(reply)
+    return make_reader(LEVELS_FORMAT, read_answer_levels, answer)(reply)
 
 
 TRIVIAL = parse_trivial_answers(load_list_entries("trivial_answers"))

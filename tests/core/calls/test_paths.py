@@ -67,7 +67,7 @@ def find_dates(answers, pairs, options=EVERYTHING):
     )
 
 
-def told(found):
+def list_pairs(found):
     return [tuple(line.values()) for line in found.pairs.to_pylist()]
 
 
@@ -84,7 +84,7 @@ def test_two_hops_are_queried_only_if_one_hop_finds_nothing():
     )
     found = find_items(answers, [(1, 2), (1, 3), (1, 4)])
     assert walks(found) == [(0, 1, False, None, 26, None), (0, 1, True, None, 26, None), (1, 2, False, 9, 31, 279)]
-    assert told(found) == [(0, "found", 2, 2), (1, "found", 1, 1), (2, "none", 0, 0)]
+    assert list_pairs(found) == [(0, "found", 2, 2), (1, "found", 1, 1), (2, "none", 0, 0)]
     assert answers.batches == [[("item_paths", "Q1", 1)] * 3, [("item_paths", "Q1", 2)] * 2]
 
 
@@ -92,7 +92,7 @@ def test_all_hops_are_queried_on_request():
     answers = Answers({("Q1", "Q2", 1): [(1, False, None, 26, None)], ("Q1", "Q2", 2): [(2, True, 9, 31, 279)]})
     found = find_items(answers, [(1, 2)], PathSearchOptions(always_two_hops=True))
     assert walks(found) == [(0, 1, False, None, 26, None), (0, 2, True, 9, 31, 279)]
-    assert told(found) == [(0, "found", 2, 2)]
+    assert list_pairs(found) == [(0, "found", 2, 2)]
 
 
 def test_ignored_property_paths_are_dropped_and_search_continues():
@@ -104,7 +104,7 @@ def test_ignored_property_paths_are_dropped_and_search_continues():
     )
     found = find_items(answers, [(1, 2)], PathSearchOptions(ignored_properties=frozenset({26})))
     assert walks(found) == [(0, 2, False, 9, 31, 31)]
-    assert told(found) == [(0, "found", 1, 1)]
+    assert list_pairs(found) == [(0, "found", 1, 1)]
 
 
 @pytest.mark.parametrize("ignored", [69, 582, 26])
@@ -122,17 +122,17 @@ def test_qualifier_and_hop_properties_can_be_ignored(ignored):
 def test_path_cap_keeps_first_paths_in_order_and_reports_total():
     rows = [(1, backward, None, number, None) for backward in (True, False) for number in range(30, 0, -1)]
     found = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2), (3, 2)], PathSearchOptions(max_paths=31))
-    assert told(found) == [(0, "capped", 60, 31), (1, "none", 0, 0)]
+    assert list_pairs(found) == [(0, "capped", 60, 31), (1, "none", 0, 0)]
     expected = [(0, 1, False, None, number, None) for number in range(1, 31)]
     assert walks(found) == [*expected, (0, 1, True, None, 1, None)]
     exact = find_items(Answers({("Q1", "Q2", 1): rows}), [(1, 2)], PathSearchOptions(max_paths=60))
-    assert told(exact) == [(0, "found", 60, 60)]
+    assert list_pairs(exact) == [(0, "found", 60, 60)]
 
 
 def test_paths_from_item_to_itself_are_not_queried():
     answers = Answers({("Q1", "Q1", 1): [(1, False, None, 26, None)]})
     found = find_items(answers, [(1, 1)])
-    assert (told(found), walks(found), answers.batches) == ([(0, "identical", 0, 0)], [], [])
+    assert (list_pairs(found), walks(found), answers.batches) == ([(0, "identical", 0, 0)], [], [])
 
 
 def test_repeated_pair_is_queried_once_and_answered_each_time():
@@ -152,13 +152,13 @@ def test_failed_pair_has_no_paths_and_has_reason():
         }
     )
     found = find_items(answers, [(1, 2), (1, 3), (1, 4)], PathSearchOptions(always_two_hops=True))
-    assert told(found) == [(0, "failed", 0, 0), (1, "failed", 0, 0), (2, "found", 1, 1)]
+    assert list_pairs(found) == [(0, "failed", 0, 0), (1, "failed", 0, 0), (2, "found", 1, 1)]
     assert walks(found) == [(2, 2, False, 9, 31, 279)]
     assert found.failures == {
         0: "item_paths, hops 1: timeout: no answer within 60 s",
         1: "item_paths, hops 2: http_500: broken",
     }
-    assert answers.batches[1] == [("item_paths", "Q1", 2)] * 2, "a pair that failed is not asked further"
+    assert answers.batches[1] == [("item_paths", "Q1", 2)] * 2, "a failed pair gets no further query"
 
 
 def test_date_and_number_queries_include_their_properties():
@@ -174,7 +174,7 @@ def test_date_and_number_queries_include_their_properties():
     )
     assert make_literal_paths_call("here", 42, NumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
     keys = {make_item_paths_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
-    assert len(keys) == 3, "each way round is a question of its own"
+    assert len(keys) == 3, "each direction is a separate question"
 
 
 def test_dates_are_sorted_in_agreed_order_with_null_first():
@@ -183,7 +183,7 @@ def test_dates_are_sorted_in_agreed_order_with_null_first():
         answers, [(1, PartialDate(1952)), (1, PartialDate(1953))], PathSearchOptions(always_two_hops=True)
     )
     assert walks(found) == [(0, *SCHOOL_END), (0, *BIRTH), (0, *OF_SPOUSE)]
-    assert told(found) == [(0, "found", 3, 3), (1, "none", 0, 0)]
+    assert list_pairs(found) == [(0, "found", 3, 3), (1, "none", 0, 0)]
 
 
 @pytest.mark.parametrize("find", [find_items, find_dates])

@@ -162,13 +162,13 @@ def test_rater_agreement_between_people_matches_libraries() -> None:
 
 
 def test_few_labels_produce_warning() -> None:
-    def told(n: int) -> str:
+    def format_warning(n: int) -> str:
         return format_few_labels_warning(
             measure_judge_agreement(["1", "0"] * n, ["1", "0"] * n, list(map(str, range(2 * n))), ["0", "1"])
         )
 
-    assert re.fullmatch(r"10 labels .* 72% to 100%; .*", told(5))
-    assert told(50) == ""
+    assert re.fullmatch(r"10 labels .* 72% to 100%; .*", format_warning(5))
+    assert format_warning(50) == ""
     assert compute_cohen_kappa(np.zeros((2, 2))).item() != compute_cohen_kappa(np.zeros((2, 2))).item()
 
 

@@ -52,20 +52,20 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         explain([chat("old")], [chat("new", model="other")], lock={"models": {"author": "other", "judge": "mine"}}),
         ["model: author"],
     ),
-    "a reply that was drawn anew": (explain([chat("old")], [chat("new")]), ["reply: x/write"]),
-    "a scripted reply that was edited": (
+    "new sample of a reply": (explain([chat("old")], [chat("new")]), ["reply: x/write"]),
+    "edited scripted reply": (
         explain([chat("old", script="1")], [chat("new", script="2")]),
         ["reply: x/write"],
     ),
     "an item": (explain([item("old")], [item("new")]), ["world: wikidata"]),
-    "an item, of which the author writes": (
+    "changed item in the author prompt": (
         explain(
             [item("a town"), chat("old", variables={"about": "a town"})],
             [item("a city"), chat("new", variables={"about": "a city"})],
         ),
         ["world: wikidata"],
     ),
-    "an item that changed, and a prompt that made the text": (
+    "changed item and changed prompt": (
         explain([item("a town"), chat("old")], [item("a city"), chat("new", prompt_digest="p2")]),
         ["prompt: x/write"],
     ),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ),
         ["world: wikidata", "prompt: x/write"],
     ),
-    "a query whose service is named by its content": (
+    "query to a service with a content digest": (
         explain(
             [item("old", service="embedded-1/wikidata")],
             [item("new", service="embedded-1/wikidata")],
@@ -84,23 +84,23 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ),
         ["query: wikidata/item_facts"],
     ),
-    "a query whose service is live": (
+    "query to a live service": (
         explain([item("old")], [item("new")], lock={"queries": {"wikidata/item_facts": "2"}}),
         ["one of: query: wikidata/item_facts, world: wikidata"],
     ),
     "a revision": (explain([page(10)], [page(11)], (10, 11)), ["world: wikipedia"]),
-    "a revision of another moment": (
+    "revision of another date": (
         explain([page(10)], [page(11, at="2027-01-01")], (10, 11), {"world": LOCK["world"] | {"epoch": "2027-01-01"}}),
         ["epoch"],
     ),
     "a list alone": (explain([], [], lock=LIST), ["list: l.txt"]),
     "code alone": (explain([], [], lock=CODE), ["code: steps"]),
-    "a variable that nothing recorded made": (
+    "variable without a recorded source": (
         explain([chat("old")], [chat("new", variables={"about": "other"})], lock=CODE),
         ["code: steps"],
     ),
     "a parameter alone": (explain([], [], lock={"params": {"params": {"least": 3}}}), ["parameter: least"]),
-    "a list and code, and no call": (explain([], [], lock=LIST | CODE), ["one of: list: l.txt, code: steps"]),
+    "list and code without a call": (explain([], [], lock=LIST | CODE), ["one of: list: l.txt, code: steps"]),
     "nothing": (explain([], []), ["unexplained"]),
     "other rows": (explain([], [], other_rows_changed=True), ["other rows"]),
     "the source": (explain([], [], source_cause=ChangeCause("source", "a.json"), lock=CODE), ["source: a.json"]),
@@ -110,7 +110,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ),
         ["decision: f"],
     ),
-    "a reject for what a reply says": (
+    "reject because of a reply": (
         explain(
             [item("fine")], [item("much too long")], None, CODE, fate=RowDrop("after", "stage 1", "r", "much too long")
         ),
@@ -136,8 +136,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ),
         ["parameter: limit"],
     ),
-    "what it was drawn from": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),
-    "a failure in passing": (
+    "other sampled rows": (explain([item(["Q1"])], [item(["Q1", "Q2"])], None, CODE), ["world: wikidata"]),
+    "transient failure": (
         explain(
             [item("old")],
             [RecordedRowCall(1, "stage 1", "item_facts", "https://wd", {"qid": "Q1"}, "k", "failed", "http_503")],

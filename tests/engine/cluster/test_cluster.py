@@ -163,9 +163,9 @@ def test_cluster_paths_equal_local_ones(cluster: DaskClusterClient, home: Path) 
 def test_malformed_answer_names_its_worker(
     cluster: DaskClusterClient, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(told: str) -> AbstractContextManager[object]:
+    def refused(message: str) -> AbstractContextManager[object]:
         return pytest.raises(
-            ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{told};"
+            ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{message};"
         )
 
     def ask_of_fewer(kind: Any, identity: str, code: str, operation: str, asked: Any) -> RequestAnsweredByUnpickling:

@@ -129,32 +129,32 @@ def test_comments_formatting_and_unreached_code_do_not_change_digests(module: st
 
 def test_import_of_same_name_from_other_module_changes_dependencies() -> None:
     code = {
-        "factmill.flows.cake": "from factmill.tasks.core.a import weigh\nfrom factmill.tasks.core.shared import taste\n"
-        "def cake(): return weigh(), taste(), other()\n"
-        "def other():\n    from factmill.tasks.core.b import weigh as w\n    return w()\n",
-        "factmill.tasks.core.a": "def weigh(): return 1\n",
-        "factmill.tasks.core.b": "def weigh(): return 2\n",
-        "factmill.tasks.core.shared": "from factmill.tasks.core.a import weigh as taste\n",
+        "factmill.flows.cake": "from factmill.tasks.core.a import measure\nfrom factmill.tasks.core.shared import taste\n"
+        "def cake(): return measure(), taste(), other()\n"
+        "def other():\n    from factmill.tasks.core.b import measure as w\n    return w()\n",
+        "factmill.tasks.core.a": "def measure(): return 1\n",
+        "factmill.tasks.core.b": "def measure(): return 2\n",
+        "factmill.tasks.core.shared": "from factmill.tasks.core.a import measure as taste\n",
     }
 
     def describe(changed: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
         return collect_code_dependencies([("factmill.flows.cake", "cake")], {**code, **changed}, find_room).digests
 
-    swapped = code["factmill.flows.cake"].replace("core.a import weigh\n", "core.b import weigh\n")
+    swapped = code["factmill.flows.cake"].replace("core.a import measure\n", "core.b import measure\n")
     for changed in (
         {"factmill.flows.cake": swapped},
-        {"factmill.tasks.core.shared": "from factmill.tasks.core.b import weigh as taste\n"},
+        {"factmill.tasks.core.shared": "from factmill.tasks.core.b import measure as taste\n"},
     ):
         assert {module: set(names) for module, names in describe(changed).items()} == {
             "factmill.flows.cake": {"cake", "other"},
-            "factmill.tasks.core.a": {"weigh"},
-            "factmill.tasks.core.b": {"weigh"},
+            "factmill.tasks.core.a": {"measure"},
+            "factmill.tasks.core.b": {"measure"},
         }
         assert describe(changed)["factmill.flows.cake"]["cake"] != describe({})["factmill.flows.cake"]["cake"]
         assert describe(changed)["factmill.flows.cake"]["other"] == describe({})["factmill.flows.cake"]["other"]
     reexported = {
         "factmill.flows.cake": code["factmill.flows.cake"].replace(
-            "core.shared import taste", "core.a import weigh as taste"
+            "core.shared import taste", "core.a import measure as taste"
         )
     }
     assert describe(reexported) == describe({})
@@ -163,13 +163,13 @@ def test_import_of_same_name_from_other_module_changes_dependencies() -> None:
 def test_versioned_package_counts_by_name_and_code_it_calls_by_definition() -> None:
     code = {
         "factmill.flows.cake": "from factmill.tasks.engine.work import ask\ndef cake(): return ask()\n",
-        "factmill.tasks.engine.work": "import duckdb\nfrom factmill.tasks.core.completions import hear\ndef ask(): return hear(duckdb)\n",
-        "factmill.tasks.core.completions": "import json5\ndef hear(text): return json5.loads(text)\ndef unused(): return 1\n",
+        "factmill.tasks.engine.work": "import duckdb\nfrom factmill.tasks.core.completions import read\ndef ask(): return read(duckdb)\n",
+        "factmill.tasks.core.completions": "import json5\ndef read(text): return json5.loads(text)\ndef unused(): return 1\n",
     }
     crossed = collect_code_dependencies([("factmill.flows.cake", "cake")], code, find_room, frozenset({"engine"}))
     assert {module: set(names) for module, names in crossed.digests.items()} == {
         "factmill.flows.cake": {"cake"},
-        "factmill.tasks.core.completions": {"hear"},
+        "factmill.tasks.core.completions": {"read"},
     }
     assert (crossed.packages, crossed.libraries) == ({"engine"}, {"json5"})
     moved = {**code, "factmill.flows.cake": code["factmill.flows.cake"].replace("engine.work", "engine.asking")}

@@ -188,7 +188,9 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
     pilot = replace(basis, usage=BuildCallUsage(drawn, [result]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
-    assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, "it is a pilot already"
+    assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, (
+        "the run is already a pilot"
+    )
 
 
 def test_failed_call_is_not_reported_as_unknown_token_usage():
@@ -217,7 +219,7 @@ def test_forecast_modules_do_not_import_prefect():
         ("https://query.wikidata.org/sparql", 400 * 0.5 / 3600),
         ("https://elsewhere.example.net", 400 * 0.5 / 4 / 3600),
     ],
-    ids=["by the rate", "by the time that the service works", "by what is under way at once"],
+    ids=["limited by rate", "limited by service time", "limited by parallel requests"],
 )
 def test_forecast_hours_respect_wikimedia_rate_limits(url: str, hours: float) -> None:
     calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]

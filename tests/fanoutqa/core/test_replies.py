@@ -1,7 +1,7 @@
 """Test replies about fan-out questions: the verdict's letter, and comments on a wording."""
 
 import pytest
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.fanoutqa.core.judge_replies import (
@@ -14,11 +14,11 @@ from factmill.tasks.fanoutqa.core.judge_replies import (
     read_wording_verdict,
 )
 
-hear_verdict = hearing(OBJECTIVITY_FORM, read_objectivity_verdict)
+hear_verdict = make_reader(OBJECTIVITY_FORM, read_objectivity_verdict)
 
 
 def hear_wording(reply: str, question: str) -> object:
-    return hearing(WORDING_FORM, read_wording_verdict, question)(reply)
+    return make_reader(WORDING_FORM, read_wording_verdict, question)(reply)
 
 
 QUESTION = "What is the height of the 5 tallest towers in the U.S. built before 1990, and who owns the Space Needle?"

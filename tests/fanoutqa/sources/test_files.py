@@ -37,7 +37,7 @@ def test_question_form_is_detected_from_content_not_file_name(tmp_path: Path, is
     assert [(row.source, row.published_split) for row in (authored, dev, test)] == [
         ("authored", None), ("released", "dev"), ("released", "test"),
     ]  # fmt: skip
-    assert {row.licence for row in (authored, dev, test)} == {"none stated"}, "a form says nothing of a licence"
+    assert {row.licence for row in (authored, dev, test)} == {"none stated"}, "the form does not state a licence"
     assert [(row.source_name, row.source_row) for row in (authored, test)] == [
         ("questions.txt", 1),
         ("questions.txt", 3),

@@ -143,12 +143,12 @@ def test_world_model_receives_same_requests_as_from_evaluate(
     lost = sum("unscored" in each for each in answers)
     assert 0 < lost < len(asked) == len(chat.web.seen)
     assert answer("mine", asked, world=str(world), source=warehouse) == answers
-    assert len(chat.web.seen) == len(asked) + lost, "what is answered is not asked again, what failed is"
+    assert len(chat.web.seen) == len(asked) + lost, "only failed requests are sent again"
     scored = api.score("granola", answers, source=warehouse, setting="greedy", model="mine")
     options = ("--world", world, "--warehouse", warehouse, "--setting", "greedy", "--reports", tmp_path, "--json")
     ran = small_builds.factmill("evaluate", "granola", "--model", "mine", *options, TEST_KEY="secret")
     assert ran.code == 0, ran.err
-    assert len(chat.web.seen) == len(asked) + 2 * lost, "nor by evaluate"
+    assert len(chat.web.seen) == len(asked) + 2 * lost, "evaluate does not send it again either"
     columns = ("value", "n", "n_unscored", "ci_low", "ci_high")
     of_evaluate = {each["id"]: [each[name] for name in columns] for each in ran.json["metrics"]}
     assert {each["id"]: [each[name] for name in columns] for each in scored.metrics.to_pylist()} == of_evaluate

@@ -81,7 +81,7 @@ SOURCES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
     "fanout loop": ("fanoutqa", lambda at: make_loop(at, "q.json"), "q.json: "),
     "pairs no rows": ("biokalma", lambda at: write(at, "pairs.csv", HEADER), "pairs.csv: "),
     "pairs long number": ("biokalma", lambda at: write(at, "p.jsonl", f'{{"person": {LONG}}}'), "4,300 digits"),
-    "pairs none used": ("biokalma", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "a.csv"),
+    "pairs unused": ("biokalma", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "a.csv"),
     "foundation no rows": ("multihal", lambda at: write(at, "qa_data.json", "[]"), "qa_data.json: "),
     "foundation none used": ("multihal", lambda at: write(at, "s/a.csv", "a,b\n1,2\n").parent, "a.csv"),
 }  # fmt: skip

@@ -268,7 +268,7 @@ def test_process_exits_with_code_of_command(factmill: Factmill) -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_process_without_standard_streams_opens_no_file_in_their_place(tmp_path: Path, closed: str) -> None:
-    result = tmp_path / "told"
+    result = tmp_path / "descriptor"
     program = (
         "import os, sys; from factmill.flows.cli import entry, main; main._run_and_get_exit_code = lambda: ["
         f"open({str(result)!r}, 'w').write(str(min(os.open('/', 0) for _ in range(3)))), print(1), sys.stderr.write('2'), 0][-1]; "

@@ -22,7 +22,7 @@ def test_row_text_cannot_control_terminal(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
     monkeypatch.setenv("COLUMNS", "200")
     print_escaped_lines([HOSTILE, "two\tlines"])
-    print_terminal_table(HOSTILE, {"id": None, "told": "told"}, [{"id": HOSTILE, "told": [HOSTILE, {"a": HOSTILE}]}])
+    print_terminal_table(HOSTILE, {"id": None, "note": "note"}, [{"id": HOSTILE, "note": [HOSTILE, {"a": HOSTILE}]}])
     printed = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
     assert printed.startswith("[U+001B]]0;a title[U+0007] [U+009B]2J [U+202E]turned\ntwo\tlines\n")

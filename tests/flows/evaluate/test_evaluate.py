@@ -179,7 +179,7 @@ def test_batch_job_model_gets_each_question_once_and_missing_line_is_unanswered(
     text = 'mode = "batch"\njobs = { poll_s = 0.02, first_singly = false }\nlimits'
     world.write_text(re.sub("^limits(?=.*600)", text, world.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     text = toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json
-    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 2}, "a try of each job, two in all"
+    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 2}, "one attempt per job, two in total"
     assert sum(len(jobs.read_input(job)) for job in jobs.jobs) == 14, (
         "eight questions, one again, five answers to judge"
     )
@@ -192,7 +192,7 @@ def test_batch_job_model_gets_each_question_once_and_missing_line_is_unanswered(
     assert text["unscored"] == 3
     jobs.spoil = lambda content: content
     assert toy("evaluate", "countries", "--world", world, "--batch-size", "3", "--json").json["unscored"] == 2
-    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 3}, "the next run asks for that one alone"
+    assert server.asked == {**dict.fromkeys(NAMES, 1), "Italy": 3}, "the next run sends only that request"
     jobs.close()
 
 

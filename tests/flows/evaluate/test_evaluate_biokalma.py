@@ -170,7 +170,7 @@ def test_repeated_evaluation_sends_no_request_and_has_same_bytes(
     measure.verify(result, **KEY)
 
 
-@pytest.mark.parametrize("answered", [5, 20], ids=["while it answers", "while it is rated"])
+@pytest.mark.parametrize("answered", [5, 20], ids=["during answers", "during ratings"])
 def test_killed_evaluation_resumes_without_repeated_requests(
     measure: Measured, rows: list[Row], tmp_path: Path, answered: int
 ) -> None:

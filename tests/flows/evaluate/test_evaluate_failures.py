@@ -128,7 +128,7 @@ def test_provider_failures_are_retried_and_never_count_as_answers(
     assert {row["answer"] for row in rows if row["unscored"]} == {""}
     assert list_overall(result)["greedy", "accuracy"]["value"] == 1
     assert (result["unscored"], result["unsettled"]) == (4, 4)
-    assert {provider.asked[at] for at in range(4)} == {2}, "as often as limits.attempts says"
+    assert {provider.asked[at] for at in range(4)} == {2}, "limits.attempts attempts"
 
     provider.asked.clear()
     provider.play = lambda at, _: say("Xanadu")

@@ -74,8 +74,8 @@ MANNERS: dict[str, Turn] = {
     "rightly": lambda turn, gold: look_for(("Berlin", "Red Planet")[turn]) if turn < 2 else gold,
     "wrongly": lambda turn, _: look_for("Potlatch") if turn == 0 else "Nobody knows.",
     "endlessly": lambda turn, _: look_for(("Berlin", "Paris")[turn % 2]),
-    "for what is not there": lambda turn, gold: look_for("Berlin city nowhere", "Zzyzx") if turn == 0 else gold,
-    "for what is younger": lambda turn, gold: look_for(YOUNG, "Saturn") if turn == 0 else gold,
+    "missing article": lambda turn, gold: look_for("Berlin city nowhere", "Zzyzx") if turn == 0 else gold,
+    "article newer than the epoch": lambda turn, gold: look_for(YOUNG, "Saturn") if turn == 0 else gold,
     "with broken arguments": lambda turn, gold: [("search", '{"title": "Ber'), ("find", "{}")] if turn == 0 else gold,
     "two at once": lambda turn, gold: look_for("Berlin", "Saturn") if turn == 0 else gold,
     "not at all": lambda _turn, gold: gold,
@@ -187,7 +187,7 @@ def test_searching_models_respect_limits_and_see_no_newer_revision(
     result = measure(*options, **KEY)
     rows = find_rows(measure, models, result)
 
-    assert set(models.asked.values()) == {1}, "nothing is asked of a model twice"
+    assert set(models.asked.values()) == {1}, "no request is sent to a model twice"
     right = {name for name, row in rows.items() if row["loose"] == 1}
     assert right == MANNERS.keys() - {"wrongly", "endlessly"}
     assert [(each["title"], each["reason"]) for each in rows["rightly"]["searches"]] == [
@@ -205,7 +205,7 @@ def test_searching_models_respect_limits_and_see_no_newer_revision(
     assert endless["loose"] == 0
     assert max(len(json.dumps(json.loads(each), ensure_ascii=False)) for each in models.asked) < 4096 * 4 + 3000
 
-    missing, young = rows["for what is not there"]["searches"], rows["for what is younger"]["searches"]
+    missing, young = rows["missing article"]["searches"], rows["article newer than the epoch"]["searches"]
     assert [each["reason"] for each in missing] == ["evidence_missing"] * 2
     assert [each["reason"] for each in young] == ["younger_than_epoch", ""]
     assert "Luxembourg" in young[0]["similar"]
@@ -221,11 +221,11 @@ def test_searching_models_respect_limits_and_see_no_newer_revision(
     assert (again["calls_sent"], models.asked.total()) == (0, asked)
     assert again["metrics"] == result["metrics"]
     if not takes_tools:
-        assert models.chat.with_tools <= 4, "what was under way at once is refused, and it is learnt"
+        assert models.chat.with_tools <= 4, "parallel requests are rejected, and the client learns from it"
         assert any("tools = false" in note for note in result["notes"])
 
     ran = measure.factmill(
-        "explain", "fanoutqa_evaluation", rows["for what is younger"]["id"], "--build", result["evaluation_id"],
+        "explain", "fanoutqa_evaluation", rows["article newer than the epoch"]["id"], "--build", result["evaluation_id"],
         "--warehouse", measure.warehouse,
     )  # fmt: skip
     assert f"search 1    {YOUNG} → nothing (younger_than_epoch" in ran.out

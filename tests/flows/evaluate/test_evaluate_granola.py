@@ -56,7 +56,7 @@ def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Pat
         "東京都",
         "I'm sorry, but I cannot help with that.",
     ]
-    path = tmp_path / "told.jsonl"
+    path = tmp_path / "mine.jsonl"
     lines = [{"id": row["id"], "answer": text} for row, text in zip(rows, said, strict=False)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = measure("--answers", path, "--decay", "1", "--similarity", "0")

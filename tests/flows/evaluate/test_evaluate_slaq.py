@@ -57,10 +57,10 @@ def test_answer_file_with_any_answers_is_scored(measure: Measured, tmp_path: Pat
         f"{second}/long": "[1, 1, 1, 1, 1]",
         "nothing/1": "not asked",
     }
-    path = tmp_path / "told.jsonl"
+    path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps({"id": each, "answer": said}) + "\n" for each, said in answers.items()))
     result = measure("--answers", path)
-    assert result["model"] == "told"
+    assert result["model"] == "mine"
     assert result["answers"] == {"extra": "1: nothing/1", "missing": result["answers"]["missing"]}
     rows = {row["question_id"]: row for row in measure.read("slaq_answers", result["evaluation_id"])}
     assert [rows[f"{first}/{part}"]["verdicts"] for part in (1, 2, 3, 4, 5)] == [[1], [0], [0], [0], [0]]

@@ -38,7 +38,7 @@ def test_exported_folder_reads_like_its_build(played: Played, tmp_path: Path) ->
     setting = played.settings[0]
     here, there = (api.questions(name, source=source, setting=setting) for source in (tmp_path, played.store.path))
     assert {each.pop("build") for each in there} == {played.build_id}
-    assert {each.pop("build") for each in here} == {""}, "a folder of tables does not say it"
+    assert {each.pop("build") for each in here} == {""}, "a folder of tables does not state it"
     assert here == there
     with pytest.raises(SourceError, match=f"no file granola_ek.parquet; expected one. Tables: .*{table}"):
         api.open(tmp_path).table("granola_ek")

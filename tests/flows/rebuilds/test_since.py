@@ -100,11 +100,11 @@ def test_changed_items_are_requested_again_and_model_only_for_changed_text(world
     asked = world.take_asked()
     assert asked["item label description title modified"] == ["Ada One", "Lyon", "Nice"]
     assert asked["item property value label"] == ["Ada One", "Lyon", "Nice"]
-    assert len(asked["name item via"]) > 2, "nothing tells who bears a name"
+    assert len(asked["name item via"]) > 2, "no service says who has a name"
     assert [said for said in asked["chats"] if said != "Yes."] == ["1:: Lyon\n2:: France"], (
         "Lyon is described otherwise"
     )
-    assert asked["chats"].count("Yes.") == 8, "and weighed anew, in eight samples"
+    assert asked["chats"].count("Yes.") == 8, "and scored again, in eight samples"
     since = report_of(world, second)["since"]
     assert (since["build"], since["changed"], since["requests"]) == (first, 6, 1)
     assert since["undecidable"] == {"find_items": len(asked["name item via"])}
@@ -233,7 +233,7 @@ def test_rebuild_since_equals_full_rebuild(
         assert found.since["calls_sent"] < found.full["calls_sent"], found.benchmark
         if found.benchmark == "granola":
             ran = factmill("verify", found.since["build_id"], "--warehouse", tmp_path / "w.duckdb", "--json")
-            assert ran.json["agrees"], "with what was kept, and taken over"
+            assert ran.json["agrees"], "including unchanged replies"
 
 
 PLACES = ("Germany", "France", "Spain", "Italy")
@@ -314,7 +314,7 @@ def test_rebuild_requests_only_expired_replies(
     assert wikidata.take_asked() == sorted(PLACES)
     wikidata.number(100)
     age(command.warehouse, 40, "France", "Spain")
-    assert read(command, *build)["up_to_date"], "without an age replies serve for ever"
+    assert read(command, *build)["up_to_date"], "without an age, replies never expire"
     assert read(command, *build, "--max-age", "50d")["up_to_date"]
     assert wikidata.take_asked() == []
 
@@ -363,7 +363,7 @@ def test_world_sets_max_age_and_option_overrides_it(
     age(command.warehouse, 8, "Italy")
     wikidata.take_asked()
     assert read(command, *build, "--max-age", "9d")["up_to_date"]
-    assert read(command, *build)["build_id"] == locked, "an age is no part of the lock"
+    assert read(command, *build)["build_id"] == locked, "an age is not part of the manifest"
     assert wikidata.take_asked() == ["Italy"]
 
 
@@ -395,7 +395,7 @@ def test_killed_rebuild_resumes_with_original_max_age(
     after = wikidata.take_asked()
     later.close()
     assert len(before) == 3
-    assert len(after) == 2, "what had been answered before the kill is not asked again"
+    assert len(after) == 2, "requests answered before the kill are not sent again"
     assert sorted({*before, *after}) == sorted(PLACES)
     (replies,) = report["replies"].values()
     assert (report["rows"], replies["asked"]) == (4, 4)

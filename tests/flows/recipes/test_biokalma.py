@@ -209,7 +209,7 @@ def test_candidates_of_ambiguous_names_are_stored(built: Built) -> None:
     assert len(churchills) > 1
     assert sum(bool(each["joined_to"]) for each in churchills) == 1
     lost = {each["row_id"] for each in found} - {row["id"] for row in built.rows}
-    assert lost, "those of pairs that were not resolved too"
+    assert lost, "also those of unresolved pairs"
 
 
 def test_local_graph_yields_same_rows(factmill: Factmill, built: Built, tmp_path: Path) -> None:

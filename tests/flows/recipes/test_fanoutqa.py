@@ -327,19 +327,19 @@ def judge(prompt_id: str, variables: Mapping[str, str]) -> str | None:
 
 
 PLANTED: dict[str, tuple[str, Plant, str]] = {
-    "an answer from nowhere": ("Which of the countries that border", lambda q: q["answer"].append("Sweden"), "answer_not_composed"),
+    "answer without evidence": ("Which of the countries that border", lambda q: q["answer"].append("Sweden"), "answer_not_composed"),
     "two values swapped": ("How many inhabitants did the census", lambda q: swap(q["answer"], "Queens", "Brooklyn"), "answer_not_composed"),
     "an article used twice": ("On which river does each", rest_on(5, "Vienna"), "same_article"),
-    "an answer its article does not say": ("As of 20 November 2023, in what year", spoil_sub_answer, "answer_not_found"),
+    "answer missing from its article": ("As of 20 November 2023, in what year", spoil_sub_answer, "answer_not_found"),
     "a matter of opinion": ("What are the official languages", ask("each neighbour", "each beautiful neighbour"), "not_objective"),
     "no unit": ("As of November 2023, how many", ask("how many metres above sea level were the summits", "what were the heights of the summits"), "cannot_be_mended"),
     "asked before": ("On what date was each of the four members of the Beatles in", lambda _: None, "duplicate"),
     "one article for all": ("What is the diameter in kilometres", lambda _: None, "one_article_has_all"),
-    "a page that is not there": ("What is the average area", rest_on(4, "Yellowstone_of_tests"), "evidence_missing"),
-    "a page younger than the epoch": ("As of November 2023, did Berlin", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
+    "missing page": ("What is the average area", rest_on(4, "Yellowstone_of_tests"), "evidence_missing"),
+    "page newer than the epoch": ("As of November 2023, did Berlin", rest_on(1, "Luxembourg_City"), "younger_than_epoch"),
     "too few articles": ("Which composer wrote", lambda q: q["strategy"].pop(), "at least 5 different articles"),
     "an article of another wiki": ("Is the Nile longer", lambda q: q["strategy"][0].update(evidence="https://fr.wikipedia.org/wiki/Nil"), "another Wikipedia"),
-    "no way to an answer": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
+    "no decomposition": ("How many kilometres long", lambda q: q["strategy"][2].pop("strategy"), "has neither evidence nor strategy"),
     "another answer to the same": ("Of the Nintendo 64", lambda q: q.update(answer=101.63), "contradicts"),
 }  # fmt: skip
 """Maps an error to the beginning of its question, the function that plants it, and the expected detail."""

@@ -337,7 +337,7 @@ def test_build_survives_any_judge_reply_and_later_run_retries_failures(building:
     check_balance(mended)
     assert (mended["rows"], mended["unsettled"]) == (29 + 6 + 2 * 10, 0)
     assert mended["reasons"] == {"score_paths": {"unscored": 8, "refused": 10, "low_score": 7}}
-    assert mended["calls_sent"] == 6 + 2 * 2 + 2 * 10, "nothing is asked again but what had failed"
+    assert mended["calls_sent"] == 6 + 2 * 2 + 2 * 10, "only failed calls are sent again"
     check_rows(judge, read_table(mended, "multihal"))
 
 

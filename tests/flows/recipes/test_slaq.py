@@ -137,7 +137,7 @@ def test_every_planted_author_fault_occurs_and_none_is_published(built: Built) -
     }
     published = {row["id"] for row in built.rows}
     assert published.isdisjoint(faulty["slaq/generate"] | faulty["slaq/check"])
-    assert faulty["slaq/fact_type"] <= published, "nothing checks what class an answer is of"
+    assert faulty["slaq/fact_type"] <= published, "no check reads the class of an answer"
 
 
 def test_flags_of_second_check_drop_rows_even_when_wrong(built: Built) -> None:

@@ -174,7 +174,7 @@ def test_site_combines_releases_and_warehouses(maker: Maker, ids: dict[str, str]
     assert "No model was measured: <code>factmill evaluate granola --model NAME</code>" in page
     assert "parameter: limits" in page
     both = maker("site", "--to", tmp_path / "s", releases[0], "--json").json["benchmarks"]["granola"]
-    assert both["builds"] == maker.builds[::-1], "a release of a build that is there is that build"
+    assert both["builds"] == maker.builds[::-1], "a release of an existing build counts as that build"
     assert "released" in (tmp_path / "s" / "granola.html").read_text("utf-8")
     assert "no build in" in maker.factmill("site", "--to", tmp_path / "t", _empty(maker, tmp_path)).err
     for name, why in ((tmp_path, "is not a release"), (tmp_path / "none", "not found; expected a release's folder")):

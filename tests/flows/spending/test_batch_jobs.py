@@ -62,16 +62,16 @@ def test_batch_job_build_has_rows_of_single_call_build(
     world = write_model_world(tmp_path, server.url, HABIT, settings=BATCH)
     ran, embedded = build(world), build("embedded")
     assert server.restarts == 3 and server.lost >= 1 and server.failed >= 1
-    assert max(asked.values()) == 1, "nothing is paid for twice"
+    assert max(asked.values()) == 1, "no request is paid for twice"
     # a batch of four rows sends at most 4 requests in the first stage with a model, and 16 in the second
     sizes = [len(server.read_input(job)) for job in server.jobs]
-    assert sizes[0] > 4 or max(sizes) > 16, "a job holds what several batches ask"
+    assert sizes[0] > 4 or max(sizes) > 16, "one job holds the requests of several batches"
     assert "job batch_0001: submitted " in ran.err and " within 24h" in ran.err
     rows = read_rows(tmp_path / f"{world.stem}.duckdb", ran.json)
     assert rows == read_rows(tmp_path / "embedded.duckdb", embedded.json)
     assert ran.json["cost_usd"] > 0
     world.write_text(world.read_text("utf-8").replace(BATCH, SINGLE), "utf-8")
-    assert build(world).json["build_id"] == ran.json["build_id"], "the way of asking is no part of a lock"
+    assert build(world).json["build_id"] == ran.json["build_id"], "the sending mode is not part of a manifest"
     assert server.web.seen[-1].path != "/v1/chat/completions"
     server.close()
 

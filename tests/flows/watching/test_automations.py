@@ -70,6 +70,6 @@ def test_undelivered_event_prints_note(monkeypatch: pytest.MonkeyPatch, capfd: p
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     send_prefect_event("release.finished", "release", "granola 1.0", {})
     assert (
-        "note: factmill.release.finished is not told to the Prefect server at http://127.0.0.1:9: "
+        "note: factmill.release.finished could not be sent to the Prefect server at http://127.0.0.1:9: "
         in capfd.readouterr().err
     )

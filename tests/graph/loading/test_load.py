@@ -258,7 +258,7 @@ def test_missing_graph_error_lists_existing_graphs(tmp_path: Path) -> None:
         open_graph("small", tmp_path / "graphs")
     load(tmp_path)
     with pytest.raises(
-        LocalGraphError, match=r"no graph big .*\(there: small\): `factmill graph load FILE... --name big`"
+        LocalGraphError, match=r"no graph big .*\(there: small\); to load it: `factmill graph load FILE... --name big`"
     ):
         open_graph("big", tmp_path / "graphs")
     assert list_graph_statuses(tmp_path / "nowhere") == []

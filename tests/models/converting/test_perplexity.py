@@ -103,7 +103,7 @@ def test_sentencepiece_checkpoint_scores_like_transformers(make_checkpoint: Make
     text = "Ada Lovelace's friend is 東京."
     tokens, outcome = model.tokenize(text), model.compute_log_probabilities([text])[0]
     assert not isinstance(tokens, NoPerplexity) and isinstance(outcome, TextLogProbability)
-    assert "<0xE6>" in tokens, "letters that it has no piece for are spelled in bytes"
+    assert "<0xE6>" in tokens, "characters without a token are spelled as bytes"
     expected = weigh_with_transformers(checkpoint, [pieces.token_ids[token] for token in tokens])
     assert math.exp(-outcome.log_probability / outcome.tokens) == pytest.approx(expected, rel=1e-4)
 

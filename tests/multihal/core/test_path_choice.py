@@ -2,7 +2,7 @@
 
 import pytest
 from support.rows.questions import path_of
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.completions import UnreadableCompletion
@@ -22,8 +22,8 @@ from factmill.tasks.multihal.core.path_selection import (
     start_path_selection,
 )
 
-hear_selection = hearing(SELECTION_REPLY_FORM, read_selected_paths)
-hear_score = hearing(SCORE_REPLY_FORM, read_path_score)
+hear_selection = make_reader(SELECTION_REPLY_FORM, read_selected_paths)
+hear_score = make_reader(SCORE_REPLY_FORM, read_path_score)
 
 PATHS = [f"A; r{number}; B" for number in range(14)]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.steps.replies import get_unreadable_reason, hearing
+from support.steps.replies import get_unreadable_reason, make_reader
 
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.slaq.core.pair_replies import (
@@ -21,9 +21,9 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_question_answer_pair_verdicts,
 )
 
-hear_generated = hearing(PAIRS_FORM, read_generated_question_answer_pairs)
-hear_check = hearing(CHECK_LINES_FORM, read_question_answer_pair_verdicts)
-hear_fact_type = hearing(FACT_TYPE_FORM, read_fact_type)
+hear_generated = make_reader(PAIRS_FORM, read_generated_question_answer_pairs)
+hear_check = make_reader(CHECK_LINES_FORM, read_question_answer_pair_verdicts)
+hear_fact_type = make_reader(FACT_TYPE_FORM, read_fact_type)
 VALUE: dict[str, Any] = {
     "short": [{"question": f"Who built bridge {number}?", "answer": f"Builder {number}"} for number in range(1, 6)],
     "long_question": "Tell of the bridges: (1) … (5)?",

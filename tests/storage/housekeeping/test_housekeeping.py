@@ -135,7 +135,7 @@ def test_cleanup_removes_old_builds_with_records_that_no_other_build_uses(house:
     kept = house.builds()[1:]
     found = house.clean(replace(ALL, newest_builds=2), remove=False)
     assert (found["builds"].count, found["records"].count, len(house.builds())) == (1, 3, 3)
-    assert house.clean(replace(ALL, newest_builds=2)) == found, "what was found is what goes"
+    assert house.clean(replace(ALL, newest_builds=2)) == found, "exactly the listed data is removed"
     assert house.builds() == kept
     assert house.records() == {"b-only", "b-shared", "c-only", "c-shared"}
     assert all(house.digests().values())
@@ -154,7 +154,7 @@ def test_newest_build_of_each_author_and_recent_records_are_kept(house: House) -
     younger = house.clean(replace(old, builds_since=NOW - timedelta(days=98, hours=12)), remove=False)
     assert (younger["builds"].count, younger["builds"].young, younger["records"].young) == (0, 1, 1)
     assert datetime.fromisoformat(younger["builds"].young_newest) == NOW - timedelta(days=98)
-    assert house.clean(replace(old, builds_since=None), remove=False)["builds"].young == 0, "their number keeps them"
+    assert house.clean(replace(old, builds_since=None), remove=False)["builds"].young == 0, "--keep retains them"
     assert house.clean(old)["builds"].count == 1
     assert [name.rpartition("-")[2] for name in house.builds()] != []
     assert "of-nothing" in house.records()
@@ -293,7 +293,7 @@ def test_stray_files_of_dead_processes_are_removed_and_those_of_live_ones_kept(
     assert [name for name in stray if (tmp_path / name).exists()] == []
     assert [name for name in alive if not (tmp_path / name).exists()] == []
     later = clean_orphan_files(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
-    assert [each.count for each in later] == [0, 0, 0], "what is young may be just begun"
+    assert [each.count for each in later] == [0, 0, 0], "young data may belong to a run that has just started"
     assert [(each.young, each.young_bytes) for each in later] == [(0, 0), (1, 1), (0, 0)]
     assert datetime.fromisoformat(later[1].young_newest) > NOW
 

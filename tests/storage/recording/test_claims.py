@@ -104,7 +104,7 @@ class Slow:
         if self.error:
             raise self.error
         for call in calls:
-            deliver(call, CallResponse({"told": call.parts["name"]}))
+            deliver(call, CallResponse({"name": call.parts["name"]}))
 
 
 def calls(*names: str) -> list[Call]:

@@ -122,7 +122,7 @@ def test_refresh_sends_call_once_and_later_run_gets_newest_response(tmp_path: Pa
 def test_newest_of_several_records_of_call_is_returned(tmp_path: Path) -> None:
     service = Echo()
     for result in ("first", "second"):
-        service.told = result
+        service.body_key = result
         ask(tmp_path, service, "a", mode="refresh", newer_than=load_newest_record_id(tmp_path / "w.duckdb"))
     for mode in ("record", "replay"):
         assert bodies(ask(tmp_path, service, "a", mode=mode)) == [{"second": "a"}]

@@ -73,7 +73,7 @@ def test_expired_response_replaces_failure_when_stale_if_error_is_set(tmp_path: 
     lines = [again.get_or_send(calls("bad"), service) for _ in range(2)]
     again.close()
     assert [bodies(each) for each in lines] == [[{"echo": "bad"} if kept else None]] * 2
-    assert service.asked == ["bad", "bad"], "asked again once, the failure too"
+    assert service.asked == ["bad", "bad"], "sent again once, also after a failure"
 
 
 @pytest.mark.parametrize("mode", ["record", "refresh"])
@@ -154,7 +154,7 @@ def test_response_of_renamed_service_is_adopted(warehouse: Path) -> None:
     assert later.get_or_send([now], service).records[now.key] == taken
     later.close()
     again = rekey_record(taken, "f" * 64, "echo-2")
-    assert again.record_id == f"{old.record_id}.ffffffff", "names the reply that came, however often it is taken over"
+    assert again.record_id == f"{old.record_id}.ffffffff", "names the original reply, even after several reuses"
 
 
 def test_revalidated_calls_of_build_are_stored_with_their_checks(warehouse: Path) -> None:

@@ -61,7 +61,7 @@ class Loads:
         """Load, and stop after `stop_after` reports as Ctrl-C does; `progress` receives the reports too."""
         self.notices, self.phases, news = [], [], 0
 
-        def hear(expected: LoadProgress) -> None:
+        def record(expected: LoadProgress) -> None:
             nonlocal news
             news += 1
             self.phases.append(expected.phase)
@@ -74,7 +74,7 @@ class Loads:
             self.files,
             name,
             self.folder,
-            progress=hear,
+            progress=record,
             notice=self.notices.append,
             **options,  # type: ignore[arg-type]
         )

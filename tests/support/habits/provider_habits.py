@@ -387,7 +387,7 @@ def make_habits() -> dict[str, ProviderHabit]:
         lambda turn: turn.complete(None, "weary"), "an unknown finish reason", says_in_report="weary"
     )
     cached = {"usd_per_million_cached": USD_CACHED}
-    found["money: reasoning beside completion_tokens"] = ProviderHabit(_reason_besides, "usage", bound_usd=1.0)
+    found["money: reasoning outside completion_tokens"] = ProviderHabit(_reason_besides, "usage", bound_usd=1.0)
     for name, respond, settings in (
         ("cached", _report_cached, cached),
         ("cache write", _report_cache_write, {"usd_per_million_cache_write": USD_CACHE_WRITE}),

@@ -21,7 +21,7 @@ class Echo:
         self.asked: list[str] = []
         self.delay_s = delay_s
         self.recovered = False
-        self.told = "echo"
+        self.body_key = "echo"
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         for call in calls:
@@ -33,7 +33,7 @@ class Echo:
             elif name.startswith("gone"):
                 deliver(call, CallResponse(None, "failed", "http_404: no such thing"))
             else:
-                deliver(call, CallResponse({self.told: name}))
+                deliver(call, CallResponse({self.body_key: name}))
 
 
 def calls(*names: str) -> list[Call]:

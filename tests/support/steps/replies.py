@@ -10,7 +10,9 @@ from factmill.tasks.core.completions import (
 )
 
 
-def hearing(form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop") -> Callable[[str], Any]:
+def make_reader(
+    form: CompletionFormat, read: Callable[..., Any], *more: Any, finish: str = "stop"
+) -> Callable[[str], Any]:
     """Return a function that strips a reply in the form, then calls `read` with the plain text and `more`."""
     return lambda reply: (
         strip_and_parse_completion_samples([reply], [finish], form, lambda texts: read(texts[0], *more)).result

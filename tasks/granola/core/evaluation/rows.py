@@ -58,16 +58,16 @@ class GranolaSetting:
 SETTINGS: Mapping[GranolaSettingName, GranolaSetting] = {
     "greedy": GranolaSetting("the question alone, temperature 0"),
     "temperature": GranolaSetting("the question alone, one sample at T", sampling="one"),
-    "idk": GranolaSetting("the model may reply IDK", "granola/answer_idk"),
+    "idk": GranolaSetting("the model may reply IDK (I don't know)", "granola/answer_idk"),
     "idk_if_uncertain": GranolaSetting(
         "the model is asked to reply IDK unless it is certain", "granola/answer_idk_if_uncertain"
     ),
     "agg": GranolaSetting(
-        "the model is asked to answer as specifically as it is certain (IDKWithAgg)", "granola/answer_at_level"
+        "the model is asked for its most specific answer that is certain (IDKWithAgg)", "granola/answer_at_level"
     ),
-    "self_consistency": GranolaSetting("N samples at T, the majority answer counts", sampling="several"),
+    "self_consistency": GranolaSetting("N samples at T; the majority answer counts", sampling="several"),
     "drag": GranolaSetting(
-        "N samples at T, which the model aggregates into an answer on which all agree", sampling="several"
+        "N samples at T; the model combines them into one answer on which all agree", sampling="several"
     ),
 }
 DEFAULT_SETTINGS: tuple[GranolaSettingName, ...] = tuple(name for name in SETTINGS if name != "temperature")

@@ -1,12 +1,12 @@
 """Test parsing of ratings in a judge's replies."""
 
 import pytest
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.biokalma.core.evaluation.rows import RATING_REPLY_FORM, read_rating
 from factmill.tasks.core.completions import UnreadableCompletion
 
-hear = hearing(RATING_REPLY_FORM, read_rating)
+read_reply = make_reader(RATING_REPLY_FORM, read_rating)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_reply_without_valid_rating_is_unreadable(text: str) -> None:
      "**Fluency**: 4", "Relevance: 2\n\nRating: 4"],
 )  # fmt: skip
 def test_reply_form_strips_markup_around_rating(dressed: str) -> None:
-    assert hear(dressed) == 4
+    assert read_reply(dressed) == 4

@@ -60,7 +60,7 @@ def test_counts_match_planted_citations_in_generated_answers(name: str, scorer: 
             if graph and scorer == "fixed"
         ]
         cited = [f"[{each.qid}, {each.property}: {each.value}]" for each in (*right, *wrong)]
-        answer = " ".join(f"Something is told {each}." for each in (*cited, *broken))
+        answer = " ".join(f"Something is stated {each}." for each in (*cited, *broken))
         _, counts = score_citations(
             read_sentences_and_citations(answer, graph), graph, minimum, [], is_aligned_lexically, scorer
         )
@@ -99,7 +99,7 @@ def test_upstream_scorer_accepts_cited_name_only_if_it_is_in_graph(name: str) ->
             )
             brackets.append(f"[{piece.qid}, {f'name: {cited}, ' if cited else ''}{piece.property}: {value}]")
             expected += Counter(cited=1 + (cited is not None), correct=(value == piece.value) + (kind == "right"))
-        answer = " ".join(f"Something is told {each}." for each in brackets)
+        answer = " ".join(f"Something is stated {each}." for each in brackets)
         _, counts = score_citations(
             read_sentences_and_citations(answer, given), given, minimum, [], is_aligned_lexically, "upstream", names
         )

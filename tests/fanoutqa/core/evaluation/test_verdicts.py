@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.fanoutqa.core.evaluation.grades import (
@@ -14,7 +14,7 @@ from factmill.tasks.fanoutqa.core.evaluation.grades import (
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 
-hear = hearing(JUDGE_GRADE_FORM, read_grade)
+read_reply = make_reader(JUDGE_GRADE_FORM, read_grade)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ hear = hearing(JUDGE_GRADE_FORM, read_grade)
     ],
 )
 def test_last_grade_in_completion_counts(reply: str, grade: str) -> None:
-    assert hear(reply) == grade
+    assert read_reply(reply) == grade
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_last_grade_in_completion_counts(reply: str, grade: str) -> None:
     ],
 )
 def test_completion_without_grade_is_unreadable_with_reason(reply: str, reason: str) -> None:
-    said = hear(reply)
+    said = read_reply(reply)
     assert isinstance(said, UnreadableCompletion)
     assert reason in said.reason
 

@@ -116,7 +116,7 @@ def test_invalid_usage_is_explained(tmp_path: Path, arguments: list[str], code: 
     done = run(tmp_path, *arguments, stdin=b"")
     assert (done.code, message in done.err) == (code, True), done.err
     assert "Traceback" not in done.err
-    assert not list(tmp_path.glob("graphs/.*")), "something was left"
+    assert not list(tmp_path.glob("graphs/.*")), "some files were left"
 
 
 def test_help_lists_one_example_per_line() -> None:

@@ -1,12 +1,12 @@
 """Test parsing of a judge's verdicts on short and long answers."""
 
 import pytest
-from support.steps.replies import get_unreadable_reason, hearing
+from support.steps.replies import get_unreadable_reason, make_reader
 
 from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
 
-hear_one = hearing(SLAQ_VERDICT_FORM, read_verdicts, 1)
-hear_five = hearing(SLAQ_VERDICT_FORM, read_verdicts, 5)
+hear_one = make_reader(SLAQ_VERDICT_FORM, read_verdicts, 1)
+hear_five = make_reader(SLAQ_VERDICT_FORM, read_verdicts, 5)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_waiting_calls_are_split_to_size_that_works(limits):
     got = send(service, 1000, size, limits)
     assert {reply.status for reply in got.values()} == {"ok"}
     assert sum(each > 7 for each in service.sizes) < 30, service.sizes
-    assert len(service.sizes) < 350, "most requests are as big as they may be"
+    assert len(service.sizes) < 350, "most requests have the maximum size"
     assert 1 < size.current <= 9
 
 

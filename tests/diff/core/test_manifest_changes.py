@@ -51,7 +51,7 @@ def test_changed_inputs_are_labelled_by_kind_and_name(
 def test_changed_unit_limits_are_listed_individually() -> None:
     params = [{"params": {}, "limits": {"P19": n, "P20": 1}} for n in (None, 4)]
     (change,) = compare_manifests(LOCK | {"params": params[0]}, LOCK | {"params": params[1]}).changes
-    assert (change.cause.label, change.cause.told) == ("parameter: limits", "P19 not set → 4")
+    assert (change.cause.label, change.cause.change_description) == ("parameter: limits", "P19 not set → 4")
 
 
 def test_changed_decisions_are_only_those_about_row() -> None:

@@ -41,7 +41,7 @@ def test_no_request_is_lost_or_repeated_when_server_restarts_and_loses_lines(mak
     singly = collect(open_chat(server, None), calls)
     assert bodies(got) == bodies(singly)
     assert server.restarts == 5 and server.lost >= 3 and server.failed >= 4
-    assert set(server.answered.values()) == {1}, "nothing is paid for twice"
+    assert set(server.answered.values()) == {1}, "no request is paid for twice"
     assert any("7 requests without an answer; another job sends them again" in line for line in messages)
 
 
@@ -55,7 +55,7 @@ def test_oversized_result_file_stops_run_and_keeps_job(make_server, tmp_path, me
     assert sum("/content" in seen.path for seen in server.web.seen) == 1
     assert len(load_job_files(tmp_path / "jobs")) == 1
     assert len(collect(open_chat(server, tmp_path), calls)) == 20
-    assert len(server.jobs) == 1, "the job that was kept is read"
+    assert len(server.jobs) == 1, "the stored job is read"
 
 
 def test_requests_from_many_threads_share_batch_jobs(make_server, tmp_path):
@@ -193,7 +193,7 @@ def test_lines_missing_from_results_fail_as_transient(make_server, tmp_path):
     (reply,) = got.values()
     assert (reply.status, reply.transient) == ("failed", True)
     assert reply.error == "lost_line: the job has no line for this request"
-    assert len(server.jobs) == 4, "as often as a single request is tried"
+    assert len(server.jobs) == 4, "as many attempts as for a single request"
 
 
 def test_expired_job_keeps_finished_results_and_resends_rest(make_server, tmp_path, messages):
@@ -380,7 +380,9 @@ def test_job_with_unexplained_refusals_is_probed_with_single_requests(make_serve
     calls = ask_all(10, samples=2)
     got = collect(chat, calls)
     if not first_singly:
-        assert {reply.status for reply in got.values()} == {"failed"}, "a server of jobs alone takes no single request"
+        assert {reply.status for reply in got.values()} == {"failed"}, (
+            "a server with only batch jobs takes no single request"
+        )
         return
     assert {(reply.status, len(reply.body["texts"])) for reply in got.values()} == {("ok", 2)}
     assert [len(server.read_input(job)) for job in server.jobs] == [20, 19], "one is answered by the probe"

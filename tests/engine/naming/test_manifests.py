@@ -260,7 +260,7 @@ def test_raised_package_version_is_named_in_manifest(monkeypatch: pytest.MonkeyP
     )
     after = make_code_manifest(GRANOLA.recipe)
     (change,) = compare_manifests(*({**LOCK, "code": code} for code in (before, after))).changes
-    assert (change.cause.label, change.cause.told) == ("code: engine", "1 → 2")
+    assert (change.cause.label, change.cause.change_description) == ("code: engine", "1 → 2")
 
 
 @pytest.mark.parametrize("name", RECIPES)

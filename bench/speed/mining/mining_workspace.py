@@ -10,7 +10,7 @@ from speed.mining.mining_tasks import Result, run_task
 
 
 @dataclass(slots=True)
-class Room:
+class Workspace:
     """One run of the benchmark: its folder, seed and results."""
 
     folder: Path

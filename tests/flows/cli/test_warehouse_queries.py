@@ -64,7 +64,7 @@ def test_documented_queries_distinguish_builds(warehouse: Path) -> None:
         ({"limit": 2, "build": "x"}, True),
         ({}, True),
     ],
-    ids=["whole", "limited", "of another source", "an evaluation", "nothing chosen"],
+    ids=["complete", "limited", "other source", "evaluation", "no build"],
 )
 def test_sql_and_commands_agree_on_complete_builds(
     warehouse: Path, tmp_path: Path, flow: dict[str, Any], is_whole: bool

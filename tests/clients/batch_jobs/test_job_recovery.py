@@ -25,7 +25,7 @@ def test_stopped_build_resumes_its_job(make_server, tmp_path, messages):
     server.ends.clear()
     assert len(collect(open_chat(server, tmp_path), calls[3:])) == 7
     assert "job batch_0001: resuming 10 requests that an earlier run submitted" in messages
-    assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later, of the same job"
+    assert len(collect(open_chat(server, tmp_path), calls[:3])) == 3, "asked later about the same job"
     assert len(server.jobs) == 1
     assert list((tmp_path / "jobs").iterdir()) == []
 
@@ -81,7 +81,9 @@ def test_unreachable_server_stops_run_and_missing_batch_support_is_reported(make
         collect(open_chat(server, tmp_path, url="http://127.0.0.1:9/v1"), [ask()])
     with pytest.raises(ServiceUnreachable, match="accepts no files, so it has no batch jobs; remove `mode`"):
         collect(open_chat(server, tmp_path / "b", url=f"{server.url}/elsewhere"), [ask()])
-    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, "what never reached a server is asked anew"
+    assert len(collect(open_chat(server, tmp_path), [ask()])) == 1, (
+        "a request that never reached a server is sent again"
+    )
 
 
 def leave_a_lost_job(server, folder, calls, messages) -> None:

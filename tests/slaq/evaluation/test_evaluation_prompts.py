@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.rows.slaq_answers import answer_row
-from support.steps.replies import hearing
+from support.steps.replies import make_reader
 
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.prompts import PromptTemplate
@@ -106,7 +106,7 @@ def test_judge_prompt_explains_answer_frame_and_shows_escape_attempt(prompt: Pro
     assert shown
     assert all(re.search(r"\[(answer-\w{16}) begins\]\n(?s:.*)\n\[\1 ends\]$", text) for text in shown)
     expected = 5 if prompt.id == JUDGE_LONG_PROMPT else 1
-    read = [hearing(SLAQ_VERDICT_FORM, read_verdicts, expected)(text) for text in said]
+    read = [make_reader(SLAQ_VERDICT_FORM, read_verdicts, expected)(text) for text in said]
     # the answer falsely claims to be right, or right throughout
     assert 0 in read[-1]
     assert set(read) == ({(1, 1, 1, 0, 1)} if expected == 5 else {(1,), (0,)})

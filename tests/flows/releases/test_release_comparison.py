@@ -97,7 +97,7 @@ def test_identical_manifests_leave_cause_undetermined(maker: Maker) -> None:
     new = maker.release("new", FANOUTQA, ask_otherwise(tables))
     ((cause,),) = (row.causes for row in maker.compare(old, new).rows)
     assert cause.kind == "not told"
-    assert "releases contain no replies" in cause.told
+    assert "releases contain no replies" in cause.change_description
 
 
 def test_rejected_row_is_listed_with_stage_and_reason(maker: Maker) -> None:
@@ -157,7 +157,7 @@ def test_changelog_quotes_no_row_excluded_from_release(tmp_path: Path) -> None:
     assert "simpleqa" in result
     assert made.release.rows == 2
     assert ", 2 rows): 1 the same, 0 added, 0 removed, 1 changed." in result
-    assert "felm\\_" not in result and "felm_" not in result, "its licence forbids it, and it was released before"
+    assert "felm\\_" not in result and "felm_" not in result, "its licence forbids release, and it was released before"
     assert "halueval" not in result
     assert "Rows of CC-BY-NC-2.0, CC-BY-NC-SA-4.0 are left out of the release" in result.replace("\\", "")
     assert result.endswith(f"{made.release.forms.canary_line}\n")

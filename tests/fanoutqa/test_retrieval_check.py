@@ -129,7 +129,13 @@ def test_article_that_contains_all_sub_answers_is_flagged(check: Run) -> None:
         ({"answers": ["254 km", "yes", "464 km"], "near": ["Rivers of Austria"]}, True, (2, 1, 0)),
         ({"decomposition": "[]", "answer": None, "near": ["Rivers of Austria"]}, False, (0, 0, 0)),
     ],
-    ids=["some of them each", "later", "one article once", "what a text cannot tell", "of the test part"],
+    ids=[
+        "sub-answers in several articles",
+        "later article",
+        "one article read once",
+        "undecidable from the text",
+        "test split",
+    ],
 )
 def test_only_article_with_all_searchable_sub_answers_at_epoch_is_flagged(
     check: Run, changed: dict[str, Any], is_flagged: bool, counts: tuple[int, int, int]
