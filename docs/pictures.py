@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -31,6 +31,10 @@ from support.docs.driven_chromium import DrivenChromium
 FOLDER = Path(__file__).parent / "pictures"
 MAX_BYTES = 150_000
 """Maximum size of a screenshot's file."""
+_SETTLES_IN_S = 15
+"""Seconds until the drawings of Prefect's UI stand still."""
+_MARGIN_ABOVE_TOP = 16
+"""Pixels above what stands at a screenshot's top."""
 STEPS = (
     ("Source", ("Wikidata,", "Wikipedia,", "your files")),
     ("Stages", ("link, write,", "judge; a row", "goes on or is", "dropped with", "a reason")),
@@ -134,34 +138,33 @@ def take_screenshots() -> None:
     """Build GRANOLA-EQ in the embedded world, and take the screenshots of its page, its run and the run's artifacts."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
-        with serve_prefect(home / "prefect") as api:
-            settings = {"FACTMILL_HOME": str(home / "factmill"), "PREFECT_API_URL": api}
-            run_factmill(settings, "doctor", "--prepare")
-            run_factmill(settings, "build", "granola")
-            run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
-            (run,) = httpx.post(f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}).json()
+        here = home / "factmill"
+        run_factmill(here, "build", "granola")
+        run_factmill(here, "report", "latest:granola", "--to", str(home / "granola.html"))
+        run_factmill(here, "evaluate", "granola", "--model", "guesser", "--limit", "50")
+        # after the runs, in the database that they wrote: its pages want much of a small machine
+        with serve_prefect(here / "prefect") as api:
+            runs = httpx.post(f"{api}/flow_runs/filter", json={"sort": "START_TIME_ASC"}, timeout=60).json()
+            run = runs[0]  # the build
             of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
-            artifacts = {each["key"]: each["id"] for each in httpx.post(f"{api}/artifacts/filter", json=of_run).json()}
-            run_factmill(settings, "evaluate", "granola", "--model", "guesser", "--limit", "50")
+            found = httpx.post(f"{api}/artifacts/filter", json=of_run, timeout=60).json()
+            artifacts = {each["key"]: each["id"] for each in found}
             base = api.removesuffix("/api")
             page = f"{base}/runs/flow-run/{run['id']}"
             browser = DrivenChromium(home, "--hide-scrollbars")
             try:
                 report = f"file://{home / 'granola.html'}"
-                save_screenshot(browser, report, FOLDER / "report.png", awaited="From source to rows", height=880)
-                save_screenshot(
-                    browser, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
+                table, figures = (
+                    f"{base}/artifacts/artifact/{artifacts[f'granola-{each}']}" for each in ("funnel", "figures")
                 )
-                for url, name, awaited in (
-                    (f"{base}/runs", "prefect-runs", run["name"]),
-                    (f"{base}/artifacts/artifact/{artifacts['granola-funnel']}", "prefect-table", "describe_entities"),
-                    (
-                        f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
-                        "prefect-figures",
-                        "Time of each stage",
-                    ),
+                for url, name, awaited, top, height in (
+                    (report, "report", "From source to rows", ".key", 650),
+                    (page, "prefect-run", run["name"], "", 580),
+                    (f"{base}/runs", "prefect-runs", run["name"], "", 900),
+                    (table, "prefect-table", "describe_entities", "main table", 600),
+                    (figures, "prefect-figures", "Time of each stage", "main img", 640),
                 ):
-                    save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
+                    save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, top=top, height=height)
             finally:
                 browser.kill()
 
@@ -193,9 +196,11 @@ def answers(url: str) -> bool:
         return False
 
 
-def run_factmill(settings: Mapping[str, str], *arguments: str) -> None:
-    """Run the `factmill` command of this Python's environment."""
-    subprocess.run([find_program("factmill"), *arguments], env={**os.environ, **settings}, check=True)
+def run_factmill(home: Path, *arguments: str) -> None:
+    """Run the `factmill` command of this Python's environment, with a Prefect server of its own."""
+    environment = {**os.environ, "FACTMILL_HOME": str(home)}
+    environment.pop("PREFECT_API_URL", None)
+    subprocess.run([find_program("factmill"), *arguments], env=environment, check=True)
 
 
 def find_program(name: str) -> str:
@@ -209,23 +214,28 @@ def save_screenshot(
     file: Path,
     *,
     awaited: str,
-    settles_in_s: float = 1,
-    width: int = 1280,
+    top: str = "",
+    width: int = 1100,
     height: int,
     theme: str = "light",
 ) -> None:
     """Save Chromium's rendering of a page as a PNG of at most `MAX_BYTES`, with fewer colours if necessary.
 
-    `awaited`: text on the page that shows that it is complete. `settles_in_s`: seconds until its drawings are complete.
-    `theme`: light or dark, as in the reader's system settings.
+    `awaited`: text on the page that shows that it is complete. `top`: selector of what stands at the picture's top, so that
+    ids above it, which each build has anew, are not in it; empty: the page's top. `theme`: light or dark, as in the
+    reader's system settings.
     """
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {"width": width, "height": height, "deviceScaleFactor": 1.5, "mobile": width < 600}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
     browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
     browser.open(url)
     script = f"document.body.innerText.includes({json.dumps(awaited)})"
     wait_until(lambda: browser.read(script), f"{url} never shows {awaited!r}")
-    time.sleep(settles_in_s)
+    time.sleep(_SETTLES_IN_S)
+    if top:
+        browser.read(f"document.querySelector({json.dumps(top)}).scrollIntoView()")
+        browser.read(f"window.scrollBy(0, -{_MARGIN_ABOVE_TOP})")
+        time.sleep(1)
     raw = b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
     with Image.open(BytesIO(raw)) as image:
         for colours in (128, 64, 32):
@@ -238,8 +248,8 @@ def save_screenshot(
 
 
 def wait_until(is_so: Callable[[], Any], problem: str) -> None:
-    """Wait until `is_so` returns true; raise RuntimeError with the problem after two minutes."""
-    for _ in range(240):
+    """Wait until `is_so` returns true; raise RuntimeError with the problem after ten minutes."""
+    for _ in range(1200):
         if is_so():
             return
         time.sleep(0.5)
