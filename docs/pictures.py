@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -138,17 +138,19 @@ def take_screenshots() -> None:
     """Build GRANOLA-EQ in the embedded world, and take the screenshots of its page, its run and the run's artifacts."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
-        here = home / "factmill"
-        run_factmill(here, "build", "granola")
-        run_factmill(here, "report", "latest:granola", "--to", str(home / "granola.html"))
-        run_factmill(here, "evaluate", "granola", "--model", "guesser", "--limit", "50")
-        # after the runs, in the database that they wrote: its pages want much of a small machine
-        with serve_prefect(here / "prefect") as api:
-            runs = httpx.post(f"{api}/flow_runs/filter", json={"sort": "START_TIME_ASC"}, timeout=60).json()
-            run = runs[0]  # the build
+        prepare = {"FACTMILL_HOME": str(home / "factmill")}
+        run_factmill(prepare, "doctor", "--prepare")
+        with serve_prefect(home / "prefect") as api:
+            settings = {**prepare, "PREFECT_API_URL": api}
+            run_factmill(settings, "build", "granola")
+            run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
+            (run,) = httpx.post(
+                f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}, timeout=60
+            ).json()
             of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
             found = httpx.post(f"{api}/artifacts/filter", json=of_run, timeout=60).json()
             artifacts = {each["key"]: each["id"] for each in found}
+            run_factmill(settings, "evaluate", "granola", "--model", "guesser", "--limit", "50")
             base = api.removesuffix("/api")
             page = f"{base}/runs/flow-run/{run['id']}"
             browser = DrivenChromium(home, "--hide-scrollbars")
@@ -158,11 +160,11 @@ def take_screenshots() -> None:
                     f"{base}/artifacts/artifact/{artifacts[f'granola-{each}']}" for each in ("funnel", "figures")
                 )
                 for url, name, awaited, top, height in (
-                    (report, "report", "From source to rows", ".key", 650),
+                    (report, "report", "From source to rows", ".key", 664),
                     (page, "prefect-run", run["name"], "", 580),
                     (f"{base}/runs", "prefect-runs", run["name"], "", 900),
-                    (table, "prefect-table", "describe_entities", "main table", 600),
-                    (figures, "prefect-figures", "Time of each stage", "main img", 640),
+                    (table, "prefect-table", "describe_entities", "table", 440),
+                    (figures, "prefect-figures", "Time of each stage", "img", 640),
                 ):
                     save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, top=top, height=height)
             finally:
@@ -182,7 +184,10 @@ def serve_prefect(home: Path) -> Iterator[str]:
     environment["PREFECT_SERVER_UI_API_URL"] = api
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as server:
         try:
-            wait_until(lambda: answers(f"{api}/health"), f"the Prefect server does not answer at {api}")
+            # a server that has just started answers once, and then is busy for a while
+            is_up = lambda: all(answers(f"{api}/{path}") for path in ("ready", "admin/version", "ready"))  # noqa: E731
+            wait_until(is_up, f"the Prefect server does not answer at {api}")
+            time.sleep(_SETTLES_IN_S)
             yield api
         finally:
             server.terminate()
@@ -196,11 +201,9 @@ def answers(url: str) -> bool:
         return False
 
 
-def run_factmill(home: Path, *arguments: str) -> None:
-    """Run the `factmill` command of this Python's environment, with a Prefect server of its own."""
-    environment = {**os.environ, "FACTMILL_HOME": str(home)}
-    environment.pop("PREFECT_API_URL", None)
-    subprocess.run([find_program("factmill"), *arguments], env=environment, check=True)
+def run_factmill(settings: Mapping[str, str], *arguments: str) -> None:
+    """Run the `factmill` command of this Python's environment."""
+    subprocess.run([find_program("factmill"), *arguments], env={**os.environ, **settings}, check=True)
 
 
 def find_program(name: str) -> str:
@@ -215,7 +218,7 @@ def save_screenshot(
     *,
     awaited: str,
     top: str = "",
-    width: int = 1100,
+    width: int = 1240,
     height: int,
     theme: str = "light",
 ) -> None:
@@ -233,8 +236,9 @@ def save_screenshot(
     wait_until(lambda: browser.read(script), f"{url} never shows {awaited!r}")
     time.sleep(_SETTLES_IN_S)
     if top:
-        browser.read(f"document.querySelector({json.dumps(top)}).scrollIntoView()")
-        browser.read(f"window.scrollBy(0, -{_MARGIN_ABOVE_TOP})")
+        scroll = f"each.style.scrollMarginTop = '{_MARGIN_ABOVE_TOP}px', each.scrollIntoView(), true"
+        if not browser.read(f"((each) => each && ({scroll}))(document.querySelector({json.dumps(top)}))"):
+            raise RuntimeError(f"{url} has no {top!r}")
         time.sleep(1)
     raw = b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
     with Image.open(BytesIO(raw)) as image:

@@ -15,6 +15,7 @@ from factmill.tasks.text.sanitize import escape_control_characters
 MAX_NAME_CHARACTERS = 200
 """Maximum characters of a name from sources or models."""
 _WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
+_F1 = re.compile(r"\bf1\b")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -93,8 +94,8 @@ def format_p_value(p: float | None) -> str:
 
 
 def format_snake_case_as_words(name: str) -> str:
-    """Return a snake_case name as words on one line, shortened if long."""
-    return shorten_line(name.replace("_", " "), MAX_NAME_CHARACTERS)
+    """Return a snake_case name as words on one line, shortened if long; F1 has its capital."""
+    return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
 
 
 def format_parameter_value(value: object) -> str:
