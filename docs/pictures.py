@@ -33,8 +33,6 @@ MAX_BYTES = 150_000
 """Maximum size of a screenshot's file."""
 _SETTLES_IN_S = 15
 """Seconds until the drawings of Prefect's UI stand still."""
-_MARGIN_ABOVE_TOP = 16
-"""Pixels above what stands at a screenshot's top."""
 STEPS = (
     ("Source", ("Wikidata,", "Wikipedia,", "your files")),
     ("Stages", ("link, write,", "judge; a row", "goes on or is", "dropped with", "a reason")),
@@ -159,14 +157,16 @@ def take_screenshots() -> None:
                 table, figures = (
                     f"{base}/artifacts/artifact/{artifacts[f'granola-{each}']}" for each in ("funnel", "figures")
                 )
-                for url, name, awaited, top, height in (
-                    (report, "report", "From source to rows", ".key", 664),
-                    (page, "prefect-run", run["name"], "", 580),
-                    (f"{base}/runs", "prefect-runs", run["name"], "", 900),
-                    (table, "prefect-table", "describe_entities", "table", 440),
-                    (figures, "prefect-figures", "Time of each stage", "img", 640),
+                for url, name, awaited, top, above, height in (
+                    (report, "report", "From source to rows", ".key", 16, 664),
+                    (page, "prefect-run", run["name"], "", 0, 580),
+                    (f"{base}/runs", "prefect-runs", run["name"], "", 0, 900),
+                    (table, "prefect-table", "describe_entities", "table", 60, 530),
+                    (figures, "prefect-figures", "Time of each stage", "img", 48, 720),
                 ):
-                    save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, top=top, height=height)
+                    save_screenshot(
+                        browser, url, FOLDER / f"{name}.png", awaited=awaited, top=top, above=above, height=height
+                    )
             finally:
                 browser.kill()
 
@@ -218,15 +218,16 @@ def save_screenshot(
     *,
     awaited: str,
     top: str = "",
+    above: int = 0,
     width: int = 1240,
     height: int,
     theme: str = "light",
 ) -> None:
     """Save Chromium's rendering of a page as a PNG of at most `MAX_BYTES`, with fewer colours if necessary.
 
-    `awaited`: text on the page that shows that it is complete. `top`: selector of what stands at the picture's top, so that
-    ids above it, which each build has anew, are not in it; empty: the page's top. `theme`: light or dark, as in the
-    reader's system settings.
+    `awaited`: text on the page that shows that it is complete. `top`: selector of what stands at the picture's top, `above`
+    pixels below its edge, so that ids further up, which each build has anew, are not in it; empty: the page's top.
+    `theme`: light or dark, as in the reader's system settings.
     """
     size = {"width": width, "height": height, "deviceScaleFactor": 1.5, "mobile": width < 600}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
@@ -236,7 +237,7 @@ def save_screenshot(
     wait_until(lambda: browser.read(script), f"{url} never shows {awaited!r}")
     time.sleep(_SETTLES_IN_S)
     if top:
-        scroll = f"each.style.scrollMarginTop = '{_MARGIN_ABOVE_TOP}px', each.scrollIntoView(), true"
+        scroll = f"each.style.scrollMarginTop = '{above}px', each.scrollIntoView(), true"
         if not browser.read(f"((each) => each && ({scroll}))(document.querySelector({json.dumps(top)}))"):
             raise RuntimeError(f"{url} has no {top!r}")
         time.sleep(1)
