@@ -31,6 +31,8 @@ from support.docs.driven_chromium import DrivenChromium
 FOLDER = Path(__file__).parent / "pictures"
 MAX_BYTES = 150_000
 """Maximum size of a screenshot's file."""
+_SETTLES_IN_S = 15
+"""Seconds until the drawings of Prefect's UI stand still."""
 STEPS = (
     ("Source", ("Wikidata,", "Wikipedia,", "your files")),
     ("Stages", ("link, write,", "judge; a row", "goes on or is", "dropped with", "a reason")),
@@ -134,34 +136,37 @@ def take_screenshots() -> None:
     """Build GRANOLA-EQ in the embedded world, and take the screenshots of its page, its run and the run's artifacts."""
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
+        prepare = {"FACTMILL_HOME": str(home / "factmill")}
+        run_factmill(prepare, "doctor", "--prepare")
         with serve_prefect(home / "prefect") as api:
-            settings = {"FACTMILL_HOME": str(home / "factmill"), "PREFECT_API_URL": api}
-            run_factmill(settings, "doctor", "--prepare")
+            settings = {**prepare, "PREFECT_API_URL": api}
             run_factmill(settings, "build", "granola")
             run_factmill(settings, "report", "latest:granola", "--to", str(home / "granola.html"))
-            (run,) = httpx.post(f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}).json()
+            (run,) = httpx.post(
+                f"{api}/flow_runs/filter", json={"limit": 1, "sort": "START_TIME_DESC"}, timeout=60
+            ).json()
             of_run = {"artifacts": {"flow_run_id": {"any_": [run["id"]]}}}
-            artifacts = {each["key"]: each["id"] for each in httpx.post(f"{api}/artifacts/filter", json=of_run).json()}
+            found = httpx.post(f"{api}/artifacts/filter", json=of_run, timeout=60).json()
+            artifacts = {each["key"]: each["id"] for each in found}
             run_factmill(settings, "evaluate", "granola", "--model", "guesser", "--limit", "50")
             base = api.removesuffix("/api")
             page = f"{base}/runs/flow-run/{run['id']}"
             browser = DrivenChromium(home, "--hide-scrollbars")
             try:
                 report = f"file://{home / 'granola.html'}"
-                save_screenshot(browser, report, FOLDER / "report.png", awaited="From source to rows", height=880)
-                save_screenshot(
-                    browser, page, FOLDER / "prefect-run.png", awaited=run["name"], settles_in_s=20, height=900
+                table, figures = (
+                    f"{base}/artifacts/artifact/{artifacts[f'granola-{each}']}" for each in ("funnel", "figures")
                 )
-                for url, name, awaited in (
-                    (f"{base}/runs", "prefect-runs", run["name"]),
-                    (f"{base}/artifacts/artifact/{artifacts['granola-funnel']}", "prefect-table", "describe_entities"),
-                    (
-                        f"{base}/artifacts/artifact/{artifacts['granola-figures']}",
-                        "prefect-figures",
-                        "Time of each stage",
-                    ),
+                for url, name, awaited, top, above, height in (
+                    (report, "report", "From source to rows", ".key", 16, 664),
+                    (page, "prefect-run", run["name"], "", 0, 580),
+                    (f"{base}/runs", "prefect-runs", run["name"], "", 0, 900),
+                    (table, "prefect-table", "describe_entities", "table", 60, 530),
+                    (figures, "prefect-figures", "Time of each stage", "img", 48, 720),
                 ):
-                    save_screenshot(browser, url, FOLDER / f"{name}.png", awaited=awaited, settles_in_s=5, height=900)
+                    save_screenshot(
+                        browser, url, FOLDER / f"{name}.png", awaited=awaited, top=top, above=above, height=height
+                    )
             finally:
                 browser.kill()
 
@@ -179,7 +184,10 @@ def serve_prefect(home: Path) -> Iterator[str]:
     environment["PREFECT_SERVER_UI_API_URL"] = api
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as server:
         try:
-            wait_until(lambda: answers(f"{api}/health"), f"the Prefect server does not answer at {api}")
+            # a server that has just started answers once, and then is busy for a while
+            is_up = lambda: all(answers(f"{api}/{path}") for path in ("ready", "admin/version", "ready"))  # noqa: E731
+            wait_until(is_up, f"the Prefect server does not answer at {api}")
+            time.sleep(_SETTLES_IN_S)
             yield api
         finally:
             server.terminate()
@@ -209,23 +217,30 @@ def save_screenshot(
     file: Path,
     *,
     awaited: str,
-    settles_in_s: float = 1,
-    width: int = 1280,
+    top: str = "",
+    above: int = 0,
+    width: int = 1240,
     height: int,
     theme: str = "light",
 ) -> None:
     """Save Chromium's rendering of a page as a PNG of at most `MAX_BYTES`, with fewer colours if necessary.
 
-    `awaited`: text on the page that shows that it is complete. `settles_in_s`: seconds until its drawings are complete.
+    `awaited`: text on the page that shows that it is complete. `top`: selector of what stands at the picture's top, `above`
+    pixels below its edge, so that ids further up, which each build has anew, are not in it; empty: the page's top.
     `theme`: light or dark, as in the reader's system settings.
     """
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {"width": width, "height": height, "deviceScaleFactor": 1.5, "mobile": width < 600}
     browser.send("Emulation.setDeviceMetricsOverride", **size)
     browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
     browser.open(url)
     script = f"document.body.innerText.includes({json.dumps(awaited)})"
     wait_until(lambda: browser.read(script), f"{url} never shows {awaited!r}")
-    time.sleep(settles_in_s)
+    time.sleep(_SETTLES_IN_S)
+    if top:
+        scroll = f"each.style.scrollMarginTop = '{above}px', each.scrollIntoView(), true"
+        if not browser.read(f"((each) => each && ({scroll}))(document.querySelector({json.dumps(top)}))"):
+            raise RuntimeError(f"{url} has no {top!r}")
+        time.sleep(1)
     raw = b64decode(browser.send("Page.captureScreenshot", format="png")["data"])
     with Image.open(BytesIO(raw)) as image:
         for colours in (128, 64, 32):
@@ -238,8 +253,8 @@ def save_screenshot(
 
 
 def wait_until(is_so: Callable[[], Any], problem: str) -> None:
-    """Wait until `is_so` returns true; raise RuntimeError with the problem after two minutes."""
-    for _ in range(240):
+    """Wait until `is_so` returns true; raise RuntimeError with the problem after ten minutes."""
+    for _ in range(1200):
         if is_so():
             return
         time.sleep(0.5)

@@ -115,6 +115,7 @@ def test_site_builds_and_every_link_resolves(tmp_path: Path, tmp_path_factory: p
             ("dark", "help/faq"),
             ("light", "measure/evaluate"),
             ("dark", "tutorial"),
+            ("dark", "rebuild/granola"),
         ):
             browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
             browser.open(f"file://{tmp_path}/{page}.html")

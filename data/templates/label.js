@@ -59,7 +59,13 @@
       const inner = document.createElement("bdi");
       inner.dir = "auto";
       term.textContent = pair[0];
-      inner.textContent = pair[1];
+      inner.append(...pair[1].split(/(?<=\n)/).map(function (line) {
+        // what runs over stands under its text, not under its name
+        const part = document.createElement("span");
+        part.textContent = line;
+        part.style.setProperty("--indent", line.match(/^\s*(\S.{0,20}?\s{2,})?/)[0].length + "ch");
+        return part;
+      }));
       text.append(inner);
       return [term, text];
     }));

@@ -147,7 +147,8 @@ def label(
         return
     with open_warehouse(path) as db:
         save_label_items(db, drawn.items)
-    made = collect_decisions_on_page(sheet, f"label-{build_id}", f"Label answers of {build_id}", labeller, port)
+    title = f"{_get_short_title(drawn.items[0].benchmark)}: answers to label"
+    made = collect_decisions_on_page(sheet, f"label-{build_id}", title, labeller, port)
     if not made.rows:
         line = f"no row was decided; {made.open} rows are open"
         print_result(as_json, {"labels": 0, "open": made.open}, [line])
@@ -298,12 +299,15 @@ def review(
         print_result(as_json, result, lines)
         return
     check = partial(parse_review_row, file="the page")
-    made = collect_decisions_on_page(
-        sheet, f"review-{build.build_id}", f"Review {build.build_id}", reviewer, port, check
-    )
+    title = f"{_get_short_title(build.benchmark)}: flagged rows to decide on"
+    made = collect_decisions_on_page(sheet, f"review-{build.build_id}", title, reviewer, port, check)
     taken = save_decisions(path, [parse_review_row(row, "the page") for row in made.rows])
     result = {"file": str(made.journal), "decisions": taken, "open": made.open}
     print_result(as_json, result, [f"{made.journal}: {taken} decisions imported, {made.open} items are still open"])
+
+
+def _get_short_title(benchmark: str) -> str:
+    return get_benchmark(benchmark).title.partition(":")[0]
 
 
 def _parse_review_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
@@ -379,7 +383,8 @@ def audit(
                 *format_setup_note(write_sheet_files(sheet, to, form)),
             ]
         elif serve:
-            made = collect_decisions_on_page(sheet, f"audit-{build_id}", f"Audit {build_id}", reviewer, port)
+            title = f"{_get_short_title(known.name)}: rows to audit"
+            made = collect_decisions_on_page(sheet, f"audit-{build_id}", title, reviewer, port)
             results = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
             results = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]

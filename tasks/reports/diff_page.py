@@ -72,11 +72,13 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     kinds_told = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
+    of_each_kind = [f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS if counts[kind]]
     causes = diff.count_rows_by_cause()
     main = next(iter(causes), "")
     page = {
         "title": f"{diff.before.build_id} → {diff.after.build_id}",
-        "headline": f"{diff.title.partition(':')[0]}: {kinds_told} rows",
+        "headline": f"{diff.title.partition(':')[0]}: "
+        + (f"{', '.join(of_each_kind)} row{'' if len(diff.rows) == 1 else 's'}" if of_each_kind else "no row differs"),
         "key_figures": (
             KeyFigure("rows that differ", f"{len(diff.rows):,}", kinds_told),
             KeyFigure(

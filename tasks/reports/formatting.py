@@ -14,6 +14,8 @@ from factmill.tasks.text.sanitize import escape_control_characters
 
 MAX_NAME_CHARACTERS = 200
 """Maximum characters of a name from sources or models."""
+_WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
+_F1 = re.compile(r"\bf1\b")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -92,8 +94,8 @@ def format_p_value(p: float | None) -> str:
 
 
 def format_snake_case_as_words(name: str) -> str:
-    """Return a snake_case name as words on one line, shortened if long."""
-    return shorten_line(name.replace("_", " "), MAX_NAME_CHARACTERS)
+    """Return a snake_case name as words on one line, shortened if long; F1 has its capital."""
+    return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
 
 
 def format_parameter_value(value: object) -> str:
@@ -125,6 +127,16 @@ def format_column_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " · ".join(format_column_value(each) for each in value)
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def format_shown_column_value(value: Any, between: str = " · ") -> str:
+    """Format the value of a shown column as one line, as `factmill show` does: a piece of knowledge without the ids that its
+    provenance has; `between`: what parts the entries of a list."""
+    if isinstance(value, list | tuple):
+        return between.join(map(format_shown_column_value, value))
+    if isinstance(value, Mapping):
+        return " ".join(each for each in value.values() if isinstance(each, str) and not _WIKIDATA_ID.match(each))
+    return format_column_value(value)
 
 
 _TEMPLATES_FOLDER = "data/templates"

@@ -354,7 +354,11 @@ def _make_main_metric_figures(models: Sequence[str], parts: Sequence[BenchmarkCa
     for part in parts:
         series = tuple(
             make_metric_series(
-                model, ((row.setting, cell.metric if (cell := row.cells.get(model)) else None) for row in part.rows)
+                model,
+                (
+                    (format_snake_case_as_words(row.setting), cell.metric if (cell := row.cells.get(model)) else None)
+                    for row in part.rows
+                ),
             )
             for model in models
         )

@@ -23,7 +23,7 @@ from factmill.tasks.reports.builds.tracing import (
     get_call_settings_variables_reply,
     load_row_traces,
 )
-from factmill.tasks.reports.formatting import format_column_value
+from factmill.tasks.reports.formatting import format_column_value, format_shown_column_value
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, SearchablePageRows, pack_rows_for_page_search
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
@@ -82,7 +82,9 @@ def load_page_rows_and_errors(
             entry = BuildPageRow(
                 id=trace["id"],
                 shown={
-                    heading: shorten_with_note(format_column_value(trace["row"].get(name)), _MAX_LINE_CHARACTERS)
+                    heading: shorten_with_note(
+                        _format_display_column(benchmark, trace["row"], name), _MAX_LINE_CHARACTERS
+                    )
                     for name, heading in benchmark.display_columns.items()
                     if name != "id"
                 },
@@ -125,12 +127,16 @@ def load_rows_for_page_search(
         (
             [
                 row["id"],
-                *(format_column_value(row.get(name)) for name in columns),
+                *(_format_display_column(benchmark, row, name) for name in columns),
                 *(shorten_with_note((row.get(name) or "")[:100] or "–", 80) for name in filters),
             ]
             for row in found
         ),
     )
+
+
+def _format_display_column(benchmark: Benchmark, row: Mapping[str, Any], name: str) -> str:
+    return format_shown_column_value(row.get(name), " → " if name in benchmark.ordered_list_columns else " · ")
 
 
 def load_page_rejects(
