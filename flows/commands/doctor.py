@@ -301,7 +301,9 @@ def _compare_builds_with_published_digests(warehouse: Path) -> Iterator[DoctorFi
         others += sorted(f"{build.build_id}: {table}" for table in expected if found.get(table) != expected[table])
     if agreeing or others:
         agrees = f"{', '.join(agreeing)}: your build equals the published one"
-        advice = "compare CPU, pyarrow and the embedder (`factmill models`) with docs/rebuild/guarantees.md, `Same bytes`"
+        advice = (
+            "compare CPU, pyarrow and the embedder (`factmill models`) with docs/rebuild/guarantees.md, `Same bytes`"
+        )
         yield _make_finding(
             "same bytes", not others, f"bytes differ in {', '.join(others)}" if others else agrees, advice
         )
