@@ -32,7 +32,7 @@ from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.calls.operation import list_operations
 from factmill.tasks.core.publishing.release_spec import DatasetCardSpec, DatasetConfigSpec, ReleaseSpec
 from factmill.tasks.core.rows import MergedAway, Reject
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, CompanionTable
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames, CompanionTable
 from factmill.tasks.engine.failures import FAILURE_CAUSES
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.evaluation.definition import Evaluation
@@ -89,7 +89,7 @@ def list_packages() -> Iterator[str]:
 
 RECORDS = (
     Benchmark,
-    BenchmarkAssets,
+    BenchmarkAssetNames,
     CompanionTable,
     Stage,
     NamedFact,

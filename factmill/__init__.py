@@ -284,7 +284,7 @@ def score(
     from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
     from factmill.tasks.evaluation.measured_build import load_answers_file
     from factmill.tasks.evaluation.scoring_session import make_question_table
-    from factmill.tasks.storage.source_files import pin_source_file
+    from factmill.tasks.storage.source_files import make_source_file_with_digest
 
     evaluation = get_evaluation(benchmark)
     settings = _as_settings_tuple(setting) or evaluation.offline_settings
@@ -292,7 +292,7 @@ def score(
     if isinstance(answers, str) and answers in BUILT_IN_MODELS:
         found, model = answers, answers
     elif isinstance(answers, str | Path):
-        found = load_answers_file(pin_source_file(Path(answers)))
+        found = load_answers_file(make_source_file_with_digest(Path(answers)))
     else:
         pairs = answers.items() if isinstance(answers, Mapping) else None
         rows = answers if pairs is None else ({"id": each, "answer": text} for each, text in pairs)

@@ -16,7 +16,7 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 OWN_PACKAGE = "factmill"
 
 
-class BenchmarkPackage(NamedTuple):
+class InstalledPackageVersion(NamedTuple):
     """The installed package that a benchmark comes from."""
 
     name: str
@@ -28,7 +28,7 @@ class BenchmarkPackage(NamedTuple):
 
 BENCHMARKS: dict[str, Benchmark] = {}
 """Name → benchmark, in the order of `build all`: factmill's own first, then those of other packages."""
-PACKAGES: dict[str, BenchmarkPackage] = {}
+PACKAGES: dict[str, InstalledPackageVersion] = {}
 """Name of a benchmark → the package that provides it."""
 BROKEN_BENCHMARKS: dict[str, str] = {}
 """Name of a benchmark that failed to load → package and reason."""
@@ -52,8 +52,12 @@ def _register_installed_benchmarks() -> None:
             BENCHMARKS[entry.name], PACKAGES[entry.name] = record, package
 
 
-def _get_package_name_and_version(entry: EntryPoint) -> BenchmarkPackage:
-    return BenchmarkPackage(entry.dist.name, entry.dist.version) if entry.dist else BenchmarkPackage("unknown", "0")
+def _get_package_name_and_version(entry: EntryPoint) -> InstalledPackageVersion:
+    return (
+        InstalledPackageVersion(entry.dist.name, entry.dist.version)
+        if entry.dist
+        else InstalledPackageVersion("unknown", "0")
+    )
 
 
 def _check_benchmark_record(entry: EntryPoint, record: object) -> None:

@@ -26,9 +26,9 @@ from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_t
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.runs import (
     check_run_unlocked,
+    get_run_folder_path,
     remove_finished_run_folder,
     resolve_run_reply_max_ages,
-    run_folder,
 )
 from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget, check_models_have_prices
@@ -62,7 +62,7 @@ def make_or_reuse_build(
     started = time.perf_counter()
     inputs = benchmark.resolve_inputs(params, run)
     lock = make_build_manifest(benchmark, inputs, run)
-    for note in (*_list_unknown_licence_notes(params), *inputs.notes, *_list_unused_own_prompt_notes(benchmark, run)):
+    for note in (*_list_non_spdx_licence_notes(params), *inputs.notes, *_list_unused_own_prompt_notes(benchmark, run)):
         print_and_log(f"note: {note}")
     if run.since is not None:
         # name the earlier build, whose replies are revalidated, by its id
@@ -75,7 +75,7 @@ def make_or_reuse_build(
     if run.mode == "record" and not force:
         present = find_build_by_manifest(resolve_warehouse_path(run), lock)
         if present is not None and not present.report["unsettled"] and not _has_expired_replies(present, run):
-            remove_finished_run_folder(run_folder(benchmark.name, lock, run))
+            remove_finished_run_folder(get_run_folder_path(benchmark.name, lock, run))
             report = _load_build_report(present, run)
             replayed, seconds = report.calls_sent + report.calls_replayed, round(time.perf_counter() - started, 2)
             result = {"calls_sent": 0, "calls_replayed": replayed, "up_to_date": True, "seconds": seconds}
@@ -88,7 +88,7 @@ def make_or_reuse_build(
         if run.max_cost is not None:
             check_models_have_prices(world, roles)
         check_warehouse_writable(resolve_warehouse_path(run))
-    check_run_unlocked(run_folder(benchmark.name, lock, run))
+    check_run_unlocked(get_run_folder_path(benchmark.name, lock, run))
     if caution := format_use_restriction(lock):
         print_and_log(f"note: {caution}")
     begun = datetime.now(UTC)
@@ -98,11 +98,11 @@ def make_or_reuse_build(
         is_made = present is not None and present.published_at >= begun
         return _load_build_report(present, run) if present and is_made else None
 
-    with nullcontext(recipe) if recipe else recipe_with_prefect_server(benchmark, run, find_made) as make:
+    with nullcontext(recipe) if recipe else benchmark_flow_with_prefect_server(benchmark, run, find_made) as make:
         return make(params, run)
 
 
-def _list_unknown_licence_notes(params: BenchmarkParams) -> list[str]:
+def _list_non_spdx_licence_notes(params: BenchmarkParams) -> list[str]:
     """Return a note on a stated licence of a user's source that is no SPDX id; empty without one."""
     licence = params.source_licence if isinstance(params, TableSourceParams) else None
     return [problem] if licence and (problem := find_licence_problem(licence)) else []
@@ -133,7 +133,7 @@ def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOp
             f"({where}: {error.errors()[0]['msg']}); build it again with `factmill build {benchmark.name}` and verify that"
         ) from error
     replay = run.model_copy(update=result)
-    with recipe_with_prefect_server(benchmark, replay) as recipe:
+    with benchmark_flow_with_prefect_server(benchmark, replay) as recipe:
         report = recipe(params, replay)
     with open_warehouse(resolve_warehouse_path(run)) as db:
         expected = load_table_digests(db, record.build_id)
@@ -155,7 +155,7 @@ def load_tracked_flow(benchmark: Benchmark) -> Any:
 
 
 @contextmanager
-def recipe_with_prefect_server(
+def benchmark_flow_with_prefect_server(
     benchmark: Benchmark, run: RunOptions, find_published: Callable[[], BuildReport | None] = lambda: None
 ) -> Iterator[Recipe]:
     """Yield a benchmark's flow as a function, with a running Prefect server.

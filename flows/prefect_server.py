@@ -68,7 +68,7 @@ _DISABLED_SERVICES = (
     "TRIGGERS",
 )
 _shared_server_stacks: list[ExitStack] = []
-"""The exit stack of the open `shared_server`, which stops its server; empty if none is open."""
+"""The exit stack of the open `sharing_one_prefect_server`, which stops its server; empty if none is open."""
 _own_servers: dict[str, "OwnServer"] = {}
 """Address → our own server, for those that are running."""
 
@@ -103,7 +103,7 @@ def _reload_prefect_settings() -> None:
 
 
 @contextmanager
-def shared_server() -> Iterator[None]:
+def sharing_one_prefect_server() -> Iterator[None]:
     """Make all runs in this context use one server, which the first run that needs it starts: Prefect reads its address
     only once."""
     with ExitStack() as stack:

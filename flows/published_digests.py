@@ -57,7 +57,7 @@ def load_scripted_reply_keys_by_prompt(
     return asked
 
 
-def digest_scripted_reply_keys(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def digest_scripted_reply_keys_by_prompt(reports: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return prompt → digest of the reply keys that the builds of these reports look up."""
     found = (load_scripted_reply_keys_by_prompt(Path(report["warehouse"]), report["build_id"]) for report in reports)
     return {prompt: digest_reply_key_set(keys) for asked in found for prompt, keys in sorted(asked.items())}
@@ -68,7 +68,7 @@ def collect_table_digests(reports: Iterable[Mapping[str, Any]]) -> TableDigests:
     return {report["benchmark"]: dict(sorted(report["tables"].items())) for report in reports}
 
 
-def list_unversioned_table_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
+def describe_unversioned_build_changes(reports: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a message, with advice, for each build with the stored id but different tables."""
     content = _load_digests_file()
     if content["pyarrow"] != version("pyarrow"):
@@ -104,7 +104,7 @@ def write_published_digests(reports: Iterable[Mapping[str, Any]]) -> None:
             for package, digest in digest_code_packages().items()
         },
         "world": digest_world_files(),
-        "asked": digest_scripted_reply_keys(made),
+        "asked": digest_scripted_reply_keys_by_prompt(made),
         "builds": collect_table_digests(made),
     }
     _DIGESTS_FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -117,6 +117,6 @@ def _load_digests_file() -> dict[str, Any]:
 
 if __name__ == "__main__":
     read = [json.loads(line) for line in sys.stdin]
-    if problems := list_unversioned_table_changes(read):
+    if problems := describe_unversioned_build_changes(read):
         sys.exit("\n".join(problems))
     write_published_digests(read)

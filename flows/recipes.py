@@ -16,9 +16,9 @@ from pydantic import Field
 from factmill.flows.watching.artifacts import create_build_artifacts, format_artifact_row
 from factmill.tasks.core.batch_receipts import BatchReceipt
 from factmill.tasks.core.review import format_review_queue_csv, parse_review_queue_csv
-from factmill.tasks.engine.batches import StageDataset
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
-from factmill.tasks.engine.building import Build, open_build
+from factmill.tasks.engine.batches import StageOutputShards
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, BuildInputsAndSourceFiles
+from factmill.tasks.engine.building import BuildInProgress, open_build
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
@@ -93,13 +93,13 @@ def pause_for_decisions(report: BuildReport, run: RunOptions) -> int:
 
 I = TypeVar("I", bound=BuildInputs)  # noqa: E741 - inputs
 StepTask = Task[..., BatchReceipt]
-RowsByStep = Mapping[StepTask, StageDataset]
+RowsByStep = Mapping[StepTask, StageOutputShards]
 """Step → its output rows, in the order of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step and the options with which rows pass through it; see `Build.run_stage`."""
+    """A step and the options with which rows pass through it; see `BuildInProgress.run_stage`."""
 
     step: StepTask
     single_batch: bool = False
@@ -111,9 +111,9 @@ def make_recipe(
     record: Benchmark,
     load: StepTask | Callable[[I], StepTask],
     *steps: StepTask | Stage,
-    units: Callable[[ResolvedBuildInputs[Any]], Iterable[str]] = lambda locked: locked.files,
+    units: Callable[[BuildInputsAndSourceFiles[Any]], Iterable[str]] = lambda locked: locked.files,
     check: Callable[[BuildRun, I], None] | None = None,
-    publish: Callable[[Build, RowsByStep], BuildReport] | None = None,
+    publish: Callable[[BuildInProgress, RowsByStep], BuildReport] | None = None,
 ) -> Flow[..., BuildReport]:
     """Return the Prefect flow that builds a benchmark; it takes `params` and `run` and has the record's name.
 
@@ -124,7 +124,7 @@ def make_recipe(
     """
 
     def make(params: BenchmarkParams, run: RunOptions) -> BuildReport:
-        locked: ResolvedBuildInputs[Any] = record.resolve_inputs(params, run)
+        locked: BuildInputsAndSourceFiles[Any] = record.resolve_inputs(params, run)
         first = load if isinstance(load, Task) else load(locked.inputs)
         with open_build(record, locked, run) as build:
             if check:

@@ -94,7 +94,7 @@ def _validate_source_label(given: str | None) -> str | None:
 _MAX_LABEL_CHARACTERS = 100
 
 
-def _validate_licence(given: str | None) -> str | None:
+def _validate_licence_label_or_url(given: str | None) -> str | None:
     licence = given and given.strip()
     if not licence or not licence.startswith(LICENCE_ADDRESS_STARTS):
         return _validate_source_label(licence)
@@ -120,7 +120,9 @@ class TableSourceParams(BenchmarkParams):
     """Read only this split of a folder, such as test (test.csv or data/test-00000-of-00001.parquet)."""
     source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
     """Name of your own source, for its rows and the card of a release."""
-    source_licence: Annotated[str | None, AfterValidator(_validate_licence), CliOption(metavar="ID")] = None
+    source_licence: Annotated[str | None, AfterValidator(_validate_licence_label_or_url), CliOption(metavar="ID")] = (
+        None
+    )
     """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of a known file, else `none stated`. A release with `none stated` needs --allow-licence."""
 
 

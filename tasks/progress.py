@@ -14,7 +14,7 @@ from uuid import UUID
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from factmill.tasks.core.batch_receipts import BatchReceipt, format_reject_noun
+from factmill.tasks.core.batch_receipts import BatchReceipt, choose_rejected_or_not_drawn_label
 from factmill.tasks.text.sanitize import escape_control_characters
 
 ProgressStyle = Literal["live", "lines", "none"]
@@ -64,7 +64,7 @@ class RunObserver(Protocol):
         """Send all lines that are still buffered."""
 
 
-def add_run_observer(observer: RunObserver) -> None:
+def push_run_observer(observer: RunObserver) -> None:
     """Send log lines and progress only to this watcher, that of the newest run, which may be nested in another."""
     remove_run_observer(observer.run_id)
     _run_observers.append(observer)
@@ -121,7 +121,7 @@ class StageProgress:
         """Format the counts as text."""
         calls = f", calls {self.sent} sent {self.replayed} replayed" if self.sent or self.replayed else ""
         merged = f", {self.merged} merged" if self.merged else ""
-        return f"{self.rows} rows, {self.rejects} {format_reject_noun(self.name)}{merged}{calls}"
+        return f"{self.rows} rows, {self.rejects} {choose_rejected_or_not_drawn_label(self.name)}{merged}{calls}"
 
     def _refresh(self, batches: int) -> None:
         self._shown = time.monotonic()

@@ -23,7 +23,7 @@ from support.graphs.plain_paths import PlainPaths
 
 from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.path_calls import EndpointPathFinder, make_uncached_sender
+from factmill.tasks.core.calls.path_calls import WikidataCallPathFinder, make_uncached_sender
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
 from factmill.tasks.graph.load import load_graph
@@ -55,7 +55,7 @@ def open_engines(files: Sequence[Path], folder: Path) -> Iterator[Engines]:
     load_graph(files, "parity", folder)
     with open_graph("parity", folder) as graph, serve(files, folder) as url:
         client = SparqlClient("Wikidata", url, "sparql", LIMITS, "factmill tests")
-        yield Engines(graph, EndpointPathFinder(make_uncached_sender(client), "sparql"), plain)
+        yield Engines(graph, WikidataCallPathFinder(make_uncached_sender(client), "sparql"), plain)
 
 
 @contextmanager

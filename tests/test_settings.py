@@ -13,7 +13,7 @@ from factmill.tasks.core.service_settings import (
     is_wikidata_query_service,
     is_wikimedia_url_except_query_service,
 )
-from factmill.tasks.engine.naming.identities import resolve_reply_max_ages
+from factmill.tasks.engine.naming.identities import resolve_reply_max_ages_by_identity
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.settings import BUILD_MODEL_ROLES, load_world, read_api_key, read_service_token
 
@@ -242,13 +242,20 @@ def test_services_and_models_have_max_age(tmp_path: Path) -> None:
     plain.write_text(text.replace("AGE", ""), "utf-8")
     aged.write_text(text.replace("AGE", 'max_age = "30d"') + "max_age = 90\n", "utf-8")
     world = load_world(str(aged))
-    assert resolve_reply_max_ages(world, None) == {"http://w/sparql": 2_592_000, "http://m/v1": 90, "http://m/v1#m": 90}
-    assert resolve_reply_max_ages(world, "1h")["http://w/sparql"] == 3600
-    assert resolve_reply_max_ages(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
+    assert resolve_reply_max_ages_by_identity(world, None) == {
+        "http://w/sparql": 2_592_000,
+        "http://m/v1": 90,
+        "http://m/v1#m": 90,
+    }
+    assert resolve_reply_max_ages_by_identity(world, "1h")["http://w/sparql"] == 3600
+    assert resolve_reply_max_ages_by_identity(load_world(str(plain)), "1h") == {"http://w/sparql": 3600}, (
         "models do not age by the option"
     )
-    assert resolve_reply_max_ages(load_world("embedded"), "0") == {}
-    assert resolve_reply_max_ages(world.with_local_graph("g"), "0") == {"http://m/v1": 90, "http://m/v1#m": 90}
+    assert resolve_reply_max_ages_by_identity(load_world("embedded"), "0") == {}
+    assert resolve_reply_max_ages_by_identity(world.with_local_graph("g"), "0") == {
+        "http://m/v1": 90,
+        "http://m/v1#m": 90,
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import itertools
 import numpy as np
 from scripts import read_options
 
-from factmill.tasks.core.evaluation.human_labels import allocate_to_strata
+from factmill.tasks.core.evaluation.human_labels import allocate_equal_shares_to_strata
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
 from factmill.tasks.core.measures.judge_correction import correct_judged_share, measure_judge_rates
 
@@ -43,7 +43,7 @@ def label(
     sizes = {name: len(each) for name, each in places.items() if len(each)}
     chosen: list[int] = []
     weights: list[float] = []
-    for name, size in allocate_to_strata(sizes, labels, 0).items():
+    for name, size in allocate_equal_shares_to_strata(sizes, labels, 0).items():
         chosen += draw.choice(places[name], size, replace=False).tolist()
         weights += [sizes[name] / size] * size
     return chosen, weights

@@ -28,7 +28,7 @@ from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.wikipedia import make_search_call
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.engine import services as opening
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import ServiceError
 
 HERE = "trial"
@@ -137,7 +137,9 @@ def show_rates() -> None:
             worlds = [
                 stack.enter_context(
                     closing(
-                        Services.open(write_world(Path(folder), name, server.url, rules, token), None, Path(folder))
+                        WorldServices.open(
+                            write_world(Path(folder), name, server.url, rules, token), None, Path(folder)
+                        )
                     )
                 )
                 for name in ("one", "two")

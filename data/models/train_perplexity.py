@@ -51,7 +51,7 @@ from factmill.tasks.models.perplexity import (
     EMBEDDED_LANGUAGE_MODEL,
     EMBEDDED_LANGUAGE_MODEL_FOLDER,
     LanguageModel,
-    PerplexitySettings,
+    LanguageModelSettings,
 )
 
 PIECES = 2_000
@@ -170,7 +170,7 @@ def store(checkpoint: Path, folder: Path, record: dict[str, Any]) -> LanguageMod
     def write(making: Path) -> ConversionResult:
         origin = convert_decoder_checkpoint(checkpoint, making, "float16")
         (making / "training.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-        settings = PerplexitySettings.model_validate({**origin.settings, "identity": EMBEDDED_LANGUAGE_MODEL})
+        settings = LanguageModelSettings.model_validate({**origin.settings, "identity": EMBEDDED_LANGUAGE_MODEL})
         return ConversionResult(origin.source, settings.model_dump(), origin.made_with)
 
     write_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER.name, folder, "perplexity", write, "replace")

@@ -25,7 +25,7 @@ import yaml
 from translator_forms import Form, Texts, add_articles
 
 from factmill.tasks.core.digests import combine_digests, derive_seed, digest_bytes
-from factmill.tasks.text.translating.placeholders import needs_no_translation, replace_numbers_by_placeholders
+from factmill.tasks.text.translating.placeholders import mask_untranslated_spans, needs_no_translation
 from factmill.tasks.text.translating.translation import PATH_PART_SEPARATOR, SOURCE_LANGUAGE, TARGET_LANGUAGES
 from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, QuantityValue, WorldData, list_world_files
 from factmill.tasks.world.files import load_world_data
@@ -151,7 +151,7 @@ def draw_taught(corpus: Corpus, seed: int) -> Iterator[Example]:
                 texts = number_unit(chance.choice(corpus.units), str(chance.choice(YEARS)))
             case "outside":
                 texts = None
-                if outside := replace_numbers_by_placeholders(draw_outside(corpus, chance)):
+                if outside := mask_untranslated_spans(draw_outside(corpus, chance)):
                     yield Example(outside.text, OUTSIDE, chance.choice(TARGET_LANGUAGES), kind)
             case _:
                 texts = chance.choice(corpus.all_labels)
@@ -258,7 +258,7 @@ def number_unit(unit: Texts, number: str) -> dict[str, str]:
 def mask_pair(texts: Texts, language: str, kind: str) -> Example | None:
     """Return a text and its translation with placeholders; None if it needs no translation or a number differs."""
     source = texts[SOURCE_LANGUAGE]
-    protected = replace_numbers_by_placeholders(source)
+    protected = mask_untranslated_spans(source)
     if protected is None or needs_no_translation(source):
         return None
     target = texts[language]

@@ -51,23 +51,27 @@ async def answer_questions(
             )
     if isinstance(model, str):
         session = _open_session(model, asked, benchmark, world, source, options)
-        return await asyncio.to_thread(_ask_model_of_world, model, asked, session, open_table_store(source))
+        return await asyncio.to_thread(
+            _answer_questions_with_named_model, model, asked, session, open_table_store(source)
+        )
     if options:
         raise UsageError(f"{', '.join(options)}: an async function is given the messages and takes no options")
     if not callable(model):
         raise UsageError(f"model is {model!r}; expected the name of a model in the world's file, or an async function")
     if concurrency < 1:
         raise UsageError(f"concurrency is {concurrency}; expected 1 or more")
-    return await _ask_function(model, asked, concurrency)
+    return await _answer_questions_with_function(model, asked, concurrency)
 
 
-async def _ask_function(ask: AskFunction, asked: Sequence[Asked], concurrency: int) -> list[dict[str, Any]]:
+async def _answer_questions_with_function(
+    ask: AskFunction, asked: Sequence[Asked], concurrency: int
+) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = [{}] * len(asked)
     left = iter(enumerate(asked))
 
     async def work() -> None:
         for place, question in left:
-            answers[place] = await _ask_function_once(ask, question)
+            answers[place] = await _answer_question_with_function(ask, question)
 
     try:
         async with asyncio.TaskGroup() as workers:
@@ -78,7 +82,7 @@ async def _ask_function(ask: AskFunction, asked: Sequence[Asked], concurrency: i
     return answers
 
 
-async def _ask_function_once(ask: AskFunction, question: Asked) -> dict[str, Any]:
+async def _answer_question_with_function(ask: AskFunction, question: Asked) -> dict[str, Any]:
     try:
         pending = ask([dict(message) for message in question["messages"]])
         if not inspect.isawaitable(pending):
@@ -148,7 +152,7 @@ def _find_benchmark(store: TableStore, build: str) -> str:
     raise UsageError("asked: the questions name no build; name their benchmark: benchmark='granola'")
 
 
-def _ask_model_of_world(
+def _answer_questions_with_named_model(
     model: str, asked: Sequence[Asked], session: EvaluationSession, store: TableStore
 ) -> list[dict[str, Any]]:
     """Put questions to a model of the world's file, and record the calls in the warehouse that the questions are of."""

@@ -145,7 +145,7 @@ def _make_command_error(
         return BuildError(
             f"factmill {' '.join(words[:2])} {how}{f': {tail}' if tail else ''}; what was done is kept: the same call goes on"
         )
-    kind = _list_error_classes().get(error["error"], BuildError)
+    kind = _list_error_classes_by_code().get(error["error"], BuildError)
     made = kind.__new__(kind)
     made.args = (error["message"],)
     if isinstance(made, BudgetExhausted):
@@ -155,7 +155,7 @@ def _make_command_error(
     return made
 
 
-def _list_error_classes() -> dict[str, type[FactmillError]]:
+def _list_error_classes_by_code() -> dict[str, type[FactmillError]]:
     left, found = [FactmillError], dict[str, type[FactmillError]]()
     while left:
         each = left.pop()

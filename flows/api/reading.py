@@ -108,10 +108,12 @@ def explain_row(row_id: str, benchmark: str, build: str, source: Source) -> RowE
         raise UsageError("row_id is empty; expected the id of a row, or the beginning of one: factmill.load(…)['id']")
     warehouse = _get_warehouse(source)
     records = (
-        [resolve_build(warehouse, build)] if build and build != LATEST else _list_latest_builds(warehouse, benchmark)
+        [resolve_build(warehouse, build)]
+        if build and build != LATEST
+        else _list_latest_build_per_benchmark(warehouse, benchmark)
     )
     with open_warehouse(warehouse) as db:
-        found = [record for record in records if _has_row(db, record, row_id)]
+        found = [record for record in records if _has_row_with_id_prefix(db, record, row_id)]
         if len(found) > 1:
             names = ", ".join(record.benchmark for record in found)
             raise UsageError(f"rows of several benchmarks begin with {row_id!r}: {names}; name one with benchmark=")
@@ -134,7 +136,7 @@ def _get_warehouse(source: Source) -> Path:
     return store.path
 
 
-def _list_latest_builds(warehouse: Path, benchmark: str) -> list[BuildRecord]:
+def _list_latest_build_per_benchmark(warehouse: Path, benchmark: str) -> list[BuildRecord]:
     """Return the latest build of a benchmark or an evaluation, or of each that has one."""
     if benchmark:
         return [resolve_build(warehouse, f"{LATEST_PREFIX}{get_benchmark_or_evaluation(benchmark).name}")]
@@ -144,11 +146,11 @@ def _list_latest_builds(warehouse: Path, benchmark: str) -> list[BuildRecord]:
     return [latest[name] for name in BENCHMARKS | list_evaluations_and_analyses() if name in latest]
 
 
-def _has_row(db: Any, record: BuildRecord, row_id: str) -> bool:
+def _has_row_with_id_prefix(db: Any, record: BuildRecord, id_prefix: str) -> bool:
     table = get_benchmark_or_evaluation(record.benchmark).main_table
     tables = (table, "rejects", "merged_rows")
     query = " UNION ALL ".join(f"SELECT id FROM {each} WHERE build_id = $1 AND starts_with(id, $2)" for each in tables)
-    return bool(query_rows(db, f"SELECT 1 FROM ({query}) LIMIT 1", record.build_id, row_id))
+    return bool(query_rows(db, f"SELECT 1 FROM ({query}) LIMIT 1", record.build_id, id_prefix))
 
 
 _COMPARISON_HEADINGS = (
@@ -211,7 +213,7 @@ Comparable = str | EvaluationResult | ScoringResult
 
 
 @dataclass(frozen=True)
-class _ComparedScores:
+class _ScoresOfComparedSide:
     label: str
     evaluation: Evaluation
     scores: pa.Table
@@ -249,7 +251,7 @@ def compare_published_evaluations(warehouse: Path, evaluation_ids: Sequence[str]
     return _compare_all_pairs({each.label: each for each in loaded})
 
 
-def _compare_all_pairs(sides: Mapping[str, _ComparedScores]) -> list[ModelComparison]:
+def _compare_all_pairs(sides: Mapping[str, _ScoresOfComparedSide]) -> list[ModelComparison]:
     first = next(iter(sides.values()))
     tables = {label: each.scores for label, each in sides.items()}
     metrics = [metric for each in sides.values() for metric in each.metrics]
@@ -257,22 +259,22 @@ def _compare_all_pairs(sides: Mapping[str, _ComparedScores]) -> list[ModelCompar
     return [one for ranking in rankings for one in ranking.comparisons]
 
 
-def _get_scores(given: Comparable, benchmark: str, source: Source) -> _ComparedScores:
+def _get_scores(given: Comparable, benchmark: str, source: Source) -> _ScoresOfComparedSide:
     """Return the scores of one side, of which the other need not be published."""
     if not isinstance(given, ScoringResult):
-        warehouse, record = _resolve_evaluation(given, benchmark, source)
+        warehouse, record = _resolve_warehouse_and_evaluation(given, benchmark, source)
         return _load_published_scores(warehouse, [record])[0]
     metrics = rows_from_arrow(EvaluationMetric, given.metrics)
     if not metrics:
         raise UsageError("a result of score has no metrics; expected one with scored answers")
-    return _ComparedScores(metrics[0].model, get_evaluation(metrics[0].benchmark), given.scores, metrics)
+    return _ScoresOfComparedSide(metrics[0].model, get_evaluation(metrics[0].benchmark), given.scores, metrics)
 
 
 def _load_scores_of_published_pair(
     first: str | EvaluationResult, second: str | EvaluationResult, benchmark: str, source: Source
-) -> list[_ComparedScores]:
+) -> list[_ScoresOfComparedSide]:
     (warehouse, one), (other_warehouse, two) = (
-        _resolve_evaluation(each, benchmark, source) for each in (first, second)
+        _resolve_warehouse_and_evaluation(each, benchmark, source) for each in (first, second)
     )
     if warehouse != other_warehouse:
         raise UsageError(
@@ -283,7 +285,7 @@ def _load_scores_of_published_pair(
     return _load_published_scores(warehouse, [one, two])
 
 
-def _load_published_scores(warehouse: Path, records: Sequence[BuildRecord]) -> list[_ComparedScores]:
+def _load_published_scores(warehouse: Path, records: Sequence[BuildRecord]) -> list[_ScoresOfComparedSide]:
     from factmill.flows.commands.report import check_evaluations_comparable, load_published_evaluation
 
     evaluation = check_evaluations_comparable(records)
@@ -292,12 +294,14 @@ def _load_published_scores(warehouse: Path, records: Sequence[BuildRecord]) -> l
     metrics = relabel_metrics_by_model(labels, published)
     seed = records[0].lock["params"]["params"].get("seed", 0)
     return [
-        _ComparedScores(label, evaluation, each.scores, [one for one in metrics if one.model == label], seed)
+        _ScoresOfComparedSide(label, evaluation, each.scores, [one for one in metrics if one.model == label], seed)
         for label, each in zip(labels, published, strict=True)
     ]
 
 
-def _resolve_evaluation(given: str | EvaluationResult, benchmark: str, source: Source) -> tuple[Path, BuildRecord]:
+def _resolve_warehouse_and_evaluation(
+    given: str | EvaluationResult, benchmark: str, source: Source
+) -> tuple[Path, BuildRecord]:
     """Return the warehouse and the evaluation that is named, or the latest of the model that is named."""
     from factmill.flows.commands.report import resolve_model_name
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from factmill.tasks.memory import configure_allocators_and_gc, find_resource_shortage
-from factmill.tasks.processes import install_exit_handler, request_process_exit
+from factmill.tasks.processes import install_exit_request_handler, request_process_exit
 
 INTERRUPTED_EXIT_CODE, TERMINATED_EXIT_CODE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM, by the convention of shells."""
@@ -51,12 +51,12 @@ def _open_null_for_closed_streams() -> None:
 
 def install_signal_handlers() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
-    install_exit_handler(
+    install_exit_request_handler(
         lambda short: print_early_end_and_exit(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _handle_stop_signal)
+            signal.signal(number, _end_command_on_stop_signal)
 
 
 def find_stop_exit_code() -> int | None:
@@ -78,7 +78,7 @@ def print_early_end_and_exit(code: int, shortage: str = "") -> NoReturn:
     os._exit(code)
 
 
-def _handle_stop_signal(number: int, _frame: FrameType | None) -> None:
+def _end_command_on_stop_signal(number: int, _frame: FrameType | None) -> None:
     code = 128 + number
     if _stop_exit_codes:
         print_early_end_and_exit(_stop_exit_codes[0])

@@ -32,7 +32,7 @@ from factmill.flows.cli.entry import (
 )
 from factmill.tasks.errors import FactmillError, UsageError
 from factmill.tasks.memory import find_resource_shortage
-from factmill.tasks.processes import find_thread_start_shortage, request_process_exit
+from factmill.tasks.processes import find_recorded_thread_start_shortage, request_process_exit
 from factmill.tasks.text.sanitize import (
     escape_control_characters,
     format_did_you_mean,
@@ -137,16 +137,16 @@ def _load_command(name: str) -> Any:
     else:
         made.command(name)(found)
     command = get_group(made).commands[name]
-    _word_number_ranges(command)
+    _phrase_number_ranges_in_help(command)
     return command
 
 
-def _word_number_ranges(command: Any) -> None:
+def _phrase_number_ranges_in_help(command: Any) -> None:
     """Make the help of a command and its subcommands state the bounds of numbers as `1 or more`, not as `x>=1`."""
     from factmill.tasks.options import format_number_range
 
     for subcommand in getattr(command, "commands", {}).values():
-        _word_number_ranges(subcommand)
+        _phrase_number_ranges_in_help(subcommand)
     for parameter in command.params:
         if getattr(parameter, "min", None) is not None or getattr(parameter, "max", None) is not None:
             # Typer's own hook for this part of the help
@@ -165,7 +165,7 @@ class CommandLineError(UsageError):
 
 
 @contextmanager
-def _raising_command_line_errors() -> Iterator[None]:
+def _translating_typer_errors() -> Iterator[None]:
     """Turn an error of Typer into CommandLineError; the help that is printed for lack of arguments stays as it is."""
     try:
         yield
@@ -218,12 +218,12 @@ class LazyCommandGroup(TyperGroup):
 
     def make_context(self, *given: Any, **named: Any) -> Any:
         """Parse the command line up to the command; CommandLineError if that fails."""
-        with _raising_command_line_errors():
+        with _translating_typer_errors():
             return super().make_context(*given, **named)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the rest and run the command; CommandLineError if it is wrong usage."""
-        with _raising_command_line_errors():
+        with _translating_typer_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -350,7 +350,7 @@ def _run_and_get_exit_code() -> int:
 def _report_error(error: Exception) -> None:
     """Print an error in one line, or as JSON with --json; an internal error with its full traceback first."""
     is_named = isinstance(error, FactmillError)
-    if short := find_resource_shortage(error) or ("" if is_named else find_thread_start_shortage()):
+    if short := find_resource_shortage(error) or ("" if is_named else find_recorded_thread_start_shortage()):
         # Prefect's exit handlers may wait for a thread that never started
         request_process_exit(short)
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)

@@ -64,7 +64,7 @@ CONTEXT_FIELD = ("context", typer.Context)
 """Field of an options record that holds the command's context, so that usage errors name the command."""
 
 
-def split_benchmark_and_build(named: str, build_name: str | None) -> tuple[str, str | None]:
+def resolve_benchmark_and_build_name(named: str, build_name: str | None) -> tuple[str, str | None]:
     """Return the benchmark and the build (None: the latest) of an argument that names either, `granola` or
     `latest:granola`, and of --build; UsageError if they name two builds."""
     from factmill.tasks.storage.builds import LATEST_PREFIX
@@ -107,7 +107,7 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def print_escaped_lines(lines: Iterable[str]) -> None:
+def print_lines_escaping_control_characters(lines: Iterable[str]) -> None:
     """Print lines, if there are any, without control characters that sources or models may have put into them."""
     if printed := list(lines):
         typer.echo(escape_control_characters("\n".join(printed)))
@@ -118,7 +118,7 @@ def print_result(as_json: bool, result: Any, lines: Iterable[str], *notes: str) 
     if as_json:
         print_json(result)
         return
-    print_escaped_lines(lines)
+    print_lines_escaping_control_characters(lines)
     for note in filter(None, notes):
         typer.echo(escape_control_characters(note), err=True)
 

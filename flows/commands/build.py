@@ -17,7 +17,7 @@ from factmill.flows.cli.options import (
     make_option_dataclass_fields,
     print_result,
 )
-from factmill.flows.prefect_server import shared_server
+from factmill.flows.prefect_server import sharing_one_prefect_server
 from factmill.tasks import progress
 from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.batch_receipts import PILOT_DRAW_STAGE
@@ -50,9 +50,9 @@ from factmill.tasks.settings import load_world
 from factmill.tasks.storage.builds import (
     BuildRecord,
     delete_pilot_rows,
-    format_planted_faults,
+    format_planted_fault_shares_by_prompt,
     list_builds,
-    load_build_call_usage,
+    load_build_stages_and_calls,
     resolve_build,
     write_forecast,
 )
@@ -135,7 +135,7 @@ def make_and_print_forecast(options: Any, benchmark: Benchmark, params: Benchmar
         raise UsageError("--pilot cannot be combined with --from and --rows, which extrapolate from an earlier build")
     if options.pilot is None:
         check_warehouse_exists(run.warehouse)
-    with shared_server():
+    with sharing_one_prefect_server():
         forecast = _make_and_store_forecast(benchmark, params, run, options.earlier, options.rows)
     print_result(options.as_json, forecast, _format_forecast(forecast))
 
@@ -157,12 +157,12 @@ def _make_and_store_forecast(
         basis, description = _run_pilot_for_forecast_basis(benchmark, params, run)
     else:
         builds = list_builds(warehouse)
-        record = _get_earlier_build(benchmark, run, earlier, lock)
+        record = _get_forecast_basis_build(benchmark, run, earlier, lock)
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
         counted, warnings = count_forecast_source_rows(benchmark, record, builds, inputs, lock)
         source_rows = rows or counted
         warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
-        asked = load_build_call_usage(warehouse, record.build_id, record.started_at)
+        asked = load_build_stages_and_calls(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
         description = (
             f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
@@ -185,7 +185,7 @@ def _run_pilot_for_forecast_basis(
 ) -> tuple[ForecastBasis, str]:
     warehouse, begun = resolve_warehouse_path(run), datetime.now(UTC)
     report = make_or_reuse_build(benchmark, params, run, force=True)
-    asked = load_build_call_usage(warehouse, report.build_id, begun)
+    asked = load_build_stages_and_calls(warehouse, report.build_id, begun)
     delete_pilot_rows(warehouse, report.build_id)
     requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}
     drawn = next(stage for stage in asked.stages if stage["stage"] == PILOT_DRAW_STAGE)
@@ -197,7 +197,7 @@ def _run_pilot_for_forecast_basis(
     return ForecastBasis(asked, requests, {}, sizes=sizes, pilot_unit=benchmark.pilot_unit), description
 
 
-def _get_earlier_build(
+def _get_forecast_basis_build(
     benchmark: Benchmark, run: RunOptions, name: str | None, manifest: Mapping[str, Any]
 ) -> BuildRecord:
     warehouse = resolve_warehouse_path(run)
@@ -274,7 +274,7 @@ def build(given: Any) -> None:
             "--requests and --replies work with one benchmark at a time; for example: `factmill build granola --requests FILE`"
         )
     shared_budget, done = MultiBuildBudget(run), list[str]()
-    with shared_server():
+    with sharing_one_prefect_server():
         for benchmark in given.benchmarks:
             params = make_model_from_options(benchmark.params, given)
             # an existing build may have open review items
@@ -375,7 +375,7 @@ def _format_build_report(report: BuildReport) -> list[str]:
             f"  note: answers and scores are {report.author}, prepared replies from files; no model was called"
         )
     if report.scripted:
-        lines.append(f"  note: {format_planted_faults(report.scripted)}")
+        lines.append(f"  note: {format_planted_fault_shares_by_prompt(report.scripted)}")
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} rows were lost to temporary failures of services; run the same command again to retry them"

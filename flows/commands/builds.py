@@ -16,11 +16,11 @@ from factmill.flows.cli.options import (
     BuildOption,
     JsonOption,
     WarehouseOption,
-    print_escaped_lines,
     print_json,
+    print_lines_escaping_control_characters,
     print_result,
     raising_usage_errors,
-    split_benchmark_and_build,
+    resolve_benchmark_and_build_name,
 )
 from factmill.flows.commands.human_review import compute_build_audit_results, format_audit_results
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
@@ -153,7 +153,7 @@ def show(
                 "--build, --part, --rejects and --columns need a benchmark; for example: `factmill show granola --columns`"
             )
         return builds(warehouse, as_json)
-    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
+    benchmark, build_name = resolve_benchmark_and_build_name(benchmark, build_name)
     known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if columns:
@@ -219,7 +219,9 @@ def _show_rows(
         rows,
         known.ordered_list_columns,
     )
-    print_escaped_lines(format_audit_results(known, compute_build_audit_results(warehouse, known, record.build_id)))
+    print_lines_escaping_control_characters(
+        format_audit_results(known, compute_build_audit_results(warehouse, known, record.build_id))
+    )
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
 from factmill.flows.published_digests import load_published_digests
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.clients.anthropic_server import make_chat_server_client
+from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
@@ -32,9 +32,9 @@ from factmill.tasks.clients.sending.web_sessions import connection_errors_as_ret
 from factmill.tasks.clients.unsupported_parameters import format_changed_settings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.chat import make_chat_call, parse_chat_response
-from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_linking_call, make_same_as_call
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.calls.wikidata import make_label_call
 from factmill.tasks.core.calls.wikipedia import make_resolve_title_call
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate
@@ -48,7 +48,7 @@ from factmill.tasks.core.service_settings import (
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.identities import service_urls
 from factmill.tasks.engine.naming.manifests import digest_assets, find_wikipedia_file_problem, make_build_manifest
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import FactmillError, ServiceError, WikipediaFileError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.own_prompts import load_own_prompts
@@ -360,7 +360,7 @@ def _describe_local_model(role: str, name: str) -> str:
 
 def _probe_and_describe_model_server(model: ModelSettings, user_agent: str) -> str:
     limits = model.limits.model_copy(update={"timeout_s": _REACH_TIMEOUT_S})
-    server = make_chat_server_client(
+    server = make_server_client_of_model_kind(
         model.model_copy(update={"limits": limits}), lambda: read_api_key(model), user_agent
     )
     reached = asyncio.run(_probe_model_server(server))
@@ -463,7 +463,7 @@ _PROBE_PROMPT = PromptTemplate(
 
 def ask_models_and_services(world_name: str) -> Iterator[dict[str, Any]]:
     """Yield a finding ({what, ok, found, advice}) for each model behind a server and each service."""
-    with closing(Services.open(world_name, None, factmill_home())) as services:
+    with closing(WorldServices.open(world_name, None, factmill_home())) as services:
         world = services.world
         for name in filter(world.has_service, SERVICE_SECTIONS):
             service = getattr(services, name)
@@ -472,7 +472,7 @@ def ask_models_and_services(world_name: str) -> Iterator[dict[str, Any]]:
         for role, model in sorted(world.models.items()):
             if model.kind == "openai" and role == "perplexity":
                 scorer = services.perplexity()
-                question = make_perplexity_call(scorer.identity, "The sky is blue.")
+                question = make_log_probability_call(scorer.identity, "The sky is blue.")
                 yield _ask_service_as_finding(
                     f"ask {role}", scorer, question, "set url to a server that returns log-probabilities of prompts"
                 )
@@ -484,7 +484,7 @@ _PROBE_CALLS: dict[str, Callable[[str], Call]] = {
     "wikidata": lambda identity: make_label_call(identity, "Q2"),
     "wikipedia": lambda identity: make_resolve_title_call(identity, "Earth"),
     "pageviews": lambda identity: make_pageviews_call(identity, "Earth", "20240101", "20240102"),
-    "falcon": lambda identity: make_entity_linking_call(identity, "Who founded Berlin?"),
+    "falcon": lambda identity: make_entity_and_relation_linking_call(identity, "Who founded Berlin?"),
     "dbpedia": lambda identity: make_same_as_call(identity, "http://dbpedia.org/resource/Berlin"),
 }
 
@@ -492,7 +492,7 @@ _PROBE_CALLS: dict[str, Callable[[str], Call]] = {
 def _ask_service_as_finding(what: str, service: CallService, call: Call, advice: str) -> dict[str, Any]:
     reply = _send_probe_call(service, call)
     ok = reply.status == "ok"
-    found = f"answers; {_format_reply_latency_and_cost(reply)}" if ok else str(reply.error)
+    found = f"answers; {_format_reply_latency_tokens_and_cost(reply)}" if ok else str(reply.error)
     return _make_finding(what, ok, found, "" if ok else advice)
 
 
@@ -533,7 +533,7 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
     profile = format_changed_settings(model, found.model_copy(update={"limits": model.limits}))
     features = "; ".join(f"{name} {value}" for name, value in takes.items())
     put = f"; put under [models.{role}]: {', '.join(profile)}" if profile else "; the world's file needs no change"
-    return _make_finding(f"ask {role}", True, f"{features}; {_format_reply_latency_and_cost(reply, model)}{put}")
+    return _make_finding(f"ask {role}", True, f"{features}; {_format_reply_latency_tokens_and_cost(reply, model)}{put}")
 
 
 def _send_probe_call(service: CallService, call: Call) -> CallResponse:
@@ -546,7 +546,7 @@ def _send_probe_call(service: CallService, call: Call) -> CallResponse:
     return replies[0]
 
 
-def _format_reply_latency_and_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
+def _format_reply_latency_tokens_and_cost(reply: CallResponse, model: ModelSettings | None = None) -> str:
     cost = f"US$ {reply.cost_usd:.6f}"
     if model is not None and not model.has_price:
         cost = "no price set"

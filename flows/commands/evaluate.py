@@ -19,17 +19,22 @@ from factmill.flows.cli.options import (
     check_warehouse_exists,
     make_model_from_options,
     make_option_dataclass_fields,
-    print_escaped_lines,
     print_json,
+    print_lines_escaping_control_characters,
     print_result,
     write_text_file,
 )
 from factmill.flows.commands.build import check_forecast_options, make_and_print_forecast, make_forecast_fields
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.flows.prefect_server import shared_server
+from factmill.flows.prefect_server import sharing_one_prefect_server
 from factmill.tasks import progress
 from factmill.tasks.assets import using_own_prompts
-from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity, choose_judge_card, format_card_summary
+from factmill.tasks.core.evaluation.judge_cards import (
+    JudgeCard,
+    JudgeIdentity,
+    choose_best_judge_card,
+    format_card_summary,
+)
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.measures.model_comparison import ModelComparison
@@ -38,7 +43,7 @@ from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildFormatTooOld, FactmillError, UsageError
-from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
+from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rate_by_setting
 from factmill.tasks.evaluation.definition import (
     BUILT_IN_MODELS,
     EVALUATION_METRICS_TABLE,
@@ -123,7 +128,7 @@ def evaluate(given: Any) -> None:
     ]
     sweep = MultiEvaluationRunner(run, folder, given.force, given.as_json, [word for pair in shared for word in pair])
     sweep.check_plans(plans)
-    with shared_server():
+    with sharing_one_prefect_server():
         for evaluation, params in plans:
             sweep.evaluate(evaluation, params)
     if len(plain) == 1:
@@ -281,7 +286,7 @@ class MultiEvaluationRunner:
             alike = [each for each in self.failures if each["why"] == why]
             names = ", ".join(f"{each['benchmark']} ({shorten_line(each['model'])})" for each in alike)
             lines += [f"  FAILED {names}: {why}", *(f"    to repeat it: {each['next']}" for each in alike)]
-        print_escaped_lines([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
+        print_lines_escaping_control_characters([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
     def print_comparison(self) -> None:
         """Print the paired differences of the models, if several were measured on one benchmark."""
@@ -307,12 +312,12 @@ class MultiEvaluationRunner:
         print_and_log(f"{name}, {model}: failed: {why}; the other evaluations continue")
 
 
-def load_evaluation_table(db: Connection, evaluation_id: str, name: str, model: type[BaseModel]) -> pa.Table:
+def load_evaluation_table(db: Connection, evaluation_id: str, name: str, row_model: type[BaseModel]) -> pa.Table:
     """Return a table of an evaluation; BuildFormatTooOld if an earlier factmill wrote it without a required column or value."""
     table = load_published_table(db, evaluation_id, name)
     lacking = [
         each.name
-        for each in arrow_schema(model)
+        for each in arrow_schema(row_model)
         if each.name not in table.column_names or (not each.nullable and table[each.name].null_count)
     ]
     if lacking:
@@ -338,7 +343,7 @@ def load_judge_with_card(
     if judge is None:
         return None, None
     with open_warehouse(warehouse) as db:
-        return judge, choose_judge_card(load_judge_cards(db, judge.benchmark, judge.judge), judge)
+        return judge, choose_best_judge_card(load_judge_cards(db, judge.benchmark, judge.judge), judge)
 
 
 def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
@@ -353,7 +358,7 @@ def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: S
             answers = load_evaluation_table(db, record.build_id, evaluation.main_table, evaluation.main_row_model)
             scores = load_evaluation_table(db, record.build_id, f"{evaluation.benchmark.name}_scores", EvaluationScore)
             seed = record.lock["params"]["params"]["seed"]
-            rates = compute_judge_corrected_rates(
+            rates = compute_judge_corrected_rate_by_setting(
                 evaluation, facts["model"], record.build_id, answers, scores, card, judge, seed
             )
             corrected = list(rates)

@@ -20,8 +20,8 @@ from factmill.flows.prefect_server import send_prefect_event
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.service_settings import EMBEDDED_SERVICE
-from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages_by_identity
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.fanoutqa.checking.drift import (
     format_drift_summary,
@@ -180,9 +180,9 @@ def _measure_and_print_drift(
     asked = load_world(name := world or build.origin["world"])
     now = datetime.now(UTC)
     moment = given or parse_past_epoch((asked.epoch or now.date()).isoformat())
-    oldest = compute_oldest_valid_reply_times(resolve_reply_max_ages(asked, max_age), now)
+    oldest = compute_oldest_valid_reply_times(resolve_reply_max_ages_by_identity(asked, max_age), now)
     with (
-        closing(Services.open(name, None, factmill_home())) as services,
+        closing(WorldServices.open(name, None, factmill_home())) as services,
         closing(CallCache(path, "record", oldest_allowed=oldest)) as recorder,
     ):
         services.world.require_services("wikipedia")

@@ -40,7 +40,7 @@ from factmill.tasks.storage.housekeeping.prefect_history import (
 )
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
-    ReclaimedSpace,
+    ReclaimedSpaceOfKind,
     find_crashed_run_markers_and_servers,
     get_prefect_server,
     measure_bytes,
@@ -131,14 +131,14 @@ def gc(
     result: dict[str, Any] = {"warehouse": str(path), "removed": yes, "freed": shown}
     lines.append(how)
     if compact and not trouble:
-        result["compacted"], more = _compact_databases(path)
+        result["compacted"], more = _compact_warehouse_and_prefect_database(path)
         lines += more
     print_result(as_json, result, lines)
     if trouble:
         raise WarehouseError(trouble)
 
 
-def _format_reclaimed_space(freed: ReclaimedSpace, age_options: Mapping[str, str]) -> Iterator[str]:
+def _format_reclaimed_space(freed: ReclaimedSpaceOfKind, age_options: Mapping[str, str]) -> Iterator[str]:
     """Yield lines about the reclaimed space of one kind; `age_options`: option → age given on the command line."""
     counts = f"{freed.kind:16} {freed.count:>9,} {_format_size(freed.size_bytes):>10}"
     left = freed.left or ("failed: see the error" if freed.trouble else "")
@@ -155,11 +155,11 @@ def _format_reclaimed_space(freed: ReclaimedSpace, age_options: Mapping[str, str
         )
 
 
-def _get_age_option(freed: ReclaimedSpace) -> str:
+def _get_age_option(freed: ReclaimedSpaceOfKind) -> str:
     return "--builds-older-than" if freed.kind == "builds" else "--older-than"
 
 
-def _format_earliest_removal_time(freed: ReclaimedSpace, ages: Mapping[str, str]) -> str:
+def _format_earliest_removal_time(freed: ReclaimedSpaceOfKind, ages: Mapping[str, str]) -> str:
     """Return the minute (UTC) from which all of this kind is old enough to go; empty if all of it is already."""
     if not freed.young:
         return ""
@@ -170,7 +170,7 @@ def _format_earliest_removal_time(freed: ReclaimedSpace, ages: Mapping[str, str]
         return "the end of the calendar"
 
 
-def _compact_databases(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
+def _compact_warehouse_and_prefect_database(warehouse: Path) -> tuple[dict[str, Any], list[str]]:
     """Rewrite the warehouse and Prefect's database without the space of removed rows; return sizes in bytes, and lines."""
     history = prefect_database_path(factmill_home())
     sizes = {"warehouse": compact_warehouse(warehouse)}
@@ -235,7 +235,7 @@ def _format_size(size_bytes: int) -> str:
 CRASHED_RUNS_KIND = "killed runs"
 
 
-def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpace:
+def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpaceOfKind:
     """End runs that Prefect lists as running but whose process is gone; only count them unless `remove`.
 
     Runs of a server other than the current one are left, since only that server knows them.
@@ -260,8 +260,8 @@ def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpace:
                     server.wait_ready()
                 mark_crashed_runs()
         except ServiceUnreachable as error:
-            return ReclaimedSpace(CRASHED_RUNS_KIND, left="; ".join([*left, str(error)]))
-    return ReclaimedSpace(CRASHED_RUNS_KIND, count, left="; ".join(left))
+            return ReclaimedSpaceOfKind(CRASHED_RUNS_KIND, left="; ".join([*left, str(error)]))
+    return ReclaimedSpaceOfKind(CRASHED_RUNS_KIND, count, left="; ".join(left))
 
 
 JobsWarehouseOption = Annotated[
@@ -308,7 +308,7 @@ def jobs(
         raise UsageError(
             "expected only one of --cancel JOB, --cancel-all and --forget JOB; `factmill jobs` lists the jobs"
         )
-    warehouses = _resolve_job_warehouses(warehouse)
+    warehouses = _resolve_batch_job_warehouses(warehouse)
     if cancel is not None or cancel_all:
         _cancel_jobs(warehouses, cancel, as_json)
         return
@@ -320,7 +320,7 @@ def jobs(
         line = f"{gone.name}: forgotten; {count:,} of its requests are sent again when a build needs them"
         print_result(as_json, {"job": gone.name, "forgotten": True, "requests": count, "build": gone.job.run}, [line])
         return
-    known = _list_warehouse_jobs(warehouses)
+    known = _list_batch_jobs_of_warehouses(warehouses)
     looked = (
         inspect_jobs([each.job for each in known], _USER_AGENT) if ask else [InspectedJob(each.job) for each in known]
     )
@@ -333,7 +333,7 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
     if job is not None:
         chosen = [_resolve_job(warehouses, job)]
     else:
-        known = _list_warehouse_jobs(warehouses)
+        known = _list_batch_jobs_of_warehouses(warehouses)
         looked = inspect_jobs([each.job for each in known], _USER_AGENT)
         if silent := next((look for look in looked if look.trouble), None):
             raise ServiceError(f"no job was cancelled, because not all jobs can be read: {silent.trouble}")
@@ -349,7 +349,7 @@ def _cancel_jobs(warehouses: Sequence[Path], job: str | None, as_json: bool) -> 
     print_result(as_json, {"cancelled": cancelled}, lines, "" if cancelled else "no job is running: nothing to cancel")
 
 
-def _resolve_job_warehouses(warehouse: Path | None) -> list[Path]:
+def _resolve_batch_job_warehouses(warehouse: Path | None) -> list[Path]:
     """Return the warehouses whose jobs are selected; UsageError if the named one does not exist."""
     if warehouse is None:  # all of the home, the default one first
         run_folders = sorted(factmill_home().glob("*.duckdb.runs"))
@@ -368,7 +368,7 @@ _MODES: tuple[CallCacheMode, ...] = ("record", "refresh")
 
 
 @dataclass(frozen=True, slots=True)
-class _WarehouseJob:
+class _BatchJobAndWarehouse:
     """A batch job, and the warehouse whose build submitted it."""
 
     warehouse: Path
@@ -379,13 +379,13 @@ class _WarehouseJob:
         return self.job.job_id or self.job.name
 
 
-def _list_warehouse_jobs(warehouses: Sequence[Path]) -> list[_WarehouseJob]:
+def _list_batch_jobs_of_warehouses(warehouses: Sequence[Path]) -> list[_BatchJobAndWarehouse]:
     folders = [(each, batch_jobs_folder(each, mode)) for each in warehouses for mode in _MODES]
-    known = [_WarehouseJob(warehouse, job) for warehouse, folder in folders for job in load_job_files(folder)]
+    known = [_BatchJobAndWarehouse(warehouse, job) for warehouse, folder in folders for job in load_job_files(folder)]
     return sorted(known, key=lambda each: (each.job.created_s, each.job.name))
 
 
-def _make_job_json(known: _WarehouseJob, looked: InspectedJob, asked: bool) -> dict[str, Any]:
+def _make_job_json(known: _BatchJobAndWarehouse, looked: InspectedJob, asked: bool) -> dict[str, Any]:
     job, state, followed = known.job, looked.state, is_file_locked(known.job.path)
     if state:
         name = state.status
@@ -434,9 +434,9 @@ def _format_jobs(found: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"    {each['note']}"
 
 
-def _resolve_job(warehouses: Sequence[Path], name: str) -> _WarehouseJob:
+def _resolve_job(warehouses: Sequence[Path], name: str) -> _BatchJobAndWarehouse:
     """Return the job with this id, or beginning of an id; UsageError if there is none, or several."""
-    known = _list_warehouse_jobs(warehouses)
+    known = _list_batch_jobs_of_warehouses(warehouses)
     found = [each for each in known if name in (each.job.job_id, each.job.name)] or [
         each for each in known if name and name in (each.job.job_id[: len(name)], each.job.name[: len(name)])
     ]

@@ -18,7 +18,7 @@ from factmill.flows.cli.options import (
     WarehouseOption,
     check_warehouse_exists,
     print_result,
-    split_benchmark_and_build,
+    resolve_benchmark_and_build_name,
 )
 from factmill.flows.commands.provenance import trace_row_by_id_prefix
 from factmill.flows.labelling.label_draws import (
@@ -30,9 +30,9 @@ from factmill.flows.labelling.label_draws import (
 from factmill.flows.labelling.page_server import PortOption, ServeOption, collect_decisions_on_page
 from factmill.flows.labelling.sheet_files import (
     FormOption,
-    format_setup_note,
+    format_labelling_tool_setup_note,
     format_sheet_problems,
-    load_filled_sheet,
+    load_filled_sheet_and_digest,
     write_sheet_files,
 )
 from factmill.tasks.core.evaluation.human_labels import (
@@ -59,14 +59,21 @@ from factmill.tasks.core.measures.audits import (
 from factmill.tasks.core.review import REVIEW_LAYOUT, make_review_sheet, parse_review_queue_csv, parse_review_row
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.sheets.forms import parse_sheet_csv
-from factmill.tasks.core.sheets.sheet import HARMLESS_PROBLEMS, ParsedSheet, Sheet, SheetLayout, SheetProblem, SheetRow
+from factmill.tasks.core.sheets.sheet import (
+    HARMLESS_PROBLEMS,
+    FilledSheetRow,
+    ParsedSheet,
+    Sheet,
+    SheetLayout,
+    SheetProblem,
+)
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.human_judgments import (
     list_draw_item_ids,
-    load_audit_verdicts,
+    load_audit_verdicts_by_row_id,
     load_labels,
     load_review_queue,
     save_audit_verdicts,
@@ -138,7 +145,7 @@ def label(
     if taken_from is not None:
         # the user's own questions belong to no evaluation
         found, digest = load_label_file_with_digest(path, taken_from, labeller, None, form)
-        _save_and_print_labels(path, str(taken_from), found, digest, as_json)
+        _save_labels_and_print_agreement(path, str(taken_from), found, digest, as_json)
         return
     drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
     sheet, build_id = make_label_sheet(drawn.scheme, drawn.items), drawn.record.build_id
@@ -155,7 +162,7 @@ def label(
         return
     items = {item.id: item for item in drawn.items}
     found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
-    _save_and_print_labels(path, str(made.journal), found, made.digest, as_json)
+    _save_labels_and_print_agreement(path, str(made.journal), found, made.digest, as_json)
 
 
 def _check_export_or_import_options(
@@ -192,7 +199,7 @@ def _export_and_print_label_sheet(
         f"{to}: {result['items']} of {result['judged']} judged answers of {result['evaluation_id']}; fill in the column label "
         f"({', '.join(result['labels'])}), then run factmill label --from {to} --labeller NAME"
     ]
-    lines += format_setup_note(files)
+    lines += format_labelling_tool_setup_note(files)
     lines += [f"  {count:5} of {size:6}  {stratum}" for stratum, (count, size) in result["strata"].items()]
     if left := result["judged"] - sum(size for _, size in result["strata"].values()):
         lines.append(f"  note: {left} answers are in strata from which none was drawn; increase --n to include them")
@@ -201,7 +208,9 @@ def _export_and_print_label_sheet(
     print_result(as_json, result, lines)
 
 
-def _save_and_print_labels(warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool) -> None:
+def _save_labels_and_print_agreement(
+    warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool
+) -> None:
     """Store labels and print problems and agreement; exit code 1 if labels are invalid."""
     benchmarks = {item.draw: item.benchmark for item in found.items.values()}
     with open_warehouse(warehouse) as db:
@@ -278,7 +287,7 @@ def review(
     _check_export_or_import_options("review", "BUILD", build_name, to, taken_from, serve)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if taken_from is not None:
-        filled, _ = load_filled_sheet(
+        filled, _ = load_filled_sheet_and_digest(
             taken_from, form, REVIEW_LAYOUT, reviewer, "review BUILD", _parse_review_queue_rows
         )
         items = [parse_review_row(row, taken_from.name) for row in filled.rows]
@@ -295,7 +304,7 @@ def review(
         undecided = sum(not row["decision"] for row in sheet.rows)
         result = {"file": str(to), "items": len(sheet.rows), "open": undecided}
         files = write_sheet_files(sheet, to, form)
-        lines = [f"{to}: {len(sheet.rows)} items, {undecided} of them open", *format_setup_note(files)]
+        lines = [f"{to}: {len(sheet.rows)} items, {undecided} of them open", *format_labelling_tool_setup_note(files)]
         print_result(as_json, result, lines)
         return
     check = partial(parse_review_row, file="the page")
@@ -310,7 +319,7 @@ def _get_short_title(benchmark: str) -> str:
     return get_benchmark(benchmark).title.partition(":")[0]
 
 
-def _parse_review_queue_rows(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+def _parse_review_queue_rows(layout: SheetLayout, text: str, file: str) -> list[FilledSheetRow]:
     parse_review_queue_csv(text, file)  # refuses an item that is there twice
     return parse_sheet_csv(layout, text, file)
 
@@ -365,14 +374,14 @@ def audit(
         raise UsageError(
             f"expected one of --to FILE, --from FILE and --serve: `factmill audit {benchmark} --serve --reviewer NAME`"
         )
-    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
+    benchmark, build_name = resolve_benchmark_and_build_name(benchmark, build_name)
     known, path = get_benchmark(benchmark), resolve_warehouse_path(RunOptions(warehouse=warehouse))
     build_id = resolve_build(path, build_name or f"latest:{benchmark}").build_id
     results, parsed = list[str](), ParsedSheet()
     if taken_from:
         layout = make_audit_layout(known.audit)
-        parsed, _ = load_filled_sheet(taken_from, form, layout, reviewer, f"audit {benchmark}")
-        results = [_save_audit_verdicts_and_format(path, known, build_id, parsed.rows, str(taken_from))]
+        parsed, _ = load_filled_sheet_and_digest(taken_from, form, layout, reviewer, f"audit {benchmark}")
+        results = [_save_audit_verdicts_and_format_count(path, known, build_id, parsed.rows, str(taken_from))]
         results += format_sheet_problems(parsed.problems, taken_from.name)
     else:
         sample = draw_audit_sample(path, known, build_id, rows, seed)
@@ -380,12 +389,12 @@ def audit(
         if to:
             results = [
                 f"{to}: {len(sample.shown)} rows of {build_id}; fill it in, then run factmill audit {benchmark} --from {to}",
-                *format_setup_note(write_sheet_files(sheet, to, form)),
+                *format_labelling_tool_setup_note(write_sheet_files(sheet, to, form)),
             ]
         elif serve:
             title = f"{_get_short_title(known.name)}: rows to audit"
             made = collect_decisions_on_page(sheet, f"audit-{build_id}", title, reviewer, port)
-            results = [_save_audit_verdicts_and_format(path, known, build_id, made.rows, str(made.journal))]
+            results = [_save_audit_verdicts_and_format_count(path, known, build_id, made.rows, str(made.journal))]
         elif sys.stdin.isatty() and not as_json:
             results = [f"{ask_and_save_audit_verdicts(path, known, sample, reviewer)} verdicts given"]
     figures = compute_build_audit_results(path, known, build_id)
@@ -400,8 +409,8 @@ def audit(
     _exit_if_sheet_has_problems(parsed.problems)
 
 
-def _save_audit_verdicts_and_format(
-    warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[SheetRow], file: str
+def _save_audit_verdicts_and_format_count(
+    warehouse: Path, benchmark: Benchmark, build_id: str, rows: Sequence[FilledSheetRow], file: str
 ) -> str:
     verdicts = parse_audit_rows(benchmark.audit, build_id, rows, Path(file).name)
     with open_warehouse(warehouse) as db:
@@ -426,7 +435,7 @@ def draw_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows
         ids = db.execute(f"SELECT id FROM {benchmark.main_table} WHERE build_id = ?", [build_id]).fetchall()
         drawn = draw_audit_sample_ids((row_id for (row_id,) in ids), rows, seed)
         shown = {row_id: "\n".join(_format_row_evidence(db, benchmark, build_id, row_id)) for row_id in drawn}
-        return AuditSample(build_id, shown, load_audit_verdicts(db, build_id))
+        return AuditSample(build_id, shown, load_audit_verdicts_by_row_id(db, build_id))
 
 
 def _format_row_evidence(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> Iterator[str]:
@@ -465,7 +474,9 @@ def ask_and_save_audit_verdicts(warehouse: Path, benchmark: Benchmark, sample: A
 def compute_build_audit_results(warehouse: Path, benchmark: Benchmark, build_id: str) -> list[AuditCriterionResult]:
     """Compute the figures of a build's audit."""
     with open_warehouse(warehouse) as db:
-        return compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build_id).values()))
+        return compute_audit_criterion_results(
+            benchmark.audit, list(load_audit_verdicts_by_row_id(db, build_id).values())
+        )
 
 
 def format_audit_results(benchmark: Benchmark, results: list[AuditCriterionResult]) -> list[str]:

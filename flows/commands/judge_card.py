@@ -38,11 +38,11 @@ from factmill.tasks.core.evaluation.judge_cards import (
     format_judge_card,
     make_judge_card,
 )
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.manifests import digest_assets, resolve_own_prompts
 from factmill.tasks.engine.runs import BuildRun
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.answering_and_judging import judge_predictions
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity, resolve_judge_name
@@ -132,7 +132,7 @@ def make_and_save_judge_cards(
     """
     warehouse = resolve_warehouse_path(run)
     found, digest, notes = (
-        _load_label_files(warehouse, files, benchmark) if files else (*_load_imported_labels(warehouse), [])
+        _load_label_files(warehouse, files, benchmark) if files else (*_load_imported_labels_and_digest(warehouse), [])
     )
     cards = []
     for name, labelled in sorted(found.items()):
@@ -141,7 +141,7 @@ def make_and_save_judge_cards(
             identity, verdicts, used, own = _find_recorded_judge_verdicts(evaluation, judge, evaluations, labelled, run)
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts, own = _ask_judge_about_user_answers(evaluation, judge, labelled, run)
+            identity, verdicts, own = _judge_user_answers_and_digest_prompts(evaluation, judge, labelled, run)
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
@@ -189,7 +189,7 @@ def _load_label_files(
     return found, digests[0] if len(digests) == 1 else digest_json(sorted(digests)), notes
 
 
-def _load_imported_labels(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], str]:
+def _load_imported_labels_and_digest(warehouse: Path) -> tuple[dict[str, BenchmarkLabels], str]:
     with open_warehouse(warehouse) as db:
         labels = load_labels(db)
         items = load_label_items(db, list(labels))
@@ -268,7 +268,7 @@ def _select_judge_prompt_digests(evaluation: Evaluation, manifest: Mapping[str, 
     return {name: manifest["prompts"][name] for name in evaluation.label_scheme.prompts}
 
 
-def _ask_judge_about_user_answers(
+def _judge_user_answers_and_digest_prompts(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], dict[str, str]]:
     """Call a judge on the user's own answers; return its identity, item → verdict without failed calls, and id → digest
@@ -291,10 +291,10 @@ def _ask_judge_about_user_answers(
     place = JobFolderAndRun(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
     with (
         closing(CallCache(warehouse, run.mode)) as recorder,
-        closing(Services.open(run.world, run.graph, factmill_home(), place)) as services,
+        closing(WorldServices.open(run.world, run.graph, factmill_home(), place)) as services,
         using_own_prompts(parse_own_prompts(texts)),
     ):
-        work = BatchWork(
+        work = BatchInProgress(
             StageBatch(run="", stage="", index=0, key=""), BuildRun(Path(), lock, {}, {}, services, recorder)
         )
         items = [labelled.items[item] for item in sorted(labelled.labels)]

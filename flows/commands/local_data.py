@@ -139,7 +139,7 @@ def _check_graph(name: str, malformed: int) -> tuple[dict[str, Any], list[str]]:
     `malformed`: maximum number of malformed lines listed.
     """
     with _showing_live_progress(f"checking {name}") as show:
-        manifest, damage = folders.digest_and_check_all_graph_files(
+        manifest, damage = folders.digest_graph_files_and_find_damaged(
             name,
             graphs_folder(factmill_home()),
             lambda read, total: show(f"{read / 1e6:,.0f} of {total / 1e6:,.0f} MB"),

@@ -27,7 +27,7 @@ from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, Answe
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, ReportedModel, UnscoredCount
 from factmill.tasks.reports.formatting import format_number, format_parameter_value, format_snake_case_as_words
-from factmill.tasks.reports.item_browser import list_item_entries
+from factmill.tasks.reports.item_browser import list_item_entries_and_count_all
 from factmill.tasks.reports.page_frame import find_paper, format_build_command, make_evaluations_reference
 from factmill.tasks.reports.rendering import REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
@@ -35,13 +35,13 @@ from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.core.mechanism.pairing import pair_fact_answers
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
-    ComparedFact,
-    PairedFact,
+    FactInShortAndLongAnswer,
+    FactWithComponentSimilarities,
     count_drawn_and_unscored_by_kind,
     format_scored_fact_counts,
 )
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
-from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, format_causal_model_size
+from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, format_causal_model_layers_and_heads
 from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
@@ -108,7 +108,7 @@ def _run_mechanism_command(given: Any) -> None:
     run, params = make_model_from_options(RunOptions, given), make_model_from_options(MechanismParams, given)
     check_warehouse_exists(run.warehouse)
     if given.write_pairs:
-        pairs, without = write_answer_pairs(params, run, given.write_pairs)
+        pairs, without = write_short_and_long_answer_pairs(params, run, given.write_pairs)
         result = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
         lines = [
             f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; correct short_text and long_text, then pass the "
@@ -184,7 +184,7 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
         f"  unscored: {count} {format_snake_case_as_words(reason)}, for example: {escape_control_characters(details[reason])}"
         for reason, count in made.facts["unscored"].items()
     ]
-    lines += [f"  warning: {each}" for each in _list_unscored_difference_warnings(made.facts["kinds"])]
+    lines += [f"  warning: {each}" for each in _list_uneven_unscored_share_warnings(made.facts["kinds"])]
     heads = f"{'aligned':>9} {'misaligned':>11} {'ROC-AUC':>9} {'accuracy':>9} {'(by fact:':>10} {'accuracy)':>9}"
     lines.append(f"  {'':20} {heads}")
     for name in (*SIMILARITY_MEASURES, ALL_SIX_MEASURES):
@@ -201,13 +201,13 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
 
 
-def write_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
+def write_short_and_long_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
     """Write the automatic pairs of answers to a file, without loading a model; return the numbers of facts and of facts
     without a pair."""
     locked = resolve_mechanism_inputs(params, run)
     given, words = locked.inputs.params, frozenset(load_list_entries("function_words"))
     chosen = load_paired_answers_file(Path(given.pairs)) if given.pairs else {}
-    rows: list[PairedFact] = [
+    rows: list[FactInShortAndLongAnswer] = [
         pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
         for facts in load_shuffled_facts_and_counts(resolve_warehouse_path(run), subject, given)[0].values()
@@ -226,9 +226,11 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
     """Return an analysis as a report."""
     with open_warehouse(warehouse) as db:
         metrics = rows_from_arrow(EvaluationMetric, load_published_table(db, record.build_id, EVALUATION_METRICS_TABLE))
-        rows = rows_from_arrow(ComparedFact, load_published_table(db, record.build_id, SLAQ_MECHANISM.main_table))
+        rows = rows_from_arrow(
+            FactWithComponentSimilarities, load_published_table(db, record.build_id, SLAQ_MECHANISM.main_table)
+        )
     name = escape_control_characters(record.report["facts"]["model"])
-    entries, in_all = list_item_entries(
+    entries, in_all = list_item_entries_and_count_all(
         {name: sort_answers_worst_first(list(_list_fact_report_items(rows)))}, SLAQ_MECHANISM.name, record.build_id
     )
     overall = sorted(
@@ -280,7 +282,7 @@ def load_mechanism_report(warehouse: Path, record: BuildRecord) -> EvaluationRep
     )
 
 
-def _describe_mechanism_analysis(record: BuildRecord, rows: Sequence[ComparedFact]) -> dict[str, str]:
+def _describe_mechanism_analysis(record: BuildRecord, rows: Sequence[FactWithComponentSimilarities]) -> dict[str, str]:
     facts, lock, flow = record.report["facts"], record.lock, record.origin["flow"]
     shown = {
         name: value for name, value in lock["params"]["params"].items() if name not in ("model", "evaluation", "pairs")
@@ -288,7 +290,7 @@ def _describe_mechanism_analysis(record: BuildRecord, rows: Sequence[ComparedFac
     folders = {Path(path).name: Path(path) for path in flow["model"]}
     models = []
     for subject in lock["params"]["subjects"]:
-        shape = format_causal_model_size(folders[subject["model"]]) if subject["model"] in folders else ""
+        shape = format_causal_model_layers_and_heads(folders[subject["model"]]) if subject["model"] in folders else ""
         named = f"{escape_control_characters(subject['model'])}{f' ({shape})' if shape else ''}"
         models.append(f"{named}, named in the evaluation {escape_control_characters(subject['asked'])}")
     found = Counter(row.paired_by for row in rows)
@@ -318,12 +320,12 @@ def _format_fact_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {format_snake_case_as_words(name)}" for name, count in counts.items())
 
 
-def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -> list[str]:
+def _list_analysis_warnings(record: BuildRecord, rows: Sequence[FactWithComponentSimilarities]) -> list[str]:
     without = sum(any(getattr(row, name) is None for name in SIMILARITY_MEASURES) for row in rows)
     warnings = []
     if rows and without / len(rows) > 0.05:
         warnings.append(f"{without} of {len(rows)} facts lack a similarity, probably not at random (see Unscored).")
-    warnings += _list_unscored_difference_warnings(
+    warnings += _list_uneven_unscored_share_warnings(
         count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in rows)
     )
     kinds = {row.kind for row in rows}
@@ -338,7 +340,7 @@ def _list_analysis_warnings(record: BuildRecord, rows: Sequence[ComparedFact]) -
     return warnings
 
 
-def _list_unscored_difference_warnings(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _list_uneven_unscored_share_warnings(kinds: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return a warning if facts of one kind are unscored much more often than those of the other, else nothing."""
     if not all(each["drawn"] for each in kinds.values()):
         return []
@@ -352,7 +354,7 @@ def _list_unscored_difference_warnings(kinds: Mapping[str, Mapping[str, int]]) -
     ]
 
 
-def _list_fact_report_items(rows: Sequence[ComparedFact]) -> Iterator[AnswerShownInReport]:
+def _list_fact_report_items(rows: Sequence[FactWithComponentSimilarities]) -> Iterator[AnswerShownInReport]:
     for row in rows:
         values = [getattr(row, name) for name in SIMILARITY_MEASURES]
         parts = [

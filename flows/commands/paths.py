@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
 
-from factmill.flows.cli.options import print_escaped_lines, print_json, print_result
+from factmill.flows.cli.options import print_json, print_lines_escaping_control_characters, print_result
 from factmill.tasks import progress
 from factmill.tasks.assets import load_property_numbers, load_unit_qids
 from factmill.tasks.core.calls.call import Call, CallService
@@ -34,7 +34,7 @@ from factmill.tasks.core.calls.wikidata import (
 )
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions, make_path_id_lists
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import OutputError, ServiceError, SourceError, UsageError
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.source_files import (
@@ -42,7 +42,7 @@ from factmill.tasks.storage.source_files import (
     iterate_csv,
     iterate_json,
     iterate_parquet,
-    make_unpinned_source,
+    make_source_file_without_digest,
 )
 from factmill.tasks.text.values.dates_and_numbers import parse_written_date, parse_written_number, resolve_number_unit
 from factmill.tasks.text.values.wikidata_literals import format_wikidata_literal
@@ -102,7 +102,7 @@ def paths(
     asked = iterate_pairs_file(pairs) if pairs else [(str(subject), str(target))]
     counts: Counter[str] = Counter()
     with (
-        closing(Services.open(world, graph, factmill_home())) as services,
+        closing(WorldServices.open(world, graph, factmill_home())) as services,
         PathAndPairFilesWriter(to) if to else nullcontext() as files,
     ):
         services.world.require_services("wikidata")
@@ -120,7 +120,7 @@ def paths(
                     ]
                     print_json({**pair, "paths": shown})
             else:
-                print_escaped_lines(format_paths_of_pairs(found, statuses, limit))
+                print_lines_escaping_control_characters(format_paths_of_pairs(found, statuses, limit))
     if files:
         summary = {"files": [str(file) for file in files.files], **dict(sorted(counts.items()))}
         count = counts.pop("paths")
@@ -197,7 +197,7 @@ class _ResolvedSubjectObjectPair:
 
 def find_paths_of_text_pairs(
     pairs: Iterable[tuple[str, str]],
-    services: Services,
+    services: WorldServices,
     kind: str | None,
     options: PathSearchOptions,
     language: str = "en",
@@ -216,7 +216,7 @@ def find_paths_of_text_pairs(
             (subject, *_parse_object_kind_and_value(text, kind, units)) for subject, text in texts
         ]
         names = {subject for subject, _, _ in read} | {target for _, what, target in read if what == "item"}
-        numbers = _find_item_numbers(sorted(names), service, language)
+        numbers = _find_qid_numbers_by_text(sorted(names), service, language)
         wanted = [
             _ResolvedSubjectObjectPair(numbers[subject], what, numbers[target] if what == "item" else target)
             for subject, what, target in read
@@ -241,7 +241,7 @@ def _parse_object_kind_and_value(text: str, kind: str | None, units: dict[str, i
     return "item", text
 
 
-def _find_item_numbers(texts: Sequence[str], service: CallService, language: str) -> dict[str, int | None]:
+def _find_qid_numbers_by_text(texts: Sequence[str], service: CallService, language: str) -> dict[str, int | None]:
     found: dict[str, int | None] = {text: get_wikidata_id_number(text) for text in texts if is_qid(text)}
     names = [text for text in texts if text not in found]
     replies = fetch_reply_bodies(service, [make_find_items_call(service.identity, name, language) for name in names])
@@ -279,7 +279,7 @@ def _find_paths_of_batch(
     for kind in OBJECT_KINDS:
         rows = np.array([at for at, each in enumerate(wanted) if each.kind == kind and not each.status], np.int64)
         if len(rows):
-            found, ids = _find_paths_of_kind(kind, [wanted[at] for at in rows], finder, options)
+            found, ids = _find_paths_to_objects_of_kind(kind, [wanted[at] for at in rows], finder, options)
             of_kind = found.paths
             columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": ids}
             tables.append(
@@ -304,7 +304,7 @@ def _find_paths_of_batch(
     return _make_labelled_paths_table(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS_SCHEMA)
 
 
-def _find_paths_of_kind(
+def _find_paths_to_objects_of_kind(
     kind: str, wanted: Sequence[_ResolvedSubjectObjectPair], finder: PathFinder, options: PathSearchOptions
 ) -> tuple[FoundPaths, pa.ListArray]:
     subjects = np.array([each.subject for each in wanted], np.int64)
@@ -360,7 +360,7 @@ def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
             f"{file}: no such file; expected a CSV, JSON Lines or Parquet file with the columns subject and object"
         )
     row_no = 0
-    source = make_unpinned_source(file)
+    source = make_source_file_without_digest(file)
     match file.suffix.lower():
         case ".parquet":
             rows = iterate_parquet(source, SUBJECT_OBJECT_COLUMNS)

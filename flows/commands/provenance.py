@@ -16,7 +16,7 @@ from factmill.flows.cli.options import (
     JsonOption,
     WarehouseOption,
     print_result,
-    split_benchmark_and_build,
+    resolve_benchmark_and_build_name,
     write_text_file,
 )
 from factmill.flows.evaluate.evaluations import get_benchmark_or_evaluation
@@ -67,7 +67,7 @@ def explain(
     progress.set_progress_style()
     if row is not None and row.startswith(LATEST_PREFIX):
         benchmark, row = row, benchmark
-    benchmark, build_name = split_benchmark_and_build(benchmark, build_name)
+    benchmark, build_name = resolve_benchmark_and_build_name(benchmark, build_name)
     known = get_benchmark_or_evaluation(benchmark)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if row is None:
@@ -95,7 +95,7 @@ _MAX_LISTED_BUILDS = 5
 _ASSET_KINDS = {"prompts": "prompt", "lists": "list", "queries": "query"}
 
 
-def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> dict[str, Any]:
+def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, id_prefix: str) -> dict[str, Any]:
     """Return the trace of a row: the row or its reject, its rows in companion tables, and the calls that it rests on.
 
     `build_id`: a build, or a run that published nothing, which has only rejects.
@@ -103,8 +103,8 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
     `row_id` may be the beginning of an id if only one fits; UnknownRow if none or several do.
     """
     is_build = bool(query_rows(db, "SELECT 1 FROM builds WHERE build_id = ?", build_id))
-    row_id = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, row_id)
-    (trace,) = load_row_traces(db, benchmark, build_id, [row_id])
+    id_prefix = _resolve_row_id(db, benchmark, benchmark.main_table if is_build else "rejects", build_id, id_prefix)
+    (trace,) = load_row_traces(db, benchmark, build_id, [id_prefix])
     for call in trace["calls"]:
         call["age_s"] = int((datetime.now(UTC) - call["asked_at"]).total_seconds())
         call["asked_at"] = call["asked_at"].isoformat()
@@ -121,7 +121,7 @@ def trace_row_by_id_prefix(db: Connection, benchmark: Benchmark, build_id: str, 
         for (each,) in db.execute(
             f"SELECT DISTINCT build_id FROM ({places}) JOIN builds USING (build_id) "
             "WHERE build_id <> $2 AND benchmark = $3 ORDER BY 1",
-            [row_id, build_id, benchmark.name],
+            [id_prefix, build_id, benchmark.name],
         ).fetchall()
     ]
     return trace
@@ -220,14 +220,14 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
         if found
         else f"no row {row_id!r}"
     )
-    nearest = [] if found else _list_rows_named_otherwise(db, benchmark, table, build_id, row_id)
+    nearest = [] if found else _list_row_ids_by_ending_or_other_id(db, benchmark, table, build_id, row_id)
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
     raise UnknownRow(
         f"{several} in {build_id}{hint}; `factmill show {benchmark.name}` lists row ids in its first column"
     )
 
 
-def _list_rows_named_otherwise(
+def _list_row_ids_by_ending_or_other_id(
     db: Connection, benchmark: Benchmark, table: str, build_id: str, named: str
 ) -> list[str]:
     """Return at most three ids of rows that end in a text, or whose question, path or measured item has it as its id."""

@@ -21,7 +21,7 @@ from factmill.tasks.engine.benchmark import load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.release.assembly import restrict_diff_to_release, verify_and_assemble_release
+from factmill.tasks.release.assembly import restrict_diff_and_list_left_out_sources, verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import Release, ReleaseOptions
 from factmill.tasks.release.core.authorship import parse_authors, parse_doi
@@ -137,7 +137,7 @@ def make_release(
     if since:  # changes of released rows only
         earlier = resolve_build(warehouse, since)
         check_same_benchmark(earlier, build)
-        diff, names = restrict_diff_to_release(
+        diff, names = restrict_diff_and_list_left_out_sources(
             warehouse, release, earlier, compare_builds(warehouse, benchmark, earlier, build, False)
         )
         without = escape_markdown(", ".join(names))

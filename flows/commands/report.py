@@ -26,7 +26,7 @@ from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage,
 from factmill.tasks.reports.builds.page_loading import load_build_page
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PublishedEvaluation, make_evaluation_report
 from factmill.tasks.reports.model_card import (
-    BenchmarkEvaluations,
+    BenchmarkEvaluationOfEachModel,
     EvaluationReportLink,
     MissingEvaluation,
     ModelCard,
@@ -223,15 +223,17 @@ def load_model_card(
     return make_model_card(
         models,
         [
-            _collect_benchmark_evaluations(warehouse, each, models, builds, known, folder)
+            _choose_latest_comparable_evaluations(warehouse, each, models, builds, known, folder)
             for each in EVALUATIONS.values()
         ],
     )
 
 
-def write_model_card(warehouse: Path, names: Sequence[str], folder: Path, preferred_ids: Collection[str]) -> list[Path]:
+def write_model_card(
+    warehouse: Path, model_names: Sequence[str], folder: Path, preferred_ids: Collection[str]
+) -> list[Path]:
     """Write the card of models into a folder as HTML, Markdown and JSON, and return its files."""
-    card = load_model_card(warehouse, names, folder, preferred_ids)
+    card = load_model_card(warehouse, model_names, folder, preferred_ids)
     models = "-".join(card.models)
     # add a digest if the models' names had to be changed for the file name
     plain = re.sub(r"[^\w.+-]+", "-", models, flags=re.ASCII)[:80]
@@ -239,25 +241,27 @@ def write_model_card(warehouse: Path, names: Sequence[str], folder: Path, prefer
     return write_report_files(card, CARD_RENDERERS, folder, f"card-{name}")
 
 
-def _collect_benchmark_evaluations(
+def _choose_latest_comparable_evaluations(
     warehouse: Path,
     evaluation: Evaluation,
     models: Sequence[str],
     builds: Sequence[BuildRecord],
     known: Sequence[BuildRecord],
     folder: Path,
-) -> BenchmarkEvaluations:
+) -> BenchmarkEvaluationOfEachModel:
     """Return the latest evaluation of each model on one benchmark, all on the same source rows: those that most models
     were measured on, the most recent in a tie."""
     of_models = [each for each in known if each.benchmark == evaluation.name and _get_model_name(each) in models]
-    measured_on = Counter(rows for rows, _ in {(_get_source_digest(each), _get_model_name(each)) for each in of_models})
-    latest = {_get_source_digest(each): at for at, each in enumerate(of_models)}
+    measured_on = Counter(
+        rows for rows, _ in {(_get_measured_build_digest(each), _get_model_name(each)) for each in of_models}
+    )
+    latest = {_get_measured_build_digest(each): at for at, each in enumerate(of_models)}
     rows = max(measured_on, key=lambda rows: (measured_on[rows], latest[rows]), default="")
     evaluated, left_out = [], {}
     for model in models:
         latest_first = [each for each in reversed(of_models) if _get_model_name(each) == model]
         for each in latest_first:
-            if _get_source_digest(each) == rows:
+            if _get_measured_build_digest(each) == rows:
                 with suppress(BuildFormatTooOld):  # an earlier factmill's format: try an earlier evaluation
                     evaluated.append(load_published_evaluation(warehouse, evaluation, each))
                     left_out[each.build_id] = [other for other in latest_first if other is not each]
@@ -291,10 +295,10 @@ def _collect_benchmark_evaluations(
                 _get_model_name(each), each.build_id, link, f"factmill report {each.build_id} --to {name}"
             )
         )
-    return BenchmarkEvaluations(evaluation, evaluated, left_out, missing, pages)
+    return BenchmarkEvaluationOfEachModel(evaluation, evaluated, left_out, missing, pages)
 
 
-def _get_source_digest(evaluation: BuildRecord) -> str:
+def _get_measured_build_digest(evaluation: BuildRecord) -> str:
     return str(evaluation.lock["params"]["source_digest"])
 
 

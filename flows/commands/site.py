@@ -28,9 +28,9 @@ from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.release.assembly import list_row_sources
-from factmill.tasks.release.core.licences import list_refused_licences
+from factmill.tasks.release.core.licences import list_licences_refused_unless_allowed
 from factmill.tasks.release.site_folder import check_site_folder, write_site_folder
-from factmill.tasks.reports.builds.build_page import format_build_notice
+from factmill.tasks.reports.builds.build_page import format_caution_or_scripted_notice
 from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import (
     EvaluationReport,
@@ -194,7 +194,7 @@ def _make_benchmark_page(
     print_and_log(f"{name}: {len(own)} builds, {len(evaluated)} evaluations")
     first = max(0, len(own) - limit)
     builds = [
-        _make_site_build(benchmark, own[at - 1] if at else None, own[at], at > first, files)
+        _make_site_entry_of_build(benchmark, own[at - 1] if at else None, own[at], at > first, files)
         for at in range(first, len(own))
     ]
     boards, unreadable = _make_leaderboards(evaluation, own, evaluated, files) if evaluation else ([], [])
@@ -217,7 +217,7 @@ def _drop_repeated_builds(found: Iterator[_FoundBuildOrEvaluation]) -> list[_Fou
     return kept
 
 
-def _make_site_build(
+def _make_site_entry_of_build(
     benchmark: Benchmark,
     before: _FoundBuildOrEvaluation | None,
     build: _FoundBuildOrEvaluation,
@@ -247,7 +247,7 @@ def _make_site_build(
         published=record.published_at.date().isoformat(),
         rows=int(record.report["rows"]),
         remarks=tuple(shorten_line(each, MAX_NAME_CHARACTERS) for each in remarks if each),
-        notice=format_build_notice(
+        notice=format_caution_or_scripted_notice(
             replace(record, report={**record.report, "scripted": {}})
         ),  # its counts differ by build
         change=change,
@@ -295,7 +295,7 @@ def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, buil
         split = forms.configs[0].splits[forms.never_held_out_split] if forms.never_held_out_split else ""
         answered = load_published_table(db, build_id, split)["id"].to_pylist() if split else main["id"].to_pylist()
     licences = [licence for _, licence in list_row_sources(main, forms, record)]
-    refused = {each for each in set(licences) if list_refused_licences([each], ())}
+    refused = {each for each in set(licences) if list_licences_refused_unless_allowed([each], ())}
     is_open = {row_id for row_id, each in zip(main["id"].to_pylist(), licences, strict=True) if each not in refused}
     return frozenset(is_open.intersection(answered))
 

@@ -16,8 +16,14 @@ import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
 from factmill.flows.build_runner import make_or_reuse_build
-from factmill.flows.cli.options import JsonOption, NewWarehouseOption, has_subcommand, print_escaped_lines, print_result
-from factmill.flows.prefect_server import shared_server
+from factmill.flows.cli.options import (
+    JsonOption,
+    NewWarehouseOption,
+    has_subcommand,
+    print_lines_escaping_control_characters,
+    print_result,
+)
+from factmill.flows.prefect_server import sharing_one_prefect_server
 from factmill.flows.published_digests import load_scripted_reply_keys_by_prompt, load_world_and_reply_key_digests
 from factmill.tasks import progress
 from factmill.tasks.assets import load_prompt
@@ -28,7 +34,7 @@ from factmill.tasks.settings import factmill_home
 from factmill.tasks.world.data import digest_world_files
 from factmill.tasks.world.scripted_replies import (
     PromptVariables,
-    ScriptedRepliesFile,
+    ScriptedRepliesToPrompt,
     ScriptedReplyKey,
     digest_reply_key_set,
     format_readable_yaml,
@@ -103,7 +109,7 @@ def replies(
         changed = _list_prompts_with_untidy_replies()
         for prompt in changed:
             write_scripted_replies(prompt, load_scripted_replies(prompt))
-        return print_escaped_lines(f"{prompt}: reformatted" for prompt in changed)
+        return print_lines_escaping_control_characters(f"{prompt}: reformatted" for prompt in changed)
     if check:
         if wrong := _check_scripted_reply_files():
             raise EmbeddedWorldError("\n".join(wrong))
@@ -118,7 +124,7 @@ def replies(
         return print_result(as_json, counts, (line.format(**each) for each in counts))
     asked = _build_and_collect_reply_keys(benchmark or (), warehouse)
     if add:
-        added = _add_replies_from_form(add, written_by, asked)
+        added = _add_form_replies_and_count_by_prompt(add, written_by, asked)
         return print_result(as_json, added, (f"{prompt}: {count:,} added" for prompt, count in added.items()))
     lacking: dict[str, list[PromptVariables]] = {}
     idle: dict[str, list[ScriptedReplyKey]] = {}
@@ -150,7 +156,7 @@ def _build_and_collect_reply_keys(
     of their scripted replies."""
     run = RunOptions(world=EMBEDDED_SERVICE, warehouse=warehouse)
     asked: dict[str, Mapping[ScriptedReplyKey, PromptVariables]] = {}
-    with shared_server():
+    with sharing_one_prefect_server():
         for benchmark in [get_benchmark(name) for name in names or BENCHMARKS]:
             try:
                 build_id = make_or_reuse_build(benchmark, benchmark.params(), run).build_id
@@ -174,7 +180,7 @@ def _format_missing_replies_form(missing: Mapping[str, Sequence[PromptVariables]
     )
 
 
-def _add_replies_from_form(
+def _add_form_replies_and_count_by_prompt(
     form: Path, written_by: str | None, known: Mapping[str, Mapping[ScriptedReplyKey, PromptVariables]]
 ) -> dict[str, int]:
     """Add the replies of a filled form to the files; return prompt → number added. EmbeddedWorldError, before anything is
@@ -204,7 +210,7 @@ def _add_replies_from_form(
             raise UsageError(
                 f"{prompt} has no file of replies yet; give the author of the new replies with --written-by NAME"
             )
-        files[prompt] = ScriptedRepliesFile(author, {**there.replies, **added})
+        files[prompt] = ScriptedRepliesToPrompt(author, {**there.replies, **added})
     for prompt, file in files.items():
         write_scripted_replies(prompt, file)
     return {prompt: len(entries) for prompt, entries in content.items()}

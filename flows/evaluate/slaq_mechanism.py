@@ -12,7 +12,7 @@ from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_pa
 from factmill.tasks.slaq.core.mechanism.rows import (
     AblatedFact,
     AblatedTokenRow,
-    ComparedFact,
+    FactWithComponentSimilarities,
     count_drawn_and_unscored_by_kind,
 )
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
@@ -24,7 +24,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     load_paired_answers_file,
     resolve_mechanism_inputs,
 )
-from factmill.tasks.slaq.mechanism.measure import measure_mechanism
+from factmill.tasks.slaq.mechanism.measure import compute_compared_fact_metrics
 from factmill.tasks.slaq.mechanism.steps import ablate_answered_facts, compare_fact_answers, list_ablated_token_rows
 
 
@@ -49,11 +49,11 @@ def analyse_slaq_mechanism(
                 f"no fact is right in either answer, so there is nothing to look into ({found}); evaluate a model that knows some"
             )
         compared = build.run_stage(compare_fact_answers, ablated)  # §5.1, equations 7 to 9
-        rows = compared.table(ComparedFact)
-        result = [row.model_dump() for row in rows_from_arrow(ComparedFact, rows)]
+        rows = compared.table(FactWithComponentSimilarities)
+        result = [row.model_dump() for row in rows_from_arrow(FactWithComponentSimilarities, rows)]
         name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
         pairs = {each for file in pair_files for each in load_paired_answers_file(file)}
-        metrics = measure_mechanism(result, params.folds, params.seed, name, "")  # Figures 4 and 5
+        metrics = compute_compared_fact_metrics(result, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             SLAQ_MECHANISM.main_table: rows,
             "slaq_mechanism_tokens": make_arrow_table(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.flows.labelling.sheet_files import load_filled_sheet
+from factmill.flows.labelling.sheet_files import load_filled_sheet_and_digest
 from factmill.tasks.core.evaluation.human_labels import (
+    JudgeVerdictLabelScheme,
     LabelItem,
-    LabelScheme,
     ParsedLabelFile,
     draw_stratified_label_items,
     make_label_layout,
@@ -28,18 +28,18 @@ class DrawnAnswersToLabel:
     """Drawn answers of an evaluation."""
 
     record: BuildRecord
-    scheme: LabelScheme
+    scheme: JudgeVerdictLabelScheme
     items: Sequence[LabelItem]
     judged: int
     """Number of judged answers, drawn or not."""
 
 
-def list_label_schemes() -> dict[str, LabelScheme]:
+def list_label_schemes() -> dict[str, JudgeVerdictLabelScheme]:
     """Return benchmark → label scheme, for the benchmarks whose answers a judge marks."""
     return {name: each.label_scheme for name, each in EVALUATIONS.items() if each.label_scheme is not None}
 
 
-def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, LabelScheme, BuildRecord]:
+def resolve_judged_evaluation(warehouse: Path, name: str) -> tuple[Evaluation, JudgeVerdictLabelScheme, BuildRecord]:
     """Return the judged evaluation of a build, its label scheme and record; UsageError for any other build."""
     record = resolve_build(warehouse, name)
     evaluation = next((each for each in EVALUATIONS.values() if each.name == record.benchmark), None)
@@ -56,9 +56,9 @@ def load_judged_answers(warehouse: Path, evaluation: Evaluation, record: BuildRe
     return rows
 
 
-def draw_label_items(warehouse: Path, name: str, n: int, seed: int, by: Sequence[str]) -> DrawnAnswersToLabel:
+def draw_label_items(warehouse: Path, evaluation_id: str, n: int, seed: int, by: Sequence[str]) -> DrawnAnswersToLabel:
     """Draw answers of an evaluation to label."""
-    evaluation, scheme, record = resolve_judged_evaluation(warehouse, name)
+    evaluation, scheme, record = resolve_judged_evaluation(warehouse, evaluation_id)
     rows = load_judged_answers(warehouse, evaluation, record)
     unknown = [column for column in by if rows and column not in rows[0]]
     if unknown:
@@ -74,7 +74,7 @@ def load_label_file_with_digest(
     warehouse: Path, path: Path, labeller: str, benchmark: str | None = "", form: str = ""
 ) -> tuple[ParsedLabelFile, str]:
     """Return the content of a label file and its digest; without a named labeller, a CSV's name is used."""
-    sheet, digest = load_filled_sheet(
+    sheet, digest = load_filled_sheet_and_digest(
         path,
         form,
         make_label_layout(),

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from factmill.flows.labelling.journal import Answers, DecisionJournal
-from factmill.tasks.core.sheets.sheet import Sheet, SheetRow, get_row_answers_by_question, is_decided
+from factmill.tasks.core.sheets.sheet import FilledSheetRow, Sheet, are_all_choices_made, get_row_answers_by_question
 from factmill.tasks.errors import UsageError
 from factmill.tasks.reports.formatting import load_template_text
 from factmill.tasks.reports.rendering import render_html_template
@@ -27,7 +27,7 @@ class LabellingPage:
         title: str,
         who: str,
         journal: DecisionJournal,
-        check_row: Callable[[SheetRow], object] = lambda _: None,
+        check_row: Callable[[FilledSheetRow], object] = lambda _: None,
     ) -> None:
         """Make a page; `check_row` raises UsageError for a decided row that the command would refuse."""
         self._layout, self._title, self._who = sheet.layout, title, who
@@ -48,7 +48,9 @@ class LabellingPage:
             who=self._who,
             instruction=self._layout.instruction,
             questions=self._layout.questions,
-            keys={question.name: _list_choice_keys(question.choices) for question in self._layout.questions},
+            keys={
+                question.name: _assign_keyboard_keys_to_choices(question.choices) for question in self._layout.questions
+            },
             more_style=Markup(load_template_text("label.css")),
             is_app=True,
             script=Markup(script),
@@ -68,10 +70,10 @@ class LabellingPage:
         answers = self._read_answers(given)
         with self._lock:
             at = self._places[key]
-            is_done = is_decided(self._layout, answers)
+            is_done = are_all_choices_made(self._layout, answers)
             if is_done:
                 self._check(at, answers)
-            was_decided = is_decided(self._layout, self._get_answers(key))
+            was_decided = are_all_choices_made(self._layout, self._get_answers(key))
             self._journal.record(key, answers)
             # a changed answer about a decided row leaves the reader there
             goes_on = is_done and not was_decided and not stays
@@ -85,19 +87,19 @@ class LabellingPage:
                 raise ValueError("there is nothing to undo")
             return self._describe(self._places.get(key, 0))
 
-    def list_decided_rows(self) -> list[SheetRow]:
+    def list_decided_rows(self) -> list[FilledSheetRow]:
         """Return the rows that this person has decided, with all their cells."""
         with self._lock:
             return [
                 self._make_row(at, self._journal.answers[row[self._layout.key]])
                 for at, row in enumerate(self._rows)
-                if is_decided(self._layout, self._journal.answers.get(row[self._layout.key], {}))
+                if are_all_choices_made(self._layout, self._journal.answers.get(row[self._layout.key], {}))
             ]
 
     def count_open(self) -> int:
         """Return the number of rows without a decision."""
         with self._lock:
-            return sum(not is_decided(self._layout, self._get_answers(key)) for key in self._places)
+            return sum(not are_all_choices_made(self._layout, self._get_answers(key)) for key in self._places)
 
     def _check(self, at: int, answers: Answers) -> None:
         try:
@@ -105,10 +107,10 @@ class LabellingPage:
         except UsageError as error:
             raise ValueError(f"not saved: {error}") from error
 
-    def _make_row(self, at: int, answers: Answers) -> SheetRow:
+    def _make_row(self, at: int, answers: Answers) -> FilledSheetRow:
         blank = {question.name: "" for question in self._layout.questions}
         cells = {**self._rows[at], **blank, **answers, self._layout.who: self._who}
-        return SheetRow(f"row {at + 1} of the page", at + 1, cells)
+        return FilledSheetRow(f"row {at + 1} of the page", at + 1, cells)
 
     def _get_answers(self, key: str) -> Answers:
         """Return this person's answers about a row, else the earlier ones of the sheet."""
@@ -118,14 +120,14 @@ class LabellingPage:
         """Return the position of the next open row, from `after` on and then from the beginning; `after` where none is open."""
         keys = list(self._places)
         order = [*range(after, len(keys)), *range(after)]
-        return next((at for at in order if not is_decided(self._layout, self._get_answers(keys[at]))), after)
+        return next((at for at in order if not are_all_choices_made(self._layout, self._get_answers(keys[at]))), after)
 
     def _describe(self, at: int) -> dict[str, Any]:
         at = min(max(at, 0), len(self._rows) - 1)
         row = self._rows[at]
         key = row[self._layout.key]
         shown = {name: escape_control_characters(row[name]) for name in self._layout.shown}
-        done = sum(is_decided(self._layout, self._get_answers(each)) for each in self._places)
+        done = sum(are_all_choices_made(self._layout, self._get_answers(each)) for each in self._places)
         return {
             "at": at,
             "total": len(self._rows),
@@ -150,7 +152,7 @@ class LabellingPage:
         return answers
 
 
-def _list_choice_keys(choices: Mapping[str, str]) -> dict[str, str]:
+def _assign_keyboard_keys_to_choices(choices: Mapping[str, str]) -> dict[str, str]:
     """Return choice → key that makes it: the choice itself where all are one character, else its position."""
     if all(len(value) == 1 for value in choices):
         return {value: value.lower() for value in choices}

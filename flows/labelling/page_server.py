@@ -21,7 +21,7 @@ import typer
 
 from factmill.flows.labelling.journal import open_decision_journal
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.sheets.sheet import Sheet, SheetRow, digest_shown_cells
+from factmill.tasks.core.sheets.sheet import FilledSheetRow, Sheet, digest_shown_cells
 from factmill.tasks.errors import UsageError
 from factmill.tasks.processes import LOOPBACK_HOST
 from factmill.tasks.settings import factmill_home
@@ -52,7 +52,7 @@ _HEADERS = {
 class PageDecisions:
     """What a person decided on a page."""
 
-    rows: list[SheetRow]
+    rows: list[FilledSheetRow]
     open: int
     """Number of rows without a decision."""
     digest: str
@@ -61,7 +61,12 @@ class PageDecisions:
 
 
 def collect_decisions_on_page(
-    sheet: Sheet, name: str, title: str, who: str, port: int, check_row: Callable[[SheetRow], object] = lambda _: None
+    sheet: Sheet,
+    name: str,
+    title: str,
+    who: str,
+    port: int,
+    check_row: Callable[[FilledSheetRow], object] = lambda _: None,
 ) -> PageDecisions:
     """Serve a sheet until its person finishes it, and return the decisions; UsageError without a name, or for a used port.
 

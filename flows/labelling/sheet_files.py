@@ -17,11 +17,11 @@ from factmill.tasks.core.sheets.forms import (
     resolve_sheet_form_from_text,
 )
 from factmill.tasks.core.sheets.sheet import (
+    FilledSheetRow,
     ParsedSheet,
     Sheet,
     SheetLayout,
     SheetProblem,
-    SheetRow,
     check_labelling_tool_tasks,
 )
 from factmill.tasks.errors import UsageError
@@ -46,7 +46,7 @@ def write_sheet_files(sheet: Sheet, to: Path, form: str) -> list[Path]:
     return [write_text_file(text, to.with_name(name)) for name, text in texts.items()]
 
 
-def format_setup_note(files: Sequence[Path]) -> list[str]:
+def format_labelling_tool_setup_note(files: Sequence[Path]) -> list[str]:
     """Return a line about the files next to a sheet; none for a CSV."""
     return [f"  set the project or dataset up with {file}" for file in files[1:]]
 
@@ -70,13 +70,13 @@ def load_sheet_text_and_digest(path: Path, export: str = "label EVALUATION") -> 
         ) from error
 
 
-def load_filled_sheet(
+def load_filled_sheet_and_digest(
     path: Path,
     form: str,
     layout: SheetLayout,
     who: str,
     export: str,
-    parse_csv: Callable[[SheetLayout, str, str], list[SheetRow]] = parse_sheet_csv,
+    parse_csv: Callable[[SheetLayout, str, str], list[FilledSheetRow]] = parse_sheet_csv,
 ) -> tuple[ParsedSheet, str]:
     """Return the rows of a file that people filled in, and the file's digest.
 

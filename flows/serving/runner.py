@@ -57,10 +57,10 @@ from factmill.flows.serving.schedule_slots import (
 )
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
+    log_unsuccessful_end,
     make_flow_run_name,
     make_run_tags,
     mark_crashed_runs,
-    record_unsuccessful_end,
 )
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.naming.manifests import get_factmill_version
@@ -163,7 +163,7 @@ def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_
     serving waits for it; PrefectServerLost if it comes back without the deployments.
     """
     os.environ[SERVING_PID_VARIABLE] = str(os.getpid())
-    log = ServeLog(as_json)
+    log = ServeLogPrinter(as_json)
     runner = ServingRunner(os.environ["PREFECT_API_URL"], runs, catch_up, log)
     with get_client(sync_client=True) as client:
         earlier = {each.full_name: find_deployment(client, each.full_name) for each in deployments}
@@ -190,7 +190,7 @@ _SCHEDULER_TAG = "auto-scheduled"
 """Prefect's tag on scheduled runs."""
 
 
-class ServeLog:
+class ServeLogPrinter:
     """Prints the log lines of one serving process."""
 
     def __init__(self, as_json: bool) -> None:
@@ -259,7 +259,7 @@ class ServingRunner(Runner):
 
     _stopped: "asyncio.Future[int]"
 
-    def __init__(self, api: str, runs: int, catch_up: bool, log: ServeLog) -> None:
+    def __init__(self, api: str, runs: int, catch_up: bool, log: ServeLogPrinter) -> None:
         # prefetch_seconds=0: a run starts at its slot, not before; one stopped earlier would count as begun
         super().__init__(name="factmill", query_seconds=SERVER_POLL_INTERVAL_S, prefetch_seconds=0, limit=runs)
         self._api, self._catch_up, self._log = api, catch_up, log
@@ -387,7 +387,7 @@ class ServingRunner(Runner):
         run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
-            record_unsuccessful_end(client, run.id, run.state)
+            log_unsuccessful_end(client, run.id, run.state)
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:

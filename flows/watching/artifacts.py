@@ -25,7 +25,7 @@ from factmill.tasks.evaluation.definition import AnswerShownInReport, Evaluation
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.builds import format_planted_faults, load_first_reject_details
+from factmill.tasks.storage.builds import format_planted_fault_shares_by_prompt, load_first_reject_details
 
 ARTIFACT_SAMPLE_ROWS = 20
 _MAX_REJECT_CHARACTERS = 300
@@ -46,7 +46,7 @@ def create_build_artifacts(benchmark: Benchmark, report: BuildReport, rows: pa.T
             description=f"{min(ARTIFACT_SAMPLE_ROWS, report.rows)} of {report.rows:,} rows of {report.build_id}",
         )
     command = f"factmill report {report.build_id} --to {report.build_id}.html"
-    _create_and_log_cost_artifact(report, command, f"`{command}`")
+    _create_and_log_result_and_cost_artifact(report, command, f"`{command}`")
 
 
 def create_funnel_and_reject_artifacts(report: BuildReport) -> None:
@@ -121,7 +121,7 @@ def create_evaluation_artifacts(
         description=f"Worst answers of {report.build_id}; all of them: `factmill report {report.build_id} --to FILE.html`",
     )
     page = factmill_home() / "reports" / f"{report.build_id}.html"
-    _create_and_log_cost_artifact(report, str(page), format_page_link(page))
+    _create_and_log_result_and_cost_artifact(report, str(page), format_page_link(page))
 
 
 def format_figure_markdown(figure: ReportFigure) -> str:
@@ -160,12 +160,12 @@ def make_worst_answers_table(items: Iterable[AnswerShownInReport]) -> list[dict[
     return [format_artifact_row(asdict(item), first) for item in sort_answers_worst_first(items)[:ARTIFACT_SAMPLE_ROWS]]
 
 
-def _create_and_log_cost_artifact(report: BuildReport, page_or_command: str, link: str) -> None:
+def _create_and_log_result_and_cost_artifact(report: BuildReport, page_or_command: str, link: str) -> None:
     """Create the artifact with a build's result and cost; `page_or_command`: its page, or the command that writes it;
     `link`: the same as Markdown."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
-    notes += [format_planted_faults(report.scripted)] if report.scripted else []
+    notes += [format_planted_fault_shares_by_prompt(report.scripted)] if report.scripted else []
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")

@@ -129,7 +129,7 @@ def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> b
 
 def _end_run(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     client.set_flow_run_state(run_id, state, force=True)
-    record_unsuccessful_end(client, run_id, state)
+    log_unsuccessful_end(client, run_id, state)
     _end_task_runs(client, run_id, state)
 
 
@@ -173,7 +173,7 @@ def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
     ends: list[FlowStateHook[..., Any]] = [_record_and_unlock_run_on_end]
     result = flow.with_options(
         flow_run_name=_make_current_run_name,
-        on_running=[_observe_and_lock_run_on_start],
+        on_running=[_lock_run_and_mark_crashed_on_start],
         on_completion=ends,
         on_failure=ends,
         on_crashed=ends,
@@ -271,8 +271,8 @@ def _make_current_run_name() -> str:
     )
 
 
-def _observe_and_lock_run_on_start(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
-    progress.add_run_observer(PrefectRunObserver(flow, flow_run))
+def _lock_run_and_mark_crashed_on_start(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - a hook of Prefect's
+    progress.push_run_observer(PrefectRunObserver(flow, flow_run))
     acquire_flow_run_lock(flow_run.id)
     mark_crashed_runs()
 
@@ -285,7 +285,7 @@ def _record_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state
         end_child_and_task_runs(flow_run.id, Crashed(message=state.message))
     if find_standing_server_url() and not state.is_completed():
         with get_client(sync_client=True) as client:
-            record_unsuccessful_end(client, flow_run.id, state)
+            log_unsuccessful_end(client, flow_run.id, state)
     elif not state.is_completed():
         progress.log_to_current_run(format_unsuccessful_run_end(state), "error")
     progress.remove_run_observer(flow_run.id)
@@ -387,7 +387,7 @@ def format_unsuccessful_run_end(state: State[Any]) -> str:
     return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_PREFECT_ERROR_PREFIX)}"
 
 
-def record_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+def log_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
     line = format_unsuccessful_run_end(state)
     word = line.partition(":")[0].lower()

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator
 
-from factmill.tasks.biokalma.core.rows import BiokalmaRow, EvolutionRoundRow, PersonCandidateRow, RelationGraphCount
+from factmill.tasks.biokalma.core.rows import (
+    BiokalmaRow,
+    EvolutionRoundRow,
+    NameBearingPersonCandidateRow,
+    RelationGraphCount,
+)
 from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
-from factmill.tasks.core.rows import BuildComparisonRules
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets
+from factmill.tasks.core.rows import BuildRowMatchingRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
 
 
 def format_biokalma_row(row: BiokalmaRow) -> Iterator[str]:
@@ -66,7 +71,7 @@ BIOKALMA = Benchmark(
     tables={
         "biokalma": BiokalmaRow,
         "biokalma_rounds": EvolutionRoundRow,
-        "biokalma_candidates": PersonCandidateRow,
+        "biokalma_candidates": NameBearingPersonCandidateRow,
         "biokalma_relations": RelationGraphCount,
     },
     main_table="biokalma",
@@ -79,7 +84,7 @@ BIOKALMA = Benchmark(
         "minimum_knowledge": "knowledge",
     },
     trace_id_columns=("id",),
-    matching=BuildComparisonRules(
+    matching=BuildRowMatchingRules(
         # ids count rows of files
         keys=(("id", "names"), ("relation", "names"), ("relation", "people"), ("id",)),
         source_columns=("relation", "names"),
@@ -98,7 +103,7 @@ BIOKALMA = Benchmark(
     reads_wikipedia_files=True,
     required_services=lambda _: ("wikidata", "wikipedia"),
     required_models=("perplexity",),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=("biokalma/annotate", "biokalma/extend", "biokalma/general_question", "biokalma/specific_question"),
         lists=(
             "biography_properties.csv",

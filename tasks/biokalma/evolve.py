@@ -12,11 +12,11 @@ from factmill.tasks.assets import load_prompt
 from factmill.tasks.biokalma.core.author_replies import (
     PARAGRAPH_REPLY_FORM,
     QUESTION_REPLY_FORM,
-    ClassifiedParagraphCitations,
+    StatedAndUnstatedCitedPieces,
     check_and_measure_asked_share,
     check_pair_question,
-    classify_paragraph_citations,
     extract_checked_added_sentence,
+    find_stated_and_unstated_cited_pieces,
     read_paragraph,
     read_question,
 )
@@ -26,18 +26,18 @@ from factmill.tasks.biokalma.core.evolution import (
     choose_piece_or_missing_perplexities,
     compute_specificity,
     list_addable_values_by_relation,
+    list_candidates_tried_then_by_score,
+    list_known_pieces_of_complete_relations,
     list_people_without_pieces,
-    list_pieces_of_complete_relations,
-    list_scored_candidates,
     list_semantically_new_pieces,
 )
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
-    EvolutionRound,
     EvolutionRoundRow,
-    EvolvingPair,
+    PairWithEvolutionRounds,
     PairWithRelationCounts,
+    ParagraphEvolutionRound,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
 from factmill.tasks.biokalma.sources.person_pairs import (
@@ -49,21 +49,21 @@ from factmill.tasks.biokalma.sources.person_pairs import (
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, format_person_knowledge
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import CallResponse
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call, parse_log_probability
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call, parse_log_probability
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, ParsedCompletion, make_batch_cache_key, open_batch
 
 MAX_PIECES_TRIED = 3
 """Number of best pieces tried in a round before a pair is dropped; each is requested at most twice."""
 
 
 @dataclass(slots=True)
-class PairEvolutionRound:
+class EvolvingPairInRound:
     """One pair in one round."""
 
-    row: EvolvingPair
+    row: PairWithEvolutionRounds
     choices: list[list[PersonKnowledgePiece]]
     """Choices: the unstated values of one relation of one person each."""
     specificity: list[float]
@@ -109,12 +109,12 @@ class PairEvolutionRound:
 
 
 def make_rounds_or_add_rejects(
-    rows: Iterable[EvolvingPair],
+    rows: Iterable[PairWithEvolutionRounds],
     number: int,
     is_last: bool,
     rejects: dict[str, Reject],
     inverses: Mapping[str, frozenset[str]],
-) -> list[PairEvolutionRound]:
+) -> list[EvolvingPairInRound]:
     """Return the pairs of a round with their choices; a pair without any gets a reject in `rejects`.
 
     `inverses`: PID → PIDs of its inverse relations.
@@ -123,21 +123,21 @@ def make_rounds_or_add_rejects(
     for row in rows:
         if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
             counts = {count.id: compute_specificity(count.graphs, count.graphs_in_all) for count in row.relation_counts}
-            turns.append(PairEvolutionRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
+            turns.append(EvolvingPairInRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
         else:
             rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
 
 
 def choose_pieces_requesting_perplexities(
-    work: BatchWork, turns: Sequence[PairEvolutionRound], rejects: dict[str, Reject]
-) -> list[PairEvolutionRound]:
+    work: BatchInProgress, turns: Sequence[EvolvingPairInRound], rejects: dict[str, Reject]
+) -> list[EvolvingPairInRound]:
     """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `rejects`."""
     params = work.inputs(BiokalmaInputs).params
     scorer, forms = work.run.services.perplexity(), load_relation_wordings()
     chosen, waiting = [], list(turns)
     while waiting:
-        wanted: list[tuple[PairEvolutionRound, int]] = []
+        wanted: list[tuple[EvolvingPairInRound, int]] = []
         for turn in waiting:
             match turn.choose_next(params):
                 case int(place):
@@ -152,7 +152,7 @@ def choose_pieces_requesting_perplexities(
         for turn, place in wanted:
             first, *more = turn.choices[place]
             text = f"{turn.row.paragraph_now} {verbalise_piece(first, turn.row.names[first.qid], forms, more)}"
-            calls.append((turn, place, make_perplexity_call(scorer.identity, text)))
+            calls.append((turn, place, make_log_probability_call(scorer.identity, text)))
         records = work.get_call_records(scorer, ((turn.row.id, call) for turn, _, call in calls))
         for turn, place, call in calls:
             turn.perplexity_replies[place] = reply = records[call.key].reply()
@@ -173,7 +173,7 @@ def _find_finite_perplexity(reply: CallResponse) -> float | None:
 
 
 def _list_addable_pieces_by_relation(
-    row: EvolvingPair, inverses: Mapping[str, frozenset[str]], *, is_last: bool
+    row: PairWithEvolutionRounds, inverses: Mapping[str, frozenset[str]], *, is_last: bool
 ) -> list[list[PersonKnowledgePiece]]:
     """Return the unstated pieces by relation; in the last round only those of a person without pieces in the set.
 
@@ -181,7 +181,7 @@ def _list_addable_pieces_by_relation(
     used one is a choice only where a person without pieces has no other.
     """
     known = row.minimum_knowledge
-    complete = list_pieces_of_complete_relations(known, row.pool, row.names)
+    complete = list_known_pieces_of_complete_relations(known, row.pool, row.names)
     lacking = list_people_without_pieces(row.names, complete) if is_last else []
     addable = list_addable_values_by_relation(known, row.pool, row.names)
     choices = [each for each in addable if not lacking or each[0].qid in lacking]
@@ -209,11 +209,11 @@ def annotate_paragraph(batch: StageBatch) -> BatchReceipt:
             _make_first_round_or_reject(row, answer, inverses)
             for row, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_annotated_paragraph)
         ),
-        EvolvingPair,
+        PairWithEvolutionRounds,
     )
 
 
-AnnotatedParagraph = tuple[str, ClassifiedParagraphCitations]
+AnnotatedParagraph = tuple[str, StatedAndUnstatedCitedPieces]
 """The paragraph with its citations, and the citations classified."""
 
 
@@ -227,7 +227,7 @@ def _read_annotated_paragraph(
     # a removed citation may leave a space or none, so spaces are not compared
     if "".join("".join(read.sentences).split()) != "".join(normalise_entities_brackets_and_spaces(row.text).split()):
         return UnreadableCompletion("text_changed: without its citations the paragraph is not the one that was given")
-    return text, classify_paragraph_citations(read, row.pool, row.names)
+    return text, find_stated_and_unstated_cited_pieces(read, row.pool, row.names)
 
 
 def _make_first_round_or_reject(
@@ -246,7 +246,7 @@ def _make_first_round_or_reject(
             f"no valid citation ({cited.unknown_citations} not in a pool, {len(cited.unstated)} not stated in the text)"
         )
         return Reject(row.id, "no_citation", f"{problem}: {annotated}")
-    first = EvolutionRound(
+    first = ParagraphEvolutionRound(
         number=1,
         chosen=pieces,
         sentence=annotated,
@@ -256,14 +256,14 @@ def _make_first_round_or_reject(
         unstated_citations=len(cited.unstated),
         call=answer.key,
     )
-    return row.extend_to(EvolvingPair, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
+    return row.extend_to(PairWithEvolutionRounds, rounds=[first], minimum_knowledge=pieces, paragraph_now=row.text)
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
 def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     """Later rounds: add the best relation with all its values as the next sentence (Appendix A.3, Equation 1)."""
     work = open_batch(batch)
-    rows = {row.id: row for row in work.rows(EvolvingPair)}
+    rows = {row.id: row for row in work.rows(PairWithEvolutionRounds)}
     lost: dict[str, Reject] = {}
     last = work.inputs(BiokalmaInputs).params.rounds
     inverses = load_build_pair_relations(work.source_files(RELATION_FILE)).inverses
@@ -271,13 +271,13 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
         left = [row for row in rows.values() if row.id not in lost]
         turns = make_rounds_or_add_rejects(left, number, number == last, lost, inverses)
         while turns:
-            turns = _extend_paragraphs_or_list_failed(
+            turns = _extend_paragraphs_and_list_retries(
                 work, choose_pieces_requesting_perplexities(work, turns, lost), number, rows, lost
             )
     outcomes: list[RowOutcome] = []
     for row in rows.values():
         # the last round ensures that each person has one complete relation
-        complete = list_pieces_of_complete_relations(row.minimum_knowledge, row.pool, row.names)
+        complete = list_known_pieces_of_complete_relations(row.minimum_knowledge, row.pool, row.names)
         if row.id in lost:
             outcomes.append(lost[row.id])
         elif lacking := list_people_without_pieces(row.names, complete):
@@ -290,16 +290,16 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
         for each in row.rounds
     )
     work.extras = make_arrow_table(EvolutionRoundRow, rounds)
-    return work.finish(outcomes, EvolvingPair)
+    return work.finish(outcomes, PairWithEvolutionRounds)
 
 
-def _extend_paragraphs_or_list_failed(
-    work: BatchWork,
-    turns: Sequence[PairEvolutionRound],
+def _extend_paragraphs_and_list_retries(
+    work: BatchInProgress,
+    turns: Sequence[EvolvingPairInRound],
     number: int,
-    rows: dict[str, EvolvingPair],
+    rows: dict[str, PairWithEvolutionRounds],
     rejects: dict[str, Reject],
-) -> list[PairEvolutionRound]:
+) -> list[EvolvingPairInRound]:
     """Ask the author for one sentence per pair; return the pairs whose piece was not added."""
     prompt = load_prompt(EXTEND_PROMPT)
     asked = []
@@ -308,7 +308,7 @@ def _extend_paragraphs_or_list_failed(
         asked.append((turn.row.id, turn, fill_prompt_template(prompt, paragraph=turn.row.paragraph_now, piece=piece)))
     params = work.inputs(BiokalmaInputs).params
     left = []
-    for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_added_sentence):
+    for turn, answer in work.prompt_model("author", asked, PARAGRAPH_REPLY_FORM, _read_sentence_added_to_paragraph):
         row, sentence = turn.row, answer.parsed
         if isinstance(sentence, Reject):
             if sentence.retryable or sentence.reason not in UNREADABLE_COMPLETION_KINDS:
@@ -323,11 +323,11 @@ def _extend_paragraphs_or_list_failed(
             else:
                 left.append(turn)
         else:
-            added = EvolutionRound(
+            added = ParagraphEvolutionRound(
                 number=number,
                 chosen=turn.pieces,
                 sentence=sentence,
-                candidates=list_scored_candidates(*turn.make_score_terms(params)),
+                candidates=list_candidates_tried_then_by_score(*turn.make_score_terms(params)),
                 refused=turn.refused,
                 removed_citations=0,
                 unstated_citations=0,
@@ -341,7 +341,7 @@ def _extend_paragraphs_or_list_failed(
     return left
 
 
-def _read_added_sentence(turn: PairEvolutionRound, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_sentence_added_to_paragraph(turn: EvolvingPairInRound, texts: Sequence[str]) -> str | UnreadableCompletion:
     text = read_paragraph(texts[0])
     if isinstance(text, UnreadableCompletion):
         return text
@@ -353,7 +353,7 @@ def _read_added_sentence(turn: PairEvolutionRound, texts: Sequence[str]) -> str 
 def write_biography_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author write both questions for the paragraph's knowledge set (Appendix A.3, Tables 11 and 12)."""
     work = open_batch(batch)
-    rows = work.rows(EvolvingPair)
+    rows = work.rows(PairWithEvolutionRounds)
     asked = _make_question_prompts(rows, GENERAL_QUESTION_PROMPT)
     general = list(work.prompt_model("author", asked, QUESTION_REPLY_FORM, _read_valid_general_question))
     asked = _make_question_prompts(rows, SPECIFIC_QUESTION_PROMPT)
@@ -369,8 +369,8 @@ def write_biography_questions(batch: StageBatch) -> BatchReceipt:
 
 
 def _make_question_prompts(
-    rows: Sequence[EvolvingPair], prompt_id: str
-) -> Iterator[tuple[str, EvolvingPair, FilledPrompt]]:
+    rows: Sequence[PairWithEvolutionRounds], prompt_id: str
+) -> Iterator[tuple[str, PairWithEvolutionRounds, FilledPrompt]]:
     prompt = load_prompt(prompt_id)
     for row in rows:
         knowledge = "\n".join(
@@ -380,18 +380,18 @@ def _make_question_prompts(
         yield row.id, row, fill_prompt_template(prompt, paragraph=row.paragraph_now, knowledge=knowledge)
 
 
-def _read_valid_general_question(row: EvolvingPair, texts: Sequence[str]) -> str | UnreadableCompletion:
+def _read_valid_general_question(row: PairWithEvolutionRounds, texts: Sequence[str]) -> str | UnreadableCompletion:
     question = read_question(texts[0])
     if isinstance(question, UnreadableCompletion):
         return question
     held = row.minimum_knowledge
-    complete = {piece.property for piece in list_pieces_of_complete_relations(held, row.pool, {})}
+    complete = {piece.property for piece in list_known_pieces_of_complete_relations(held, row.pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in complete)
     return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
 
 
 def _read_question_and_asked_knowledge_share(
-    row: EvolvingPair, texts: Sequence[str]
+    row: PairWithEvolutionRounds, texts: Sequence[str]
 ) -> tuple[str, float] | UnreadableCompletion:
     question = _read_valid_general_question(row, texts)
     if isinstance(question, UnreadableCompletion):
@@ -402,7 +402,10 @@ def _read_question_and_asked_knowledge_share(
 
 
 def _make_biokalma_row(
-    row: EvolvingPair, general: ParsedCompletion[str], specific: ParsedCompletion[tuple[str, float]], scorer: str
+    row: PairWithEvolutionRounds,
+    general: ParsedCompletion[str],
+    specific: ParsedCompletion[tuple[str, float]],
+    scorer: str,
 ) -> RowOutcome:
     if isinstance(general.parsed, Reject):
         return general.parsed

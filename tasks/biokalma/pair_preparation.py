@@ -12,14 +12,14 @@ from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.pair_relations import (
     find_opening_naming_both_people,
-    fold_name,
+    fold_name_case_and_apostrophes,
     join_lines_and_end_with_stop,
 )
 from factmill.tasks.biokalma.core.rows import (
+    NameBearingPersonCandidateRow,
     PairWithKnowledgePools,
     PairWithParagraph,
     PairWithRelationCounts,
-    PersonCandidateRow,
     PersonPair,
     RelationGraphCount,
     ResolvedPair,
@@ -35,7 +35,7 @@ from factmill.tasks.biokalma.sources.person_pairs import (
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.item_facts import ItemFact
-from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemCandidate, Qid, make_describe_item_call
+from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemMatchedByName, Qid, make_describe_item_call
 from factmill.tasks.core.calls.wikipedia import (
     RevisionHtml,
     make_page_revision_at_call,
@@ -45,22 +45,26 @@ from factmill.tasks.core.calls.wikipedia import (
 )
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
 from factmill.tasks.engine.batches import (
-    BatchWork,
+    BatchInProgress,
     make_batch_cache_key,
     open_batch,
     send_calls_and_mark_resultless_for_retry,
 )
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import UsageError
-from factmill.tasks.lookups.classes import look_up_claims, look_up_class_membership
-from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts
-from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name, look_up_labels
+from factmill.tasks.lookups.classes import look_up_claims_by_qid, look_up_class_membership_by_qid
+from factmill.tasks.lookups.facts import NamedFact, load_named_facts_as_input_rows, look_up_item_facts_by_qid
+from factmill.tasks.lookups.labels import (
+    look_up_item_candidates_by_name,
+    look_up_item_descriptions_by_qid,
+    look_up_labels_by_entity_id,
+)
 from factmill.tasks.storage.source_files import MALFORMED_ROW
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
-BearersByName = dict[str, list[ItemCandidate]]
+BearersByName = dict[str, list[ItemMatchedByName]]
 """Name → items that bear it."""
 _MAX_NAMES_IN_REASON = 6
 
@@ -106,16 +110,16 @@ def make_person_pairs_from_facts(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     inputs = work.inputs(BiokalmaInputs)
     facts = load_named_facts_as_input_rows(
-        work, batch.unit, inputs.limits[batch.unit], name_lookup=partial(look_up_labels, language="en")
+        work, batch.unit, inputs.limits[batch.unit], name_lookup=partial(look_up_labels_by_entity_id, language="en")
     )
     asked = [(fact.id, qid) for fact in facts for qid in (fact.subject, fact.value)]
-    is_instance, failed = look_up_class_membership(work, asked, inputs.params.class_qid)
+    is_instance, failed = look_up_class_membership_by_qid(work, asked, inputs.params.class_qid)
     return work.finish(
         (failed.get(fact.id) or _make_pair_from_fact(work, fact, is_instance) for fact in facts), PersonPair
     )
 
 
-def _make_pair_from_fact(work: BatchWork, fact: NamedFact, is_instance: Mapping[str, bool]) -> RowOutcome:
+def _make_pair_from_fact(work: BatchInProgress, fact: NamedFact, is_instance: Mapping[str, bool]) -> RowOutcome:
     class_qid = work.inputs(BiokalmaInputs).params.class_qid
     pair = (fact.subject, fact.value)
     if others := [qid for qid in pair if not is_instance[qid]]:
@@ -151,22 +155,26 @@ def resolve_people(batch: StageBatch) -> BatchReceipt:
     """Find the two items with these names that the relation joins (Appendix A.2); publish all candidates."""
     work = open_batch(batch)
     rows = work.rows(PersonPair)
-    bearers, failed = look_up_items_by_name(work, ((row.id, name) for row in rows for name in (row.person, row.other)))
+    bearers, failed = look_up_item_candidates_by_name(
+        work, ((row.id, name) for row in rows for name in (row.person, row.other))
+    )
     asked = [(row.id, item.qid) for row in rows for name in (row.person, row.other) for item in bearers.get(name, [])]
-    is_instance, failed_class = look_up_class_membership(work, asked, work.inputs(BiokalmaInputs).params.class_qid)
-    values, failed_claims = _look_up_relation_values(work, rows, bearers)
+    is_instance, failed_class = look_up_class_membership_by_qid(
+        work, asked, work.inputs(BiokalmaInputs).params.class_qid
+    )
+    values, failed_claims = _look_up_relation_values_of_bearers(work, rows, bearers)
     failed |= failed_class | failed_claims
-    candidates: list[PersonCandidateRow] = []
+    candidates: list[NameBearingPersonCandidateRow] = []
     outcomes = [
         failed.get(row.id) or _resolve_pair_and_add_candidates(row, bearers, is_instance, values, candidates)
         for row in rows
     ]
-    work.extras = make_arrow_table(PersonCandidateRow, candidates)
+    work.extras = make_arrow_table(NameBearingPersonCandidateRow, candidates)
     return work.finish(outcomes, ResolvedPair)
 
 
-def _look_up_relation_values(
-    work: BatchWork, rows: Sequence[PersonPair], bearers: BearersByName
+def _look_up_relation_values_of_bearers(
+    work: BatchInProgress, rows: Sequence[PersonPair], bearers: BearersByName
 ) -> tuple[dict[tuple[str, str], set[str]], dict[str, Reject]]:
     """Return (relation, bearer of a person's name) → its values, and row id → Reject."""
     values: dict[tuple[str, str], set[str]] = {}
@@ -176,7 +184,7 @@ def _look_up_relation_values(
         by_relation[row.relation].append(row)
     for pid, group in by_relation.items():
         asked = [(row.id, item.qid) for row in group for item in bearers.get(row.person, [])]
-        claims, failed_now = look_up_claims(work, asked, [pid])
+        claims, failed_now = look_up_claims_by_qid(work, asked, [pid])
         failed |= failed_now
         values |= {(pid, qid): {edge.qid for edge in edges} for qid, edges in claims.items()}
     return values, failed
@@ -187,12 +195,12 @@ def _resolve_pair_and_add_candidates(
     bearers: BearersByName,
     is_instance: dict[str, bool],
     values: dict[tuple[str, str], set[str]],
-    candidates: list[PersonCandidateRow],
+    candidates: list[NameBearingPersonCandidateRow],
 ) -> RowOutcome:
     people = [item.qid for item in bearers[row.person] if is_instance[item.qid]]
     others = [item.qid for item in bearers[row.other] if is_instance[item.qid]]
     joined = [(a, b) for a in people for b in others if b in values[row.relation, a] and a != b]
-    if fold_name(row.person) == fold_name(row.other):
+    if fold_name_case_and_apostrophes(row.person) == fold_name_case_and_apostrophes(row.other):
         # siblings with the same name match in both orders
         joined = [
             (a, b) for a, b in joined if (b, a) not in joined or get_wikidata_id_number(a) < get_wikidata_id_number(b)
@@ -203,7 +211,7 @@ def _resolve_pair_and_add_candidates(
     )
     for role, name, pairs in roles:
         candidates += [
-            PersonCandidateRow(
+            NameBearingPersonCandidateRow(
                 id=f"{row.id}-{role}-{item.qid}",
                 row_id=row.id,
                 role=role,
@@ -271,15 +279,15 @@ def pool_knowledge(batch: StageBatch) -> BatchReceipt:
     """Fetch both people's one-hop graphs, without properties irrelevant to a biography (Appendix A.2)."""
     work = open_batch(batch)
     rows = work.rows(ResolvedPair)
-    facts, failed = look_up_item_facts(work, ((row.id, qid) for row in rows for qid in row.names))
-    left_out = load_excluded_pids(work.inputs(BiokalmaInputs).params.class_qid)
+    facts, failed = look_up_item_facts_by_qid(work, ((row.id, qid) for row in rows for qid in row.names))
+    left_out = load_pids_excluded_from_pools(work.inputs(BiokalmaInputs).params.class_qid)
     return work.finish(
         (failed.get(row.id) or _add_pools_and_distinguish_names(row, facts, left_out) for row in rows),
         PairWithKnowledgePools,
     )
 
 
-def load_excluded_pids(class_qid: str) -> set[str]:
+def load_pids_excluded_from_pools(class_qid: str) -> set[str]:
     """Load the PIDs of properties that are excluded from a class's pools."""
     lists = ("pool_left_out", "organisation_properties") if class_qid == HUMAN_QID else ("pool_left_out",)
     return {f"P{number}" for name in lists for number in load_property_numbers(name)}
@@ -292,7 +300,7 @@ def _add_pools_and_distinguish_names(
     if empty := [qid for qid, pool in pools.items() if not pool]:
         return Reject(row.id, "empty_pool", f"{empty[0]} has no facts except those that pools exclude")
     births = {qid: _list_years_and_dates_of_birth(facts[qid]) for qid in row.names}
-    names = _distinguish_names_by_birth_date(row, births)
+    names = _add_elder_or_younger_to_equal_names(row, births)
     if isinstance(names, Reject):
         return names
     known = [fact for qid in row.names for fact in facts[qid]]
@@ -308,11 +316,11 @@ def _add_pools_and_distinguish_names(
     )
 
 
-def _distinguish_names_by_birth_date(
+def _add_elder_or_younger_to_equal_names(
     row: ResolvedPair, births: Mapping[str, Sequence[tuple[int, str]]]
 ) -> tuple[str, str] | Reject:
     """Return the two names; equal names get "(the elder)" and "(the younger)", by dates of birth."""
-    if fold_name(row.person) != fold_name(row.other):
+    if fold_name_case_and_apostrophes(row.person) != fold_name_case_and_apostrophes(row.other):
         return row.person, row.other
     born = [min(births[qid], default=None) for qid in row.names]
     if born[0] is None or born[1] is None or born[0] == born[1]:
@@ -358,12 +366,12 @@ def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(PairWithKnowledgePools)
     articles, failed = _look_up_articles_by_qid(work, [row for row in rows if row.paragraph is None])
     return work.finish(
-        (failed.get(row.id) or _add_first_paragraph(work, row, articles) for row in rows), PairWithParagraph
+        (failed.get(row.id) or _add_text_about_both_people(work, row, articles) for row in rows), PairWithParagraph
     )
 
 
-def _add_first_paragraph(
-    work: BatchWork, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtml]
+def _add_text_about_both_people(
+    work: BatchInProgress, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtml]
 ) -> RowOutcome:
     if row.paragraph is not None:
         licence = work.inputs(BiokalmaInputs).licence
@@ -387,12 +395,12 @@ def _add_first_paragraph(
 
 
 def _look_up_articles_by_qid(
-    work: BatchWork, rows: Sequence[PairWithKnowledgePools]
+    work: BatchInProgress, rows: Sequence[PairWithKnowledgePools]
 ) -> tuple[dict[str, RevisionHtml], dict[str, Reject]]:
     """Fetch QID → text of its English article as of the epoch, without items that have no article."""
     wikipedia = work.run.services.wikipedia
     asked = [(row.id, qid) for row in rows for qid in row.names]
-    items, failed = look_up_item_descriptions(work, asked)
+    items, failed = look_up_item_descriptions_by_qid(work, asked)
     titles = {qid: item.title for qid, item in items.items() if item.title}
     at = work.inputs(BiokalmaInputs).epoch
     found = ((row_id, qid) for row_id, qid in asked if qid in titles)

@@ -12,7 +12,7 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
     RELATION_FILE,
-    find_pair_files,
+    find_pair_files_by_name,
     load_build_pair_relations,
     pin_own_pairs,
     uses_own_tables,
@@ -22,7 +22,7 @@ from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, MAX_SETTING_NUMBER,
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
-    ResolvedBuildInputs,
+    BuildInputsAndSourceFiles,
     builds_from_wikidata,
     make_sources_absolute,
     split_limit_over_units,
@@ -33,7 +33,7 @@ from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import apply_stated_name_and_licence, make_own_source
-from factmill.tasks.storage.source_files import SourceFile, format_unused_files, pin_source_file
+from factmill.tasks.storage.source_files import SourceFile, format_unused_files, make_source_file_with_digest
 from factmill.tasks.text.wikidata_ids import is_qid
 
 _EMBEDDED_PAIR_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma"
@@ -84,7 +84,7 @@ class BiokalmaInputs(BuildInputs):
     """Identity of the language model that computes perplexities."""
 
 
-def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> ResolvedBuildInputs[BiokalmaInputs]:
+def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInputsAndSourceFiles[BiokalmaInputs]:
     """Resolve the build's inputs; raises UsageError or SourceError."""
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
@@ -99,9 +99,10 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
             files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
             source_rows = tables.row_count
         else:
-            found = find_pair_files(paths)
+            found = find_pair_files_by_name(paths)
             files = {
-                name: apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()
+                name: apply_stated_name_and_licence(make_source_file_with_digest(path, name), own)
+                for name, path in found.items()
             }
             notes = format_unused_files(
                 paths, list(found.values()), f"because they lack the columns {', '.join(PERSON_PAIR_COLUMNS)}"
@@ -110,10 +111,12 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
             raise UsageError(
                 "--relations needs pairs from a Wikidata (--source wikidata); the rows of a file name their own relations"
             )
-    own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
+    own_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
     known = load_build_pair_relations(own_relations)
-    units = resolve_pair_relations(params.relations, params.class_qid, known) if from_wikidata else list(files)
-    return ResolvedBuildInputs(
+    units = (
+        get_chosen_or_default_relation_pids(params.relations, params.class_qid, known) if from_wikidata else list(files)
+    )
+    return BuildInputsAndSourceFiles(
         BiokalmaInputs(
             params=params.model_copy(
                 update={
@@ -135,15 +138,17 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> Resolved
     )
 
 
-def resolve_pair_relations(relations: Sequence[str], class_qid: str, known: PairRelationCatalog) -> list[str]:
+def get_chosen_or_default_relation_pids(
+    chosen_pids: Sequence[str], class_qid: str, known: PairRelationCatalog
+) -> list[str]:
     """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""
-    if unknown := [pid for pid in relations if pid not in known.labels]:
+    if unknown := [pid for pid in chosen_pids if pid not in known.labels]:
         raise UsageError(
             f"--relations: unknown relation {', '.join(unknown)}; data/lists/pair_relations.csv has {', '.join(known.labels)}; "
             "--relation-file FILE adds your own"
         )
-    if not relations and class_qid != HUMAN_QID:
+    if not chosen_pids and class_qid != HUMAN_QID:
         raise UsageError(
             f"--class-qid {class_qid}: give the relations that join items of this class, like --relations P749,P355"
         )
-    return list(dict.fromkeys(relations or known.people_pids))
+    return list(dict.fromkeys(chosen_pids or known.people_pids))

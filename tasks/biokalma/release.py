@@ -7,8 +7,8 @@ from factmill.tasks.biokalma.core.evolution import classify_deciding_score
 from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
     EvolutionRoundRow,
-    EvolvingPair,
-    PersonCandidateRow,
+    NameBearingPersonCandidateRow,
+    PairWithEvolutionRounds,
     RelationGraphCount,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
@@ -33,27 +33,35 @@ from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.options import BuildReport
 
 if TYPE_CHECKING:
-    from factmill.tasks.engine.batches import StageDataset
-    from factmill.tasks.engine.building import Build
+    from factmill.tasks.engine.batches import StageOutputShards
+    from factmill.tasks.engine.building import BuildInProgress
 
 
 def publish_biokalma(
-    build: "Build", resolved: "StageDataset", counted: "StageDataset", evolved: "StageDataset", asked: "StageDataset"
+    build: "BuildInProgress",
+    resolved: "StageOutputShards",
+    counted: "StageOutputShards",
+    evolved: "StageOutputShards",
+    asked: "StageOutputShards",
 ) -> BuildReport:
     """Publish the questions, rounds with all candidates, items that bear the names, and relation counts."""
     published = rows_from_arrow(BiokalmaRow, asked.table(BiokalmaRow))
     ids = {row.id for row in published}
-    pairs = [row for row in rows_from_arrow(EvolvingPair, evolved.table(EvolvingPair)) if row.id in ids]
+    pairs = [
+        row for row in rows_from_arrow(PairWithEvolutionRounds, evolved.table(PairWithEvolutionRounds)) if row.id in ids
+    ]
     tables = {
         "biokalma": asked.table(BiokalmaRow),
         "biokalma_rounds": evolved.companion_rows(arrow_schema(EvolutionRoundRow)),
-        "biokalma_candidates": resolved.companion_rows(arrow_schema(PersonCandidateRow)),
+        "biokalma_candidates": resolved.companion_rows(arrow_schema(NameBearingPersonCandidateRow)),
         "biokalma_relations": counted.companion_rows(arrow_schema(RelationGraphCount)),
     }
-    return build.publish(tables, _compute_report_facts(published, pairs, counted.rows))
+    return build.publish(tables, _compute_build_report_facts(published, pairs, counted.rows))
 
 
-def _compute_report_facts(published: Sequence[BiokalmaRow], pairs: list[EvolvingPair], counted: int) -> dict[str, Any]:
+def _compute_build_report_facts(
+    published: Sequence[BiokalmaRow], pairs: list[PairWithEvolutionRounds], counted: int
+) -> dict[str, Any]:
     pieces = [len(row.minimum_knowledge) for row in published]
     evolved = [each for pair in pairs for each in pair.rounds[1:]]
     decided = count_values_sorted_by_value(map(classify_deciding_score, evolved))

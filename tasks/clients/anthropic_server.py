@@ -251,7 +251,9 @@ class AnthropicServerClient(OpenAiServerClient):
         return self._read_response(await self._send(creating, FILE_DEADLINE_S))
 
 
-def make_chat_server_client(model: ModelSettings, read_key: Callable[[], str], user_agent: str) -> OpenAiServerClient:
+def make_server_client_of_model_kind(
+    model: ModelSettings, read_key: Callable[[], str], user_agent: str
+) -> OpenAiServerClient:
     """Make the client of a chat model's server, by the model's kind; SettingsError where its SDK is not installed."""
     kind = AnthropicServerClient if model.kind == "anthropic" else OpenAiServerClient
     return kind(model, read_key, user_agent)

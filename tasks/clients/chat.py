@@ -20,11 +20,14 @@ from dataclasses import replace
 from typing import Any
 
 from factmill.tasks import progress
-from factmill.tasks.clients.anthropic_server import make_chat_server_client
+from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
 from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
 from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineBatchQueue, OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import (
+    OfflineRequestAndReplyFiles,
+    SingleModelRequestAndReplyFiles,
+)
 from factmill.tasks.clients.batch_jobs.pending_requests import RequestForCallSamples
 from factmill.tasks.clients.completions import (
     find_chat_failure_or_raise,
@@ -83,7 +86,7 @@ class ChatClient:
         """The model's settings, with those learnt from refusals."""
         self._configured_model = model
         self._probes = ParameterProbes()
-        self._server = make_chat_server_client(model, read_key, user_agent)
+        self._server = make_server_client_of_model_kind(model, read_key, user_agent)
         self._sender = RetryingRequestSender(
             model.limits, self._server.name, counts=False, find_subject=lambda draw: draw.call.key
         )
@@ -97,7 +100,7 @@ class ChatClient:
             learnt = self._batch_queue.find_learnt_settings()
             self.model = model.model_copy(update=learnt or {})
             self._has_sent_first = learnt is not None or not model.jobs.first_singly
-        self._file_queue = OfflineBatchQueue(model, self, files) if files else None
+        self._file_queue = SingleModelRequestAndReplyFiles(model, self, files) if files else None
         if self._file_queue:
             self.model = self.model.model_copy(update=self._file_queue.learnt)
 
@@ -443,10 +446,13 @@ def _join_sample_replies(replies: Sequence[CallResponse], allows_empty_text: boo
         cost_usd=sum(reply.cost_usd for reply in replies),
         latency_s=max(reply.latency_s for reply in replies),
     )
-    if failed := next((reply for reply in replies if reply.status == "failed" and not _is_refused_reply(reply)), None):
+    if failed := next(
+        (reply for reply in replies if reply.status == "failed" and not _is_reply_refused_by_model_or_filter(reply)),
+        None,
+    ):
         return replace(spent, body=None, status="failed", error=failed.error, transient=failed.transient)
-    if all(map(_is_refused_reply, replies)):
-        refusal = next(filter(None, (reply.error or _format_refused_reply(reply) for reply in replies)))
+    if all(map(_is_reply_refused_by_model_or_filter, replies)):
+        refusal = next(filter(None, (reply.error or _format_refusal_error(reply) for reply in replies)))
         return replace(spent, body=None, status="failed", error=refusal, transient=False)
     bodies: list[Any] = [reply.body or _FILTERED_SAMPLE for reply in replies]
     texts = [text for body in bodies for text in body["texts"]]
@@ -461,7 +467,7 @@ def _join_sample_replies(replies: Sequence[CallResponse], allows_empty_text: boo
     return replace(spent, body=joined | ({"calls": calls} if any(calls) else {}))
 
 
-def _is_refused_reply(reply: CallResponse) -> bool:
+def _is_reply_refused_by_model_or_filter(reply: CallResponse) -> bool:
     """True when the model or a filter refused every sample of a reply."""
     if reply.status == "failed":
         return (reply.error or "").startswith("refused:")
@@ -469,7 +475,7 @@ def _is_refused_reply(reply: CallResponse) -> bool:
     return all(classify_finish_reason(reason) == "filtered" for reason in body["finish"])
 
 
-def _format_refused_reply(reply: CallResponse) -> str:
+def _format_refusal_error(reply: CallResponse) -> str:
     body: Any = reply.body
     return f"refused: finish {sorted(set(body['finish']))}: {shorten_to_line(' '.join(body['texts'])) or 'no text'}"
 

@@ -148,7 +148,7 @@ def read_completion(service: str, answer: ServerResponse) -> ChatCompletion:
         return _read_failure_of_choiceless_response(service, answer, body)
     try:
         choices = sorted(choices, key=lambda choice: choice.get("index") or 0)
-        samples = [_read_choice(service, choice) for choice in choices]
+        samples = [_read_text_finish_reason_and_tool_calls(service, choice) for choice in choices]
     except (KeyError, TypeError, AttributeError) as error:
         raise Retry(f"malformed_reply: no choices in {shorten_to_line(answer.text)}") from error
     texts, finish, calls = ([sample[at] for sample in samples] for at in range(3))
@@ -208,7 +208,9 @@ def _read_failure_of_choiceless_response(service: str, answer: ServerResponse, b
     raise Retry(f"malformed_reply: no choices in {excerpt}")
 
 
-def _read_choice(service: str, choice: Mapping[str, Any]) -> tuple[str, str, list[dict[str, str]]]:
+def _read_text_finish_reason_and_tool_calls(
+    service: str, choice: Mapping[str, Any]
+) -> tuple[str, str, list[dict[str, str]]]:
     """Return the text of a sample, its finish reason, and its tool calls; Retry when the provider failed."""
     finish = str(choice.get("finish_reason"))
     if failure := choice.get("error"):

@@ -21,7 +21,7 @@ from factmill.tasks.core.service_settings import ModelSettings
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterOmission:
+class PossibleParameterOmission:
     """A parameter that a probe leaves out or changes."""
 
     name: str
@@ -51,7 +51,7 @@ class ParameterProbes:
 
     def iterate_omissions(
         self, model: ModelSettings, sent: Mapping[str, Any], *, repeats: bool = False
-    ) -> Iterator[ParameterOmission]:
+    ) -> Iterator[PossibleParameterOmission]:
         """Yield what to leave out of a request, the cheapest to lose first, all together last.
 
         An omission counts as tried once the next one is requested. `repeats`: first yield an empty omission, since the
@@ -63,9 +63,9 @@ class ParameterProbes:
         together = [each for each in suspected if each.name != "tools"]
         if len(together) > 1:
             settings = {name: value for each in together for name, value in each.settings.items()}
-            suspected.append(ParameterOmission("all of them", "", settings))
+            suspected.append(PossibleParameterOmission("all of them", "", settings))
         if suspected and repeats:
-            yield ParameterOmission("nothing", "", {})
+            yield PossibleParameterOmission("nothing", "", {})
         for each in suspected:
             if each.name not in self._tried_names and self._list_suspected_omissions(model, sent):
                 yield each
@@ -76,7 +76,9 @@ class ParameterProbes:
         if self._list_suspected_omissions(model, sent):
             self.unexplained_refusal = reason
 
-    def _list_suspected_omissions(self, model: ModelSettings, sent: Mapping[str, Any]) -> list[ParameterOmission]:
+    def _list_suspected_omissions(
+        self, model: ModelSettings, sent: Mapping[str, Any]
+    ) -> list[PossibleParameterOmission]:
         """Return the omissions of a request whose parameters no answer has proven acceptable."""
         return [
             each
@@ -89,7 +91,7 @@ class ParameterProbes:
         return ", ".join(self._tried_names)
 
 
-def list_possible_parameter_omissions(model: ModelSettings, sent: Mapping[str, Any]) -> list[ParameterOmission]:
+def list_possible_parameter_omissions(model: ModelSettings, sent: Mapping[str, Any]) -> list[PossibleParameterOmission]:
     """Return what can be left out of a request, the cheapest to lose first."""
     by_value = ("response_format", "reasoning_effort", "temperature", "tools")
     limits = {name: name in sent and name == model.token_limit for name in LIMIT_NAMES}
@@ -99,7 +101,7 @@ def list_possible_parameter_omissions(model: ModelSettings, sent: Mapping[str, A
         "tools": "tools" in sent and not has_tool_messages(sent["messages"]),
     }
     return [
-        ParameterOmission(name, json.dumps(sent[name]) if name in by_value else "", change)
+        PossibleParameterOmission(name, json.dumps(sent[name]) if name in by_value else "", change)
         for name, change in SETTING_WITHOUT_PARAMETER.items()
         if is_in[name]
     ]

@@ -22,7 +22,7 @@ from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.translation_and_perplexity import (
     NO_TOKENS_TO_SCORE,
-    make_perplexity_response,
+    make_log_probability_response,
     sum_log_probabilities,
 )
 from factmill.tasks.core.service_settings import ModelSettings
@@ -64,7 +64,7 @@ class TextPerplexityClient:
             return [make_failed_response("unknown_operation", f"a language model has no {call.operation}")]
         text = str(call.parts["text"])
         if not text:
-            return [make_perplexity_response(NO_TOKENS_TO_SCORE)]
+            return [make_log_probability_response(NO_TOKENS_TO_SCORE)]
         first = self._form
         missing = []
         spent = CallResponse(None)
@@ -101,7 +101,7 @@ class TextPerplexityClient:
                     reason = str(error)
                 else:
                     self._form = form
-                    return [add_usage(make_perplexity_response(sum_log_probabilities(logs)), spent)]
+                    return [add_usage(make_log_probability_response(sum_log_probabilities(logs)), spent)]
             missing.append(f"{form}: {reason}")
         advice = "use vLLM, llama-cpp-python with logits_all = true, or a local model (factmill models add perplexity)"
         detail = f"{self._server.name} tells no log-probabilities of a prompt ({'; '.join(missing)}); {advice}"

@@ -53,7 +53,7 @@ _MAX_ERROR_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorMessagesAndParameters:
+class ErrorBodyMessagesAndParameters:
     """Messages and named parameters of an error body."""
 
     words: str
@@ -63,14 +63,14 @@ class ErrorMessagesAndParameters:
     FastAPI `loc`."""
 
 
-def read_error_messages_and_parameters(text: str) -> ErrorMessagesAndParameters:
+def read_error_messages_and_parameters(text: str) -> ErrorBodyMessagesAndParameters:
     """Read an error body; one that is not JSON is its own message."""
     params: list[str] = []
     try:
         words = list(_iterate_strings_collecting_parameters(json.loads(text), params, _MAX_ERROR_BODY_DEPTH))
     except (ValueError, RecursionError):
-        return ErrorMessagesAndParameters(text[:_MAX_ERROR_CHARACTERS], ())
-    return ErrorMessagesAndParameters("\n".join(words)[:_MAX_ERROR_CHARACTERS], tuple(dict.fromkeys(params)))
+        return ErrorBodyMessagesAndParameters(text[:_MAX_ERROR_CHARACTERS], ())
+    return ErrorBodyMessagesAndParameters("\n".join(words)[:_MAX_ERROR_CHARACTERS], tuple(dict.fromkeys(params)))
 
 
 def is_prompt_too_long(status: int, text: str) -> bool:
@@ -86,7 +86,7 @@ def is_prompt_too_long(status: int, text: str) -> bool:
     return bool(_PROMPT_TOO_LONG.search(error.words)) and not is_token_limit_too_large(error)
 
 
-def is_token_limit_too_large(error: ErrorMessagesAndParameters) -> bool:
+def is_token_limit_too_large(error: ErrorBodyMessagesAndParameters) -> bool:
     """True where a request is refused because it allows the reply more tokens than the model can write."""
     is_named = any(re.search(rf"\b{_TOKEN_LIMIT_NAME}$", param) for param in error.params)
     return bool((is_named and _NUMBER_TOO_LARGE.search(error.words)) or _TOKEN_LIMIT_TOO_LARGE.search(error.words))
@@ -341,7 +341,7 @@ def find_changed_settings(before: ModelSettings, after: ModelSettings) -> dict[s
 
 
 def _list_refused_parameters(
-    error: ErrorMessagesAndParameters, sent: Mapping[str, Any], *, is_clear: bool = False
+    error: ErrorBodyMessagesAndParameters, sent: Mapping[str, Any], *, is_clear: bool = False
 ) -> list[str]:
     """Return the parameters of a request that its refusal names.
 
@@ -381,7 +381,7 @@ def _list_parameters_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list
 def _find_setting_without_parameter(
     model: ModelSettings,
     name: str,
-    error: ErrorMessagesAndParameters,
+    error: ErrorBodyMessagesAndParameters,
     sent: Mapping[str, Any],
     learnt: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -397,7 +397,7 @@ def _find_setting_without_parameter(
 
 
 def _read_settings_from_implied_refusal(
-    model: ModelSettings, status: int, error: ErrorMessagesAndParameters, sent: Mapping[str, Any]
+    model: ModelSettings, status: int, error: ErrorBodyMessagesAndParameters, sent: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings for a refusal that names no parameter but describes its effect."""
     words = error.words
@@ -419,7 +419,9 @@ def _make_looser_schema_setting(model: ModelSettings) -> dict[str, Any]:
     return {"json_schema": "json_object" if model.json_schema is True else False}
 
 
-def _refuses_system_or_role_order(error: ErrorMessagesAndParameters, messages: Sequence[ChatProtocolMessage]) -> bool:
+def _refuses_system_or_role_order(
+    error: ErrorBodyMessagesAndParameters, messages: Sequence[ChatProtocolMessage]
+) -> bool:
     """True where a refusal is about a system role or roles that do not alternate, and merging them changes that."""
     if _ALTERNATING_ROLES_WORDING.search(error.words) and _OPTIONAL_SYSTEM_WORDING.search(error.words):
         return needs_role_merging([message for message in messages if message["role"] != "system"])
@@ -430,7 +432,7 @@ def _refuses_system_or_role_order(error: ErrorMessagesAndParameters, messages: S
     return bool(is_refused) and needs_role_merging(messages)
 
 
-def _refuses_tools(error: ErrorMessagesAndParameters, sent: Mapping[str, Any]) -> bool:
+def _refuses_tools(error: ErrorBodyMessagesAndParameters, sent: Mapping[str, Any]) -> bool:
     """True where a request is refused for its tools; False amid tool calls, whose content may be the reason."""
     if has_tool_messages(sent.get("messages", ())):
         return False

@@ -210,13 +210,13 @@ def _find_title_error(call: Call) -> str | None:
     return f"{title!r} is empty or holds one of {''.join(sorted(_FORBIDDEN_TITLE_CHARACTERS)).strip()}"
 
 
-def _group_by_title_length(calls: Sequence[Call], most: int) -> list[list[Call]]:
+def _group_by_title_length(calls: Sequence[Call], max_calls_per_group: int) -> list[list[Call]]:
     """Group calls so that the titles of each group fit into one URL."""
     groups: list[list[Call]] = []
     length = 0
     for call in calls:
         longer = len(quote(str(call.parts["title"]))) + 3
-        if not groups or len(groups[-1]) == most or length + longer > _MAX_TITLES_LENGTH:
+        if not groups or len(groups[-1]) == max_calls_per_group or length + longer > _MAX_TITLES_LENGTH:
             groups.append([])
             length = 0
         groups[-1].append(call)

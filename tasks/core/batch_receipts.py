@@ -83,7 +83,7 @@ def format_batch_name(batch: StageBatch, units: Sequence[str], size: int, rows: 
 def format_stage_summary(summary: Mapping[str, Any], reasons: Mapping[str, int]) -> str:
     """Format the counts of a stage as one line; `reasons`: reason → number of rejected rows."""
     counts = [f"{summary['rows_in']:,} rows in, {summary['rows_out']:,} out"]
-    left = f"{format_reject_noun(summary['stage'])} ({format_reason_counts(reasons)})"
+    left = f"{choose_rejected_or_not_drawn_label(summary['stage'])} ({format_reason_counts(reasons)})"
     counts += [f"{summary['rejects']:,} {left}"] if summary["rejects"] else []
     counts += [f"{summary['merged']:,} merged"] if summary["merged"] else []
     if summary["calls_sent"] or summary["calls_replayed"]:
@@ -92,7 +92,7 @@ def format_stage_summary(summary: Mapping[str, Any], reasons: Mapping[str, int])
     return f"{summary['stage']}: {', '.join(counts)}, {summary['seconds']:.1f} s"
 
 
-def format_reject_noun(stage: str) -> str:
+def choose_rejected_or_not_drawn_label(stage: str) -> str:
     """Return the word for a stage's rejects: "not drawn" in a pilot's drawing, whose rows are not lost."""
     return "not drawn" if stage == PILOT_DRAW_STAGE else "rejected"
 

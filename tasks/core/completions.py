@@ -20,7 +20,7 @@ from typing import Generic, Literal, TypeVar, get_args
 
 from factmill.tasks.core.finish_reasons import classify_finish_reason
 from factmill.tasks.text.reply_wrappers import (
-    blank_code_fences,
+    blank_code_fence_lines,
     find_single_json_object_text,
     fold_full_width,
     is_explanation_heading,
@@ -34,7 +34,7 @@ from factmill.tasks.text.reply_wrappers import (
     strip_citation_marks,
     strip_invented_turns,
     strip_lead_in_and_remarks,
-    strip_list_marker,
+    strip_list_quote_and_heading_marks,
     strip_surrounding_emoji,
     strip_surrounding_emphasis_and_quotes,
     strip_thinking_and_end_tokens,
@@ -196,11 +196,11 @@ def strip_completion_wrappers(
         own = strip_invented_turns(spoken, by_question=by_question)
         inside = strip_answer_tags(own, must_be_alone=False)
         final = keep_final_answer_section(inside) if completion_format.kind != "object" else inside
-    plain = blank_code_fences(final)
+    plain = blank_code_fence_lines(final)
     ending = classify_finish_reason(finish)
     is_cut = ending == "cut"
     if ending == "filtered":
-        return UnreadableCompletion(f"the model or its filter refuses: {_quote_one_line(plain)}", "refused")
+        return UnreadableCompletion(f"the model or its filter refuses: {_quote_as_shortened_line(plain)}", "refused")
     if not plain.strip():
         why = ", all the room it had went to thoughts: it needs a higher token limit" if is_cut and text.strip() else ""
         return UnreadableCompletion(f"the reply says nothing{why}", "cut_off" if is_cut else "empty_reply")
@@ -212,12 +212,12 @@ def strip_completion_wrappers(
         case "lines":
             found = _extract_headed_lines(plain, completion_format)
         case "text":
-            found = _strip_free_text(plain, completion_format)
+            found = _strip_marks_and_lead_in_of_free_text(plain, completion_format)
     if isinstance(found, UnreadableCompletion):
         return found
     if _REFUSAL.match(plain) and (found is None or (completion_format.kind == "text" and "\n" not in plain.strip())):
-        return UnreadableCompletion(f"the model refuses: {_quote_one_line(plain)}", "refused")
-    stripped = found or _strip_free_text(plain, completion_format)
+        return UnreadableCompletion(f"the model refuses: {_quote_as_shortened_line(plain)}", "refused")
+    stripped = found or _strip_marks_and_lead_in_of_free_text(plain, completion_format)
     # an object shows that it is complete, and so do lines followed by a remark
     ends_clearly = completion_format.kind == "object" or stripped.removed_wrappers >= {"remark"}
     is_whole = not is_cut or (found is not None and ends_clearly)
@@ -229,10 +229,10 @@ def strip_completion_wrappers(
     return StrippedCompletion(stripped.text, stripped.removed_wrappers | around, not is_whole)
 
 
-def _strip_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
+def _strip_marks_and_lead_in_of_free_text(text: str, form: CompletionFormat) -> StrippedCompletion:
     lines, taken_off = strip_lead_in_and_remarks(text.splitlines(), last_counts=form.last_verdict_counts)
     for at, line in enumerate(lines):
-        bare = strip_list_marker(line).strip()
+        bare = strip_list_quote_and_heading_marks(line).strip()
         taken_off |= {"list_marks"} if bare != line.strip() else set()
         if form.kind == "text" and form.label_pattern and (label := form.label_pattern.match(bare)):
             # marks opened before the label close at the end of the line
@@ -261,7 +261,7 @@ def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompleti
         if (plain := _parse_line_head_and_answer(line, form, taken_off)) is not None
     }
     if not read:
-        return _extract_single_json_field(text, form)
+        return _rewrite_single_json_field_as_line(text, form)
     first, last = min(read), max(read)
     lead, end = lines[:first], _find_answer_end(lines, last, read[last][1], form)
     if form.is_numbered and not is_lead_in(lead, has_blank_line_between=bool(lead) and not lead[-1].strip()):
@@ -329,7 +329,7 @@ def _strip_table_cell_marks(cell: str) -> str:
     return strip_surrounding_emphasis_and_quotes(cell, quotes=True).rstrip(":").strip()
 
 
-def _extract_single_json_field(text: str, form: CompletionFormat) -> StrippedCompletion | None:
+def _rewrite_single_json_field_as_line(text: str, form: CompletionFormat) -> StrippedCompletion | None:
     """Return the line of a completion that is one JSON object with one matching field, `{"verdict": 1}`; else None."""
     found = None if form.is_numbered or not text.strip().startswith("{") else find_single_json_object_text(text)
     if found is None or not found[1] <= {"full_width", "json5"}:
@@ -370,7 +370,7 @@ def _parse_line_head_and_answer(
     line: str, form: CompletionFormat, removed_wrappers: set[str]
 ) -> tuple[str, str] | None:
     """Return the plain head of a line and the text after it; None for a line that does not match the form."""
-    bare = strip_list_marker(line)
+    bare = strip_list_quote_and_heading_marks(line)
     numbered = None if form.is_numbered else _LIST_NUMBER.match(bare)
     announced = _ANSWER_LABEL.match(bare)
     shapes = [line, bare, bare[numbered.end() :] if numbered else bare, bare[announced.end() :] if announced else bare]
@@ -413,6 +413,6 @@ def _drop_gloss(answer: str, form: CompletionFormat, removed_wrappers: set[str])
     return answer[: gloss.start()].rstrip() if gloss else answer
 
 
-def _quote_one_line(text: str) -> str:
+def _quote_as_shortened_line(text: str) -> str:
     flat = " ".join(text.split())
     return repr(flat if len(flat) <= 120 else f"{flat[:119]}…")

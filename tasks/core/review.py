@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.rows import Reject, Row, RowOutcome, StrictModel
-from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion, SheetRow
+from factmill.tasks.core.sheets.sheet import FilledSheetRow, Sheet, SheetLayout, SheetQuestion
 from factmill.tasks.errors import SourceError, UsageError
 
 R = TypeVar("R", bound=Row)
@@ -263,7 +263,7 @@ def make_review_sheet(items: Sequence[ReviewItem]) -> Sheet:
     )
 
 
-def parse_review_row(row: SheetRow, file: str) -> ReviewItem:
+def parse_review_row(row: FilledSheetRow, file: str) -> ReviewItem:
     """Parse a row that a person filled in anywhere; errors as `parse_review_queue_csv`."""
     place = (file, row.number) if row.place == f"line {row.number}" else (f"{file}, {row.place}", 1)
     return _parse_review_item(row.cells, *place)

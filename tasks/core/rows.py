@@ -173,7 +173,7 @@ def _get_no_draw_unit(_row: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildComparisonRules:
+class BuildRowMatchingRules:
     """How to match the rows of two builds of a benchmark for comparison.
 
     A row's id may be a digest of its content (then a changed question has another id) or its position in a file (then a row

@@ -106,16 +106,18 @@ def fill_values_blocks(query: str, variables: str | Sequence[str], rows: Iterabl
     branch of a UNION).
     """
     if isinstance(variables, str):
-        return _fill_matching_blocks(query, [f"?{variables}"], " ".join(rows))
+        return _fill_values_blocks_of_variables(query, [f"?{variables}"], " ".join(rows))
     block = []
     for row in rows:
         if len(row) != len(variables):
             raise ValueError(f"expected one term for each of {', '.join(variables)}; found {len(row)}: {' '.join(row)}")
         block.append(f"({' '.join(row)})")
-    return _fill_matching_blocks(query, ["(", *(f"?{variable}" for variable in variables), ")"], " ".join(block))
+    return _fill_values_blocks_of_variables(
+        query, ["(", *(f"?{variable}" for variable in variables), ")"], " ".join(block)
+    )
 
 
-def _fill_matching_blocks(query: str, names: Sequence[str], block: str) -> str:
+def _fill_values_blocks_of_variables(query: str, names: Sequence[str], block: str) -> str:
     tokens = _tokenize_query(query)
     pieces, kept_to = [], 0
     for at, (kind, text, _) in enumerate(tokens):

@@ -13,11 +13,11 @@ from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_valu
 from factmill.tasks.diff.core.changes import (
     BuildDiff,
     ChangeCause,
+    ColumnValueChange,
     ComparedBuild,
     RowChange,
     RowChangeKind,
     RowDrop,
-    RowValueChange,
 )
 from factmill.tasks.diff.core.manifest_changes import (
     ManifestComparison,
@@ -64,7 +64,7 @@ def number_stages_of_both_builds(db: Connection, sides: BuildIdPair) -> dict[str
     return {stage: at for at, stage in enumerate(stages, 1)}
 
 
-def load_differing_calls(
+def load_differing_calls_by_row_number(
     db: Connection, sides: BuildIdPair, lookup_ids: CallLookupIds, stage_numbers: Mapping[str, int]
 ) -> dict[int, BeforeAfterCalls]:
     """Return row number → the calls of each build that the other lacks with the same request and reply."""
@@ -155,7 +155,7 @@ class _DifferingRow:
     call_ids_before: Sequence[str]
     """Ids under which the earlier build filed the row's calls."""
     call_ids_after: Sequence[str]
-    columns: tuple[RowValueChange, ...] = ()
+    columns: tuple[ColumnValueChange, ...] = ()
     fate: RowDrop | None = None
     rejected_row: Any = None
     """The rejected row as its stage received it."""
@@ -228,13 +228,15 @@ def _find_differing_and_provenance_only_rows(
     pairs, remade = load_changed_and_provenance_only_pairs(db, benchmark, sides, new_columns)
     gone, come = load_unpaired_rows(db, benchmark, sides)
     found: list[_DifferingRow] = []
-    rows = _load_row_pairs(db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs])
+    rows = _load_identifying_columns_of_row_pairs(
+        db, benchmark, sides, [(each.id_before, each.id_after) for each in pairs]
+    )
     for pair in pairs:
         old, row = rows[pair.id_before, pair.id_after]
         columns = tuple(
-            RowValueChange(name, None, None, table, withheld=True)
+            ColumnValueChange(name, None, None, table, withheld=True)
             if table in benchmark.held_out_tables and not with_answers
-            else RowValueChange(name, before, after, "" if table == benchmark.main_table else table)
+            else ColumnValueChange(name, before, after, "" if table == benchmark.main_table else table)
             for table, name, before, after in pair.changed_columns
         )
         content = tuple(each for each in columns if each.table or each.name not in matching.provenance_columns)
@@ -257,7 +259,7 @@ def _find_differing_and_provenance_only_rows(
     return found, remade
 
 
-def _load_row_pairs(
+def _load_identifying_columns_of_row_pairs(
     db: Connection, benchmark: Benchmark, sides: BuildIdPair, pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]:
     """Return id pair → both rows, reduced to the columns that identify them and locate their calls."""
@@ -303,7 +305,7 @@ def _explain_differing_rows(
             for side, ids in (("before", row.call_ids_before), ("after", row.call_ids_after))
             for each in ids
         ]
-        calls = load_differing_calls(db, sides, wanted, stages)
+        calls = load_differing_calls_by_row_number(db, sides, wanted, stages)
         for number, row in enumerate(some):
             facts = _gather_row_evidence(benchmark, manifests, row, calls.get(number, ([], [])), stages)
             why = find_left_out_reason(row.kind, row.row) if find_left_out_reason and row.kind != "changed" else ""
@@ -344,7 +346,7 @@ def _gather_row_evidence(
 def _find_source_cause(
     manifests: ManifestComparison,
     row: _DifferingRow,
-    source_changes: Sequence[RowValueChange],
+    source_changes: Sequence[ColumnValueChange],
     has_content: bool,
     source_columns: Sequence[str],
 ) -> ChangeCause | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from factmill.tasks.core.rows import BuildComparisonRules, arrow_schema
+from factmill.tasks.core.rows import BuildRowMatchingRules, arrow_schema
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.storage.builds import load_table_digests
 from factmill.tasks.storage.warehouse import Connection
@@ -167,7 +167,7 @@ def _compare_paired_rows(
 
 
 def list_row_trace_ids(
-    matching: BuildComparisonRules, trace_columns: Sequence[str], row: Mapping[str, Any]
+    matching: BuildRowMatchingRules, trace_columns: Sequence[str], row: Mapping[str, Any]
 ) -> list[str]:
     """Return the ids under which a row's calls, rejects and merges are filed."""
     known = [str(row[name]) for name in trace_columns if row.get(name)]

@@ -55,7 +55,7 @@ from factmill.tasks.storage.shards import (
     load_shard_table,
     make_table,
     write_receipt,
-    write_shard,
+    write_shard_and_digest_rows,
 )
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -94,7 +94,7 @@ class ReplyCost(NamedTuple):
 
 
 @dataclass(slots=True)
-class BatchWork:
+class BatchInProgress:
     """A batch in progress: its rows, the calls that each row uses, and their cost."""
 
     batch: StageBatch
@@ -307,7 +307,7 @@ class BatchWork:
         }
         if self.extras is not None:
             tables["extras"] = self.extras
-        digest = write_shard(shard, tables)
+        digest = write_shard_and_digest_rows(shard, tables)
         receipt = BatchReceipt(
             stage=batch.stage,
             index=batch.index,
@@ -341,11 +341,11 @@ class BatchWork:
             )
 
 
-def open_batch(batch: StageBatch) -> BatchWork:
+def open_batch(batch: StageBatch) -> BatchInProgress:
     """Open a batch and its run for work; prompts are read as the run recorded them, in whichever process and thread."""
     run = open_run(batch.run)
     use_own_prompts(run.own_prompts)
-    return BatchWork(batch, run)
+    return BatchInProgress(batch, run)
 
 
 def send_calls_and_mark_resultless_for_retry(
@@ -358,7 +358,7 @@ def send_calls_and_mark_resultless_for_retry(
     """
     if run.options["pinned_build"] is not None:
         return []
-    work = BatchWork(StageBatch(run=str(run.folder), stage="", index=0, key=""), run)
+    work = BatchInProgress(StageBatch(run=str(run.folder), stage="", index=0, key=""), run)
     records = work.get_call_records(service, (("", call) for call in calls))
     replies = {call.key: records[call.key].reply() for call in calls}
     if failed := next((reply for reply in replies.values() if reply.status != "ok"), None):
@@ -395,9 +395,9 @@ def _digest_scripted_reply(model: ModelSettings, ask: FilledPrompt) -> str | Non
     """Return the digest of the scripted reply to a prompt, a part of its call's key; None if the model is not scripted."""
     if model.kind != "scripted":
         return None
-    from factmill.tasks.world.scripted_replies import digest_scripted_reply
+    from factmill.tasks.world.scripted_replies import digest_reply_scripted_for_prompt
 
-    return digest_scripted_reply(ask.prompt.id, ask.variables)
+    return digest_reply_scripted_for_prompt(ask.prompt.id, ask.variables)
 
 
 def _make_failure_reject(row_id: str, reply: CallResponse) -> Reject:
@@ -431,7 +431,7 @@ def _split_calls_into_portions(
 
 
 @dataclass(frozen=True, slots=True)
-class StageDataset:
+class StageOutputShards:
     """The rows that a stage wrote, as shards in order."""
 
     receipts: tuple[BatchReceipt, ...]
@@ -486,7 +486,7 @@ class StageDataset:
 
 
 def apply_and_store_review_decisions(
-    work: BatchWork,
+    work: BatchInProgress,
     rows: Sequence[R],
     items: Sequence[ReviewItem],
     reviewing: ReviewPolicyAndDecisions,

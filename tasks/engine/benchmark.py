@@ -27,7 +27,7 @@ from factmill.tasks.core.calls.wikidata import (
 )
 from factmill.tasks.core.measures.audits import AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
-from factmill.tasks.core.rows import BuildComparisonRules, StrictModel
+from factmill.tasks.core.rows import BuildRowMatchingRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.errors import SettingsError
@@ -79,7 +79,7 @@ I_co = TypeVar("I_co", bound=BuildInputs, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedBuildInputs(Generic[I_co]):
+class BuildInputsAndSourceFiles(Generic[I_co]):
     """What a build depends on besides world, assets and code."""
 
     inputs: I_co
@@ -96,7 +96,7 @@ class ResolvedBuildInputs(Generic[I_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkAssets:
+class BenchmarkAssetNames:
     """Project files that a build reads; their digests are in its manifest."""
 
     prompts: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Benchmark:
     examples: tuple[str, ...]
     """Example commands that build it."""
     params: type[BenchmarkParams]
-    resolve_inputs: Callable[[Any, RunOptions], ResolvedBuildInputs[BuildInputs]]
+    resolve_inputs: Callable[[Any, RunOptions], BuildInputsAndSourceFiles[BuildInputs]]
     """(Parameters, run options) → what the build depends on; raises UsageError for invalid parameters."""
     recipe: str
     """Its Prefect flow as `module:function`; the flow takes `params` and `run`. For an evaluation with the usual steps, the
@@ -146,7 +146,7 @@ class Benchmark:
     """Of these, list columns whose order matters (fine to coarse, a path); `show` prints arrows between their entries."""
     trace_id_columns: tuple[str, ...]
     """Columns with the row's ids in earlier stages, under which its calls are filed."""
-    matching: BuildComparisonRules = field(default_factory=BuildComparisonRules)
+    matching: BuildRowMatchingRules = field(default_factory=BuildRowMatchingRules)
     """How to match its rows with those of another build."""
     explain: Callable[[Any], Iterable[str]]
     """Row of the main table (its row model) → lines of text."""
@@ -157,7 +157,7 @@ class Benchmark:
     held_out_tables: tuple[str, ...] = ()
     """Tables with answers of a test split, which exports omit unless requested."""
     forms: ExportSpec = field(default_factory=ExportSpec)
-    assets: BenchmarkAssets = field(default_factory=BenchmarkAssets)
+    assets: BenchmarkAssetNames = field(default_factory=BenchmarkAssetNames)
     required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""
     required_models: Sequence[str] = ()

@@ -37,26 +37,30 @@ from factmill.tasks.core.batch_receipts import (
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.spending.forecasting import draw_pilot_rows
 from factmill.tasks.engine.batches import (
-    StageDataset,
+    StageOutputShards,
     choose_batch_size,
     find_batch_receipt,
     make_batch_cache_key,
     open_batch,
 )
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, BuildInputsAndSourceFiles
 from factmill.tasks.engine.failures import (
     FAILURE_CAUSES,
     WAITING_REASON,
     all_rows_failed,
     count_rejects_by_reason,
-    find_main_reject_reason,
+    find_main_reject_stage_and_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
     load_first_evaluation_failure_detail,
     load_first_reject_detail,
     no_row_answered,
 )
-from factmill.tasks.engine.incremental import record_world_contents, revalidate_replies, uses_embedded_world
+from factmill.tasks.engine.incremental import (
+    get_or_record_world_content_digests,
+    revalidate_and_reuse_earlier_replies,
+    uses_embedded_world,
+)
 from factmill.tasks.engine.naming.manifests import (
     format_manifest_summary,
     make_build_input_origins,
@@ -66,13 +70,13 @@ from factmill.tasks.engine.runs import (
     BuildRun,
     acquire_run_lock,
     close_run,
+    get_run_folder_path,
     open_run,
     parse_oldest_valid_reply_times,
-    run_folder,
     write_run_description,
 )
 from factmill.tasks.engine.spending.budgets import (
-    StageRequestCounter,
+    StageRequestCounterByService,
     find_forecast_with_actual_usage,
     find_unknown_cost_calls_and_models,
     make_budget_exceeded_error,
@@ -92,19 +96,19 @@ from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_pa
 from factmill.tasks.processes import request_process_exit
 from factmill.tasks.storage.builds import (
     format_use_restriction,
-    list_calls_to_retry,
+    list_stages_and_record_ids_to_retry,
     load_table_summaries,
     publish_build_tables,
     write_stage_results,
 )
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import VERIFY_FOLDER_PREFIX
 from factmill.tasks.storage.recording.call_records import (
-    Revalidation,
-    count_scripted_replies_and_faults,
+    RevalidationResult,
+    count_scripted_and_faulty_by_prompt,
     summarize_reply_ages,
     write_revalidated_calls,
 )
-from factmill.tasks.storage.recording.work_folders import make_work_folder
+from factmill.tasks.storage.recording.work_folders import make_folder_inside_work_folder
 from factmill.tasks.storage.shards import count_and_digest_tables
 from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, open_warehouse
 
@@ -112,10 +116,10 @@ _MAX_WAITING_BATCHES = 128
 """Maximum number of batches that wait for batch jobs at the same time."""
 
 
-class Build:
+class BuildInProgress:
     """One build in progress."""
 
-    def __init__(self, benchmark: Benchmark, run: BuildRun, options: RunOptions, kept: Revalidation) -> None:
+    def __init__(self, benchmark: Benchmark, run: BuildRun, options: RunOptions, kept: RevalidationResult) -> None:
         self.benchmark = benchmark
         self.run = run
         self.options = options
@@ -123,7 +127,7 @@ class Build:
         self.receipts: list[BatchReceipt] = []
         self.summaries: list[dict[str, Any]] = []
         self.reasons: dict[str, dict[str, int]] = {}
-        self._meter = StageRequestCounter(run.services.budget)
+        self._meter = StageRequestCounterByService(run.services.budget)
         self.units: list[str] = []
         """Units by which the source was read: relations, categories, foundations."""
         self.started_at = datetime.now(UTC)
@@ -139,7 +143,7 @@ class Build:
         """Name of the run's stages in the warehouse until the build is published; never the id of a build."""
         return f"{self.run.folder.name}-unfinished"
 
-    def load_source(self, step: Task[..., BatchReceipt], units: Iterable[str]) -> StageDataset:
+    def load_source(self, step: Task[..., BatchReceipt], units: Iterable[str]) -> StageOutputShards:
         """Read a source, one batch per unit (such as a relation)."""
         self.units = list(units)
         batches = [
@@ -158,12 +162,12 @@ class Build:
     def run_stage(
         self,
         step: Task[..., BatchReceipt],
-        rows: StageDataset,
+        rows: StageOutputShards,
         *,
         single_batch: bool = False,
         expands: bool = False,
         most_rows: int | None = None,
-    ) -> StageDataset:
+    ) -> StageOutputShards:
         """Pass rows through a step, in batches.
 
         `single_batch`: put all rows in one batch, for a step that compares them with each other. `expands`: the step expands a row
@@ -194,7 +198,7 @@ class Build:
             )
         return self._run_batches(step, batches, units, total, expands=expands, size=size)
 
-    def _draw_pilot(self, rows: StageDataset) -> StageDataset:
+    def _draw_pilot(self, rows: StageOutputShards) -> StageOutputShards:
         """Return the rows drawn for a pilot; all rows if this is no pilot."""
         return self.run_stage(draw_pilot, rows, single_batch=True) if self.options.pilot else rows
 
@@ -227,7 +231,7 @@ class Build:
             )
             report = report.model_copy(update={"nothing_published": why})
         if self.options.mode != "replay" and uses_embedded_world(self.run.manifest):
-            record_world_contents(self.run, self.revalidation)
+            get_or_record_world_content_digests(self.run, self.revalidation)
         begun, oldest = (
             datetime.fromisoformat(self.run.options["begun"]),
             parse_oldest_valid_reply_times(self.run.options["oldest"]),
@@ -236,7 +240,7 @@ class Build:
             write_revalidated_calls(db, self.run_id, self.revalidation)
             summaries = {
                 "replies": summarize_reply_ages(db, self.run_id, begun, oldest),
-                "scripted": count_scripted_replies_and_faults(db, self.run_id),
+                "scripted": count_scripted_and_faulty_by_prompt(db, self.run_id),
                 "forecast": find_forecast_with_actual_usage(db, self.run.manifest, self.run_id),
             }
             report = report.model_copy(update=summaries)
@@ -267,7 +271,7 @@ class Build:
         *,
         expands: bool,
         size: int = 0,
-    ) -> StageDataset:
+    ) -> StageOutputShards:
         """Run a step over batches; `units`: for each batch, its rows' source units; `size`: rows of a full batch."""
         started = time.perf_counter()
         with progress.show_stage_progress(step.name, len(batches)) as bar:
@@ -300,7 +304,7 @@ class Build:
         if awaited:
             raise awaited
         self._close_stage(step.name, receipts, rows_in, time.perf_counter() - started, expands=expands)
-        return StageDataset(tuple(receipts), tuple(units))
+        return StageOutputShards(tuple(receipts), tuple(units))
 
     def _count_workers(self, batches: int, size: int) -> int:
         """Return the number of concurrent batches; if a model uses batch jobs, as many as fill one job, since batches that
@@ -352,7 +356,7 @@ class Build:
         ):
             silence = format_no_answers(last, self.options.world, load_first_evaluation_failure_detail(receipts))
             message = f"{self.benchmark.name}: nothing is published: {silence}"
-        elif main := find_main_reject_reason(reasons):
+        elif main := find_main_reject_stage_and_reason(reasons):
             detail = load_first_reject_detail([each for each in self.receipts if each.stage == main[0]], main[1])
             lost = format_main_reject_reason_and_advice(reasons, detail, self.options.world, report.unsettled > 0)
             given = f" --warehouse {self.options.warehouse}" if self.options.warehouse else ""
@@ -362,7 +366,7 @@ class Build:
             )
         message = why or message
         with open_warehouse(resolve_warehouse_path(self.options)) as db:
-            spoilt = list_calls_to_retry(db, self.run_id, FAILURE_CAUSES)
+            spoilt = list_stages_and_record_ids_to_retry(db, self.run_id, FAILURE_CAUSES)
         self.run.call_cache.mark_for_retry({record_id for _, record_id in spoilt})
         for stage in {stage for stage, _ in spoilt}:
             shutil.rmtree(self.run.folder / stage, ignore_errors=True)
@@ -416,7 +420,9 @@ _batch_names: ContextVar[Mapping[int, str]] = ContextVar("_names")
 
 
 @contextmanager
-def open_build(benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], options: RunOptions) -> Iterator[Build]:
+def open_build(
+    benchmark: Benchmark, inputs: BuildInputsAndSourceFiles[BuildInputs], options: RunOptions
+) -> Iterator[BuildInProgress]:
     """Open a build: write its run folder, acquire the run lock, and clean up after publishing.
 
     After a crash or an interrupt the folder stays, and the same call resumes from it. BuildAlreadyRunning if another process is
@@ -424,18 +430,18 @@ def open_build(benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], o
     """
     lock = make_build_manifest(benchmark, inputs, options)
     scratch = Path(tempfile.mkdtemp(prefix=VERIFY_FOLDER_PREFIX)) if options.pinned_build else None
-    folder = scratch or run_folder(benchmark.name, lock, options)
+    folder = scratch or get_run_folder_path(benchmark.name, lock, options)
     if not scratch:
-        make_work_folder(folder)
+        make_folder_inside_work_folder(folder)
     holder = acquire_run_lock(folder)
-    build: Build | None = None
+    build: BuildInProgress | None = None
     finished_well = False
     try:
         write_run_description(folder, lock, make_build_input_origins(benchmark, inputs, options), options)
         run = open_run(str(folder))
         progress.log_to_current_run("\n".join([format_manifest_summary(run.manifest), *inputs.notes]))
         run.services.budget.start_run(options.budget_limits)
-        build = Build(benchmark, run, options, revalidate_replies(run))
+        build = BuildInProgress(benchmark, run, options, revalidate_and_reuse_earlier_replies(run))
         with using_own_prompts(run.own_prompts):
             yield build
         finished_well = True

@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.freshness import (
     make_state_calls,
     parse_resource_states,
 )
-from factmill.tasks.core.calls.operation import WikiResource
+from factmill.tasks.core.calls.operation import WikiItemLabelOrPage
 from factmill.tasks.engine.naming.identities import embedded_world_identity
 from factmill.tasks.engine.runs import BuildRun, parse_oldest_valid_reply_times
 from factmill.tasks.errors import UnknownBuild, UsageError
@@ -32,7 +32,7 @@ from factmill.tasks.options import LATEST_BUILD, RunOptions, resolve_warehouse_p
 from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
 from factmill.tasks.storage.recording.call_records import (
     RevalidatedCall,
-    Revalidation,
+    RevalidationResult,
     find_latest_success,
     find_revalidation,
     is_recorded_reply_expired,
@@ -93,18 +93,18 @@ def find_differing_service(
     """Return (service, identity then, identity now) of the first service that differs in more than state, or None."""
     for name, identity in current_manifest["services"].items():
         before = earlier_manifest["services"].get(name)
-        if before is not None and strip_content_state(before) != strip_content_state(identity):
+        if before is not None and strip_service_content_state(before) != strip_service_content_state(identity):
             return name, before, identity
     return None
 
 
-def strip_content_state(identity: str) -> str:
+def strip_service_content_state(identity: str) -> str:
     """Return a service's identity without the state of its content, for services of the embedded world and graphs."""
     return _CONTENT_STATE_PATTERN.sub(r"\1", identity)
 
 
 @dataclass(frozen=True, slots=True)
-class WorldContentsComparison:
+class EarlierAndCurrentWorldContents:
     """Contents of two states of the embedded world, for comparison."""
 
     then: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class WorldContentsComparison:
         )
 
 
-def map_service_identities_to_earlier(
+def map_changed_embedded_services_to_earlier(
     earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
@@ -135,27 +135,31 @@ def map_service_identities_to_earlier(
     return {
         identity: before
         for identity, before in found.items()
-        if before and identity != before and strip_content_state(identity) == strip_content_state(before)
+        if before
+        and identity != before
+        and strip_service_content_state(identity) == strip_service_content_state(before)
     }
 
 
-def compare_world_contents(run: BuildRun, revalidation: Revalidation) -> WorldContentsComparison:
+def load_earlier_and_current_world_contents(
+    run: BuildRun, revalidation: RevalidationResult
+) -> EarlierAndCurrentWorldContents:
     """Load the contents of the embedded world of the earlier build and of today's."""
     then = next((name for name in revalidation.renamed.values() if name.startswith(_EMBEDDED_PREFIX)), None)
     if then is None:
-        return WorldContentsComparison()
+        return EarlierAndCurrentWorldContents()
     with open_warehouse(Path(run.options["warehouse"])) as db:
         record = find_latest_success(db, make_embedded_world_digests_call(then.partition("/")[0]).key)
     if record is None:
         note = f"{revalidation.build} was made by an earlier factmill, which did not record the contents of the embedded world"
-        return WorldContentsComparison(note=note)
-    now = record_world_contents(run, revalidation)
-    return WorldContentsComparison(
+        return EarlierAndCurrentWorldContents(note=note)
+    now = get_or_record_world_content_digests(run, revalidation)
+    return EarlierAndCurrentWorldContents(
         record.read_column("body"), now.read_column("body"), (record.record_id, now.record_id)
     )
 
 
-def record_world_contents(run: BuildRun, revalidation: Revalidation) -> CallRecord:
+def get_or_record_world_content_digests(run: BuildRun, revalidation: RevalidationResult) -> CallRecord:
     """Return the record of the embedded world's current contents, creating it if needed."""
     from factmill.tasks.world.content_digests import WorldContentDigestsService
 
@@ -171,11 +175,11 @@ def uses_embedded_world(manifest: Mapping[str, Any]) -> bool:
     return any(identity.startswith(_EMBEDDED_PREFIX) for identity in manifest["services"].values())
 
 
-def revalidate_replies(run: BuildRun) -> Revalidation:
+def revalidate_and_reuse_earlier_replies(run: BuildRun) -> RevalidationResult:
     """Revalidate the earlier build's expired replies and let the recorder serve them; none if no build is named."""
     earlier, begun = run.options["since"], run.options["begun"]
     if earlier is None:
-        return Revalidation("", begun)
+        return RevalidationResult("", begun)
     kept = find_revalidation(run.folder, earlier, begun)
     if kept is None:
         kept = _revalidate_expired_replies(run, earlier, begun)
@@ -196,12 +200,14 @@ def format_revalidation(counts: Mapping[str, Any]) -> str:
     return f"{text}; {counts['note']}" if counts["note"] else text
 
 
-def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Revalidation:
+def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> RevalidationResult:
     """Check an earlier build's expired replies, and those of services with another identity now, for changes."""
     oldest = parse_oldest_valid_reply_times(run.options["oldest"])
     warehouse = Path(run.options["warehouse"])
-    kept = Revalidation(
-        earlier, begun, renamed=map_service_identities_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest)
+    kept = RevalidationResult(
+        earlier,
+        begun,
+        renamed=map_changed_embedded_services_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest),
     )
     with open_warehouse(warehouse) as db:
         used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
@@ -210,12 +216,12 @@ def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Reva
         for record_id, service, operation, parts, asked_at in used
         if service not in oldest or is_recorded_reply_expired(record_id, operation, parts, asked_at, oldest[service])
     ]
-    contents = compare_world_contents(run, kept)
+    contents = load_earlier_and_current_world_contents(run, kept)
     things = {
         thing
         for record in _iterate_call_records(warehouse, old)
         if record.service in oldest
-        for thing in _list_record_wiki_resources(record)
+        for thing in _list_wiki_resources_record_depends_on(record)
     }
     states, checks = _fetch_resource_states_and_record_ids(run, things, begun, kept)
     changed, undecidable = 0, dict[str, int]()
@@ -226,7 +232,9 @@ def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Reva
         elif record.service in oldest:
             parts, body = record.read_column("parts"), record.read_column("body")
             verdict = judge_live_freshness(record.operation, parts, body, record.asked_at, states)
-            shown = tuple(dict.fromkeys(checks[each] for each in _list_record_wiki_resources(record) if each in checks))
+            shown = tuple(
+                dict.fromkeys(checks[each] for each in _list_wiki_resources_record_depends_on(record) if each in checks)
+            )
         else:
             verdict = contents.judge_reply(record)
         if verdict.is_unchanged:
@@ -257,7 +265,7 @@ def _iterate_call_records(warehouse: Path, record_ids: Sequence[str]) -> Iterabl
         yield from sorted(found, key=lambda record: record.record_id)
 
 
-def _list_record_wiki_resources(record: CallRecord) -> list[WikiResource]:
+def _list_wiki_resources_record_depends_on(record: CallRecord) -> list[WikiItemLabelOrPage]:
     if record.status != "ok":
         return []
     return (
@@ -267,11 +275,11 @@ def _list_record_wiki_resources(record: CallRecord) -> list[WikiResource]:
 
 
 def _fetch_resource_states_and_record_ids(
-    run: BuildRun, resources: Collection[WikiResource], begun: str, revalidation: Revalidation
-) -> tuple[dict[WikiResource, object], dict[WikiResource, str]]:
+    run: BuildRun, resources: Collection[WikiItemLabelOrPage], begun: str, revalidation: RevalidationResult
+) -> tuple[dict[WikiItemLabelOrPage, object], dict[WikiItemLabelOrPage, str]]:
     """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
-    states: dict[WikiResource, object] = {}
-    checks: dict[WikiResource, str] = {}
+    states: dict[WikiItemLabelOrPage, object] = {}
+    checks: dict[WikiItemLabelOrPage, str] = {}
     world = run.services.world
     for kind, service, limits in (
         ("items", run.services.wikidata, world.wikidata.limits),

@@ -24,8 +24,8 @@ from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.core.spending.forecasting import count_row_characters
-from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times, resolve_reply_max_ages_by_identity
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import BuildAlreadyRunning, BuildError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -34,7 +34,7 @@ from factmill.tasks.processes import try_lock_file
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.recording.call_records import load_newest_record_id
-from factmill.tasks.storage.recording.work_folders import batch_jobs_folder, make_work_folder, work_folder
+from factmill.tasks.storage.recording.work_folders import batch_jobs_folder, make_folder_inside_work_folder, work_folder
 from factmill.tasks.storage.source_files import SourceFile
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,7 +52,7 @@ class BuildRun:
     origin: dict[str, Any]
     """Where the inputs were found (paths); not part of the manifest."""
     options: dict[str, Any]
-    services: Services
+    services: WorldServices
     call_cache: CallCache
     inputs: Any = None
     """The manifest's inputs as the model that steps use; cached after the first read."""
@@ -99,14 +99,14 @@ def open_run(folder: str) -> BuildRun:
             files = (
                 OfflineRequestAndReplyFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
             )
-            services = Services.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
+            services = WorldServices.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
             run = BuildRun(Path(folder), described["lock"], described["origin"], options, services, recorder)
-            run.own_prompts = _parse_recorded_prompts(described["lock"], described["origin"])
+            run.own_prompts = _parse_recorded_own_prompts(described["lock"], described["origin"])
             _open_runs[folder] = run
         return _open_runs[folder]
 
 
-def _parse_recorded_prompts(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, PromptTemplate]:
+def _parse_recorded_own_prompts(lock: Mapping[str, Any], origin: Mapping[str, Any]) -> dict[str, PromptTemplate]:
     """Return the own prompts of a run from the texts in its description; BuildError unless they are those of its manifest."""
     own = parse_own_prompts(origin.get("prompts", {}))
     for name, prompt in own.items():
@@ -121,7 +121,7 @@ def resolve_run_reply_max_ages(options: RunOptions) -> dict[str, float]:
     With `--since`, every reply older than the run is revalidated, unless a maximum age is given too.
     """
     given = options.max_age or (ZERO_AGE if options.since else None)
-    return resolve_reply_max_ages(load_world(options.world, options.graph), given)
+    return resolve_reply_max_ages_by_identity(load_world(options.world, options.graph), given)
 
 
 def parse_oldest_valid_reply_times(times_by_service: Mapping[str, str]) -> dict[str, datetime]:
@@ -210,7 +210,7 @@ def _load_resumable_expiry_options(folder: Path, requested: Mapping[str, Any], n
     return expiry_options if goes_on and all(expiry_options[name] == each for name, each in requested.items()) else None
 
 
-def run_folder(name: str, manifest: Mapping[str, Any], options: RunOptions) -> Path:
+def get_run_folder_path(name: str, manifest: Mapping[str, Any], options: RunOptions) -> Path:
     """Return the run folder of a build with this manifest; `name`: the benchmark's."""
     run_id = f"{name}-{digest_json(manifest)[:12]}" + ("-refresh" if options.mode == "refresh" else "")
     run_id += f"-pilot{options.pilot}" if options.pilot else ""
@@ -235,7 +235,7 @@ def acquire_run_lock(folder: Path, activity: str = "making the same build") -> i
 @contextmanager
 def run_lock(folder: Path, activity: str) -> Iterator[None]:
     """Hold a folder's run lock within the context, creating the folder if needed; BuildAlreadyRunning if another process has it."""
-    make_work_folder(folder)
+    make_folder_inside_work_folder(folder)
     fd = acquire_run_lock(folder, activity)
     try:
         yield

@@ -13,7 +13,7 @@ from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndR
 from factmill.tasks.clients.sending.budget import Budget, LazyBudgetedService
 from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter
 from factmill.tasks.core.calls.call import CallService
-from factmill.tasks.core.calls.path_calls import CallSender, EndpointPathFinder
+from factmill.tasks.core.calls.path_calls import CallSender, WikidataCallPathFinder
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.service_settings import (
     EMBEDDED_SERVICE,
@@ -25,7 +25,7 @@ from factmill.tasks.core.service_settings import (
 )
 from factmill.tasks.core.wikidata_paths import PathFinder
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
-from factmill.tasks.engine.cluster.protocol import RequiredResource, import_distributed_without_logs
+from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph, import_distributed_without_logs
 from factmill.tasks.engine.naming.identities import (
     embedder_name,
     get_model_settings,
@@ -57,7 +57,7 @@ ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia"]
 
 
 @dataclass(slots=True)
-class Services:
+class WorldServices:
     """All services of one run's world."""
 
     world: World
@@ -92,7 +92,7 @@ class Services:
         home: Path,
         jobs: JobFolderAndRun | None = None,
         files: OfflineRequestAndReplyFiles | None = None,
-    ) -> "Services":
+    ) -> "WorldServices":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
         `jobs`: where the state of batch jobs outlives this process; `files`: of requests and replies, closed with the
@@ -171,12 +171,12 @@ class Services:
 
         service, cluster = self.wikidata, self.cluster
         if not isinstance(service, WikidataGraph):
-            return EndpointPathFinder(ask, service.identity)
+            return WikidataCallPathFinder(ask, service.identity)
         if cluster is None:
             return service
-        from factmill.tasks.engine.cluster.remote_models import RemotePathFinder
+        from factmill.tasks.engine.cluster.remote_models import RemoteGraphPathFinder
 
-        return RemotePathFinder(service.manifest.digest, cluster)
+        return RemoteGraphPathFinder(service.manifest.digest, cluster)
 
     def embedder(self) -> "Embedder":
         """Return this world's sentence encoder, opened once per process."""
@@ -370,7 +370,7 @@ def _make_lazy_cluster_model(
     from factmill.tasks.engine.cluster.remote_models import RemoteModelService
 
     return LazyBudgetedService(
-        identity, True, lambda: RemoteModelService(cluster, RequiredResource(kind, identity)), computes=True
+        identity, True, lambda: RemoteModelService(cluster, RequiredModelOrGraph(kind, identity)), computes=True
     )
 
 

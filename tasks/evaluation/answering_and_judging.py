@@ -23,12 +23,12 @@ from factmill.tasks.core.completions import (
     UnreadableCompletion,
     strip_completion_wrappers,
 )
-from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction, UnscoredAnswer
+from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction, UnscorableAnswerEntry
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.core.finish_reasons import is_token_limit_reached
 from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.rows import Reject, arrow_schema, make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.evaluation.definition import (
     ANSWERS_FILE_UNIT,
     BUILT_IN_MODELS,
@@ -46,7 +46,7 @@ _UNSCORED_REASONS: dict[str, UnscoredReason] = {"refused": "refused", "cut_off":
 """Kind of unreadable completion → reason why it is unscored."""
 
 
-def make_predictions(work: BatchWork, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
+def make_predictions(work: BatchInProgress, evaluation: Evaluation, questions: pa.Table) -> pa.Table:
     """Return the answers (rows of `prediction_model`) to questions (rows of `question_model`): those of a file or a built-in
     model, without any request, else of the model under test."""
     name, model = get_answerer_name(work), get_evaluation_params(work)["model"]
@@ -92,7 +92,7 @@ def make_built_in_predictions(
 def _make_prediction_table(
     evaluation: Evaluation,
     questions: pa.Table,
-    texts: Sequence[str | UnscoredAnswer | None],
+    texts: Sequence[str | UnscorableAnswerEntry | None],
     model_name: str,
     completion_format: CompletionFormat | None,
 ) -> pa.Table:
@@ -103,7 +103,7 @@ def _make_prediction_table(
     }
     none, zero = pa.repeat("", len(texts)), pa.repeat(0, len(texts))
     columns = {
-        "answer": [given.text if isinstance(given, UnscoredAnswer) else given or "" for given in texts],
+        "answer": [given.text if isinstance(given, UnscorableAnswerEntry) else given or "" for given in texts],
         "answer_read": [known[text] for text in texts],
         "samples": pa.array([[]] * len(texts), pa.list_(pa.string())),
         "finish": none,
@@ -125,16 +125,16 @@ def _make_prediction_table(
     return questions.select(schema.names).cast(schema)
 
 
-def get_answerer_name(work: BatchWork) -> str:
+def get_answerer_name(work: BatchInProgress) -> str:
     """Return the name of the model under test."""
     return str(work.run.manifest["author"])
 
 
 def _parse_answer_text(
-    text: str | UnscoredAnswer | None, completion_format: CompletionFormat | None
+    text: str | UnscorableAnswerEntry | None, completion_format: CompletionFormat | None
 ) -> ModelPrediction:
     """Parse one answer text (None: the file lacks it); `completion_format`: completion format, None for a built-in model."""
-    if isinstance(text, UnscoredAnswer):
+    if isinstance(text, UnscorableAnswerEntry):
         return ModelPrediction((text.text,), ("",), unscored=text.reason, detail=text.detail)
     if text is None:
         return ModelPrediction(unscored="missing", detail="the file of answers has none to this question")
@@ -149,7 +149,7 @@ def _parse_answer_text(
 
 
 def ask_tested_model(
-    work: BatchWork,
+    work: BatchInProgress,
     questions: Sequence[A],
     make_prompt: Callable[[A], FilledPrompt],
     completion_format: CompletionFormat = PLAIN_TEXT_FORMAT,
@@ -217,7 +217,7 @@ def parse_prediction_samples(
 
 
 def run_dialogues(
-    work: BatchWork, evaluation: Evaluation, questions: Sequence[A]
+    work: BatchInProgress, evaluation: Evaluation, questions: Sequence[A]
 ) -> Iterator[tuple[A, ModelPrediction]]:
     """Run the dialogues of all questions together, turn by turn; yield (question, answer) in order."""
     params = work.inputs(evaluation.inputs_model).params
@@ -291,7 +291,7 @@ class JudgingSpec(Generic[B, V, R]):
     """Answer → whether it is judged."""
 
 
-def judge_predictions(work: BatchWork, rows: Sequence[B], spec: JudgingSpec[B, V, R]) -> Iterator[R]:
+def judge_predictions(work: BatchInProgress, rows: Sequence[B], spec: JudgingSpec[B, V, R]) -> Iterator[R]:
     """Judge all answers that can be judged; yield the judged rows in the order given."""
     judgments = dict(_iterate_judgments(work, [row for row in rows if spec.needs_verdict(row)], spec))
     name = get_judge_name(work.run.manifest)
@@ -299,7 +299,7 @@ def judge_predictions(work: BatchWork, rows: Sequence[B], spec: JudgingSpec[B, V
 
 
 def _iterate_judgments(
-    work: BatchWork, rows: Sequence[B], spec: JudgingSpec[B, V, R]
+    work: BatchInProgress, rows: Sequence[B], spec: JudgingSpec[B, V, R]
 ) -> Iterator[tuple[str, AnswerJudgment[V]]]:
     """Yield (answer id, judgment) pairs."""
     judge: str = get_evaluation_params(work)["judge"]

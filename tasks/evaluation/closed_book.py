@@ -25,12 +25,12 @@ from factmill.tasks.core.evaluation.rows import (
     EvaluationQuestion,
     EvaluationScore,
 )
-from factmill.tasks.core.evaluation.scoring import column_to_floats, group_scores_by_setting, make_score_rows
+from factmill.tasks.core.evaluation.scoring import column_to_floats, make_metric_scores_per_setting, make_score_rows
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
 from factmill.tasks.core.rows import JsonText, make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames
 from factmill.tasks.evaluation.definition import (
     EVALUATION_METRICS_TABLE,
     AnswerShownInReport,
@@ -38,7 +38,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationInputs,
     EvaluationParams,
     ScoringModels,
-    format_answer_line,
+    format_explained_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -175,7 +175,7 @@ def make_closed_book_evaluation(
         grouped = {each: pa.array([read_group(row, each) for row in rows], pa.string()) for each in group_columns}
         by = pa.table({"setting": answers["setting"], **grouped})
         scores = make_score_rows(answers, metric_name, column_to_floats(answers["score"]))
-        found = group_scores_by_setting(scores, by, group_columns, is_share=unit == "share", unit=unit)
+        found = make_metric_scores_per_setting(scores, by, group_columns, is_share=unit == "share", unit=unit)
         return scores, measure_mean_metrics(found, inputs.params.seed)
 
     def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
@@ -210,7 +210,7 @@ def make_closed_book_evaluation(
     def explain_answer(row: ScoredClosedBookPrediction) -> Iterator[str]:
         yield f"  question    {row.question}   (factmill explain {name} {row.item})"
         yield f"  gold        {' | '.join(row.golds) or '(none)'}"
-        yield format_answer_line(row.answer, row)
+        yield format_explained_answer_line(row.answer, row)
         yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
         yield f"  score       {describe_score(row)}{f': {row.detail}' if row.detail else ''}"
 
@@ -236,7 +236,7 @@ def make_closed_book_evaluation(
             "score": metric_name,
         },
         "explain": explain_answer,
-        "assets": BenchmarkAssets(prompts=(prompt,) if isinstance(prompt, str) else ()),
+        "assets": BenchmarkAssetNames(prompts=(prompt,) if isinstance(prompt, str) else ()),
         "benchmark": benchmark,
         "settings": {CLOSED_BOOK_SETTING: "the question alone"},
         "default_settings": (CLOSED_BOOK_SETTING,),

@@ -33,7 +33,7 @@ class JudgeCorrectedRate:
     """Why there is no value, or which labels it uses."""
 
 
-def compute_judge_corrected_rates(
+def compute_judge_corrected_rate_by_setting(
     evaluation: Evaluation,
     model: str,
     build_id: str,

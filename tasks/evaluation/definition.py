@@ -14,17 +14,17 @@ from pydantic import Field
 
 from factmill.tasks.core.completions import PLAIN_TEXT_FORMAT, CompletionFormat
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.evaluation.human_labels import LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.judge_cards import JudgeIdentity
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.measures.audits import draw_audit_sample_ids
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import FilledPrompt
-from factmill.tasks.core.rows import MAX_SETTING_NUMBER, BuildComparisonRules, make_arrow_table
+from factmill.tasks.core.rows import MAX_SETTING_NUMBER, BuildRowMatchingRules, make_arrow_table
 from factmill.tasks.core.service_settings import CHAT_MODEL_KINDS
-from factmill.tasks.engine.batches import BatchWork
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
+from factmill.tasks.engine.batches import BatchInProgress
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, BuildInputsAndSourceFiles
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.evaluation.measured_build import (
     LATEST_BUILD_KEYWORD,
@@ -177,12 +177,12 @@ def _make_single_turn_dialogue(ask: FilledPrompt, read_answer: Callable[[str], s
     return replace(given, read_texts=tuple(map(read_answer, given.read_texts)))
 
 
-def format_answer_line(answer: str, row: EvaluationPrediction) -> str:
+def format_explained_answer_line(answer: str, row: EvaluationPrediction) -> str:
     """Format the line of `explain` with an answer's text, its model and its finish reason."""
     return f"  answer      {answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
 
 
-def skip_scoring(answers: pa.Table, _inputs: EvaluationInputs, _tools: ScoringModels) -> pa.Table:
+def return_answers_unscored(answers: pa.Table, _inputs: EvaluationInputs, _tools: ScoringModels) -> pa.Table:
     """Return the answers unchanged, where scores are verdicts or follow from existing columns."""
     return answers
 
@@ -193,13 +193,13 @@ class Evaluation(Benchmark):
 
     trace_id_columns: tuple[str, ...] = ("id",)
     model_roles: Callable[[Any], Collection[str]] = lambda params: params.list_model_names()
-    matching: BuildComparisonRules = field(
+    matching: BuildRowMatchingRules = field(
         default_factory=partial(
-            BuildComparisonRules, provenance_columns=("call", "judge_call", "judge_calls", "tokens_in", "tokens_out")
+            BuildRowMatchingRules, provenance_columns=("call", "judge_call", "judge_calls", "tokens_in", "tokens_out")
         )
     )
     params: type[EvaluationParams]
-    resolve_inputs: Callable[[Any, RunOptions], ResolvedBuildInputs[EvaluationInputs]]
+    resolve_inputs: Callable[[Any, RunOptions], BuildInputsAndSourceFiles[EvaluationInputs]]
     benchmark: Benchmark
     """The benchmark that is measured on; questions are made of the rows of its main table."""
     settings: Mapping[str, str]
@@ -223,7 +223,7 @@ class Evaluation(Benchmark):
     """A question and the evaluation's parameters → its first prompt."""
     make_dialogue: Callable[[Any, Any], DialogueGenerator] | None = None
     """A question and the evaluation's parameters → its dialogue of several turns; None: the prompt of `make_prompt`, once."""
-    look_up: Callable[[BatchWork, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
+    look_up: Callable[[BatchInProgress, Sequence[tuple[str, Any]]], Sequence[Any]] | None = None
     """(row id, lookup request of its dialogue) pairs → the results, in the same order."""
     inputs_model: type[EvaluationInputs]
     question_model: type[EvaluationQuestion]
@@ -240,7 +240,7 @@ class Evaluation(Benchmark):
     """Rows of the measured build → function from a question to the most common answer of its kind."""
     judging_spec: "JudgingSpec[Any, Any, Any] | None" = None
     """How answers are judged; None: by no judge."""
-    score_predictions: Callable[[pa.Table, Any, ScoringModels], pa.Table] = skip_scoring
+    score_predictions: Callable[[pa.Table, Any, ScoringModels], pa.Table] = return_answers_unscored
     """Answers (judged if there is a judge), inputs of the evaluation and scoring models → rows of the main table."""
     compute_metrics: Callable[[pa.Table, Any], tuple[pa.Table, list[MeasuredMetric]]]
     """Rows of the main table and inputs of the evaluation → rows of `Score` and the metrics."""
@@ -255,7 +255,7 @@ class Evaluation(Benchmark):
     paper_results: tuple[PaperResult, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     """Headline metrics where lower values are better."""
-    label_scheme: LabelScheme | None = None
+    label_scheme: JudgeVerdictLabelScheme | None = None
     """Verdicts of the judge, for human raters to give the same labels; None: there is no judge."""
 
     def load_question_rows(self, load_table: Callable[[str], pa.Table]) -> pa.Table:
@@ -316,7 +316,7 @@ def get_judge_name(manifest: Mapping[str, Any]) -> str:
 
 def resolve_evaluation_inputs(
     evaluation: Evaluation, params: EvaluationParams, run: RunOptions, inputs_model: type[I], **more: Any
-) -> ResolvedBuildInputs[I]:
+) -> BuildInputsAndSourceFiles[I]:
     """Resolve the inputs of an evaluation; UsageError for options that do not fit.
 
     `more`: further fields of the benchmark's own inputs.
@@ -351,7 +351,7 @@ def resolve_evaluation_inputs(
         load_answers_file(measured.answers_file).require_any_match(
             keys, f"{params.answers}, measured on {measured.record.build_id}"
         )
-    return ResolvedBuildInputs(locked, files, author=get_tested_model_name(params, world), notes=measured.notes)
+    return BuildInputsAndSourceFiles(locked, files, author=get_tested_model_name(params, world), notes=measured.notes)
 
 
 def load_evaluation_questions(evaluation: Evaluation, store: TableStore, inputs: EvaluationInputs) -> pa.Table:
@@ -388,7 +388,7 @@ def get_tested_model_name(params: EvaluationParams, world: World) -> str:
     return name if params.model in (ANSWERER_MODEL_NAME, name) else f"{params.model} ({name})"
 
 
-def get_evaluation_params(work: BatchWork) -> dict[str, Any]:
+def get_evaluation_params(work: BatchInProgress) -> dict[str, Any]:
     """Return an evaluation's parameters from its manifest, for any benchmark."""
     params: dict[str, Any] = work.run.manifest["params"]["params"]
     return params

@@ -20,7 +20,7 @@ from factmill.tasks.core.digests import digest_text
 from factmill.tasks.core.evaluation.answers import EXPECTED_ANSWER_OBJECT, AnswersFile, parse_answers_file
 from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import find_differing_service
 from factmill.tasks.engine.naming.identities import service_identities
@@ -44,7 +44,7 @@ from factmill.tasks.storage.released_folders import (
     load_verified_release,
     validate_and_conform_to_row_model,
 )
-from factmill.tasks.storage.source_files import SourceFile, iterate_json, pin_source_file
+from factmill.tasks.storage.source_files import SourceFile, iterate_json, make_source_file_with_digest
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.sanitize import shorten_middle
 
@@ -80,7 +80,7 @@ def resolve_measured_build(benchmark: Benchmark, params: EvaluationParams, run: 
             raise UsageError(
                 f"{params.answers}: file of answers not found; for its format see factmill evaluate {benchmark.name} --help"
             )
-        answers = pin_source_file(path)
+        answers = make_source_file_with_digest(path)
     asked_of = load_answers_file(answers).build if answers else ""
     note = ""
     if params.release is None:
@@ -159,7 +159,7 @@ def find_measured_build_record(warehouse: Path, evaluation: BuildRecord) -> Buil
     return None
 
 
-def load_question_rows_of_measured_build(work: BatchWork, evaluation: Evaluation) -> pa.Table:
+def load_question_rows_of_measured_build(work: BatchInProgress, evaluation: Evaluation) -> pa.Table:
     """Load the rows of the measured build that the evaluation's questions are made of."""
     return evaluation.load_question_rows(
         lambda table: load_benchmark_table_with_digest(evaluation.benchmark, _open_measured_store(work), table)[0]
@@ -290,7 +290,7 @@ def _check_release_matches_build(record: BuildRecord, store: TableStore, warehou
             )
 
 
-def _open_measured_store(work: BatchWork) -> TableStore:
+def _open_measured_store(work: BatchInProgress) -> TableStore:
     """Open the store of the rows that a run measures on: a build with that content digest, else the run's release."""
     warehouse, digest = Path(work.run.options["warehouse"]), work.run.manifest["params"]["source_digest"]
     if found := [build for build in list_builds(warehouse) if build.content_digest == digest]:

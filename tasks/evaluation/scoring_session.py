@@ -18,9 +18,9 @@ from factmill.tasks.core.evaluation.answers import AnswersFile
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.runs import BuildRun
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.evaluation.answering_and_judging import (
     AnswerJudgment,
@@ -107,7 +107,7 @@ class EvaluationSession:
     inputs: EvaluationInputs
     rows: pa.Table
     """Rows of the measured build."""
-    services: Services
+    services: WorldServices
     """Access to the local models that compute scores."""
     build_id: str = ""
     """Id of that build; empty if a folder of tables does not state it."""
@@ -122,17 +122,19 @@ class EvaluationSession:
         return replace(self, rows=self.rows.filter(kept))
 
     @cached_property
-    def lookup_work(self) -> BatchWork:
+    def lookup_work(self) -> BatchInProgress:
         """Work that sends lookup requests; its calls are recorded in the home's warehouse and replayed from there."""
         recorder = CallCache(default_warehouse_path(), "record")
         atexit.register(recorder.close)
         return self.make_work(recorder)
 
-    def make_work(self, call_cache: CallCache, model: str = "") -> BatchWork:
+    def make_work(self, call_cache: CallCache, model: str = "") -> BatchInProgress:
         """Return work that sends requests through a call cache; `model`: the model under test, by its name in the world's file."""
         batch = StageBatch(run="", stage="ask", index=0, key="")
         manifest = {"params": {"params": {"model": model}}}
-        return BatchWork(batch, BuildRun(Path(), manifest, {"files": {}}, {}, self.services, call_cache, self.inputs))
+        return BatchInProgress(
+            batch, BuildRun(Path(), manifest, {"files": {}}, {}, self.services, call_cache, self.inputs)
+        )
 
     def look_up(self, row_id: str, request: object) -> Any:
         """Return the result of a dialogue's lookup request."""
@@ -256,7 +258,7 @@ def open_scoring_session(
     rows = evaluation.load_question_rows(read) if store else pa.table({})
     inputs = evaluation.inputs_model(params=params, source_digest="".join(digests[:1]), settings=params.setting)
     return EvaluationSession(
-        evaluation, inputs, rows, Services.open(world, None, factmill_home()), build, choice, lacks
+        evaluation, inputs, rows, WorldServices.open(world, None, factmill_home()), build, choice, lacks
     )
 
 

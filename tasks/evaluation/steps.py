@@ -13,8 +13,8 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationPred
 from factmill.tasks.core.finish_reasons import format_unknown_finish_reason_warning
 from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.rows import make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
-from factmill.tasks.engine.building import Build, open_build
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
+from factmill.tasks.engine.building import BuildInProgress, open_build
 from factmill.tasks.evaluation.answering_and_judging import judge_predictions, make_predictions
 from factmill.tasks.evaluation.definition import (
     ANSWERS_FILE_UNIT,
@@ -24,7 +24,7 @@ from factmill.tasks.evaluation.definition import (
     FinishedEvaluationHandler,
     get_judge_name,
     list_setting_and_question_id_pairs,
-    skip_scoring,
+    return_answers_unscored,
 )
 from factmill.tasks.evaluation.measured_build import (
     format_release_omissions,
@@ -36,7 +36,7 @@ from factmill.tasks.storage.table_store import TableStore
 
 
 def publish_evaluation(
-    build: Build,
+    build: BuildInProgress,
     evaluation: Evaluation,
     answers: pa.Table,
     scores: pa.Table,
@@ -80,7 +80,7 @@ def publish_evaluation(
 
 
 def add_model_and_judge_to_metrics(
-    build: Build, evaluation: Evaluation, metrics: Sequence[MeasuredMetric]
+    build: BuildInProgress, evaluation: Evaluation, metrics: Sequence[MeasuredMetric]
 ) -> list[EvaluationMetric]:
     """Return metrics as rows of the published table, with benchmark, model and judge."""
     lock = build.run.manifest
@@ -112,7 +112,7 @@ def _collect_setting_and_id_pairs(scores: pa.Table, id_column: str) -> set[tuple
 BatchTask = Task[[StageBatch], BatchReceipt]
 
 
-def _make_batch_task(name: str, work: Callable[[BatchWork], BatchReceipt]) -> BatchTask:
+def _make_batch_task(name: str, work: Callable[[BatchInProgress], BatchReceipt]) -> BatchTask:
     def run(batch: StageBatch) -> BatchReceipt:
         return work(open_batch(batch))
 
@@ -122,7 +122,7 @@ def _make_batch_task(name: str, work: Callable[[BatchWork], BatchReceipt]) -> Ba
 def make_question_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that lists the questions of one setting; each question counts as an input row."""
 
-    def ask(work: BatchWork) -> BatchReceipt:
+    def ask(work: BatchInProgress) -> BatchReceipt:
         inputs = work.inputs(evaluation.inputs_model).model_copy(update={"settings": (work.batch.unit,)})
         asked = evaluation.list_questions(load_question_rows_of_measured_build(work, evaluation), inputs)
         work.rows_in = asked.num_rows
@@ -134,7 +134,7 @@ def make_question_step(evaluation: Evaluation) -> BatchTask:
 def make_prediction_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that puts each question to the model once."""
 
-    def answer(work: BatchWork) -> BatchReceipt:
+    def answer(work: BatchInProgress) -> BatchReceipt:
         return work.finish_table(
             make_predictions(work, evaluation, work.table(evaluation.question_model)), evaluation.prediction_model
         )
@@ -148,7 +148,7 @@ def make_judging_step(evaluation: Evaluation) -> BatchTask:
     if judging is None:
         raise TypeError(f"{evaluation.name} has no judge")
 
-    def judge(work: BatchWork) -> BatchReceipt:
+    def judge(work: BatchInProgress) -> BatchReceipt:
         return work.finish(judge_predictions(work, work.rows(evaluation.prediction_model), judging), judging.row_model)
 
     return _make_batch_task(f"judge_{evaluation.benchmark.name}_answers", judge)
@@ -157,7 +157,7 @@ def make_judging_step(evaluation: Evaluation) -> BatchTask:
 def make_scoring_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that scores answers, which are judged if the evaluation has a judge."""
 
-    def score(work: BatchWork) -> BatchReceipt:
+    def score(work: BatchInProgress) -> BatchReceipt:
         answers = work.table(
             evaluation.judging_spec.row_model if evaluation.judging_spec else evaluation.prediction_model
         )
@@ -173,7 +173,7 @@ def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluation
     """Return the flow of an evaluation, made of this module's steps; `on_finished` presents the results."""
     ask, answer = make_question_step(evaluation), make_prediction_step(evaluation)
     judge = make_judging_step(evaluation) if evaluation.judging_spec else None
-    score = make_scoring_step(evaluation) if evaluation.score_predictions is not skip_scoring else None
+    score = make_scoring_step(evaluation) if evaluation.score_predictions is not return_answers_unscored else None
 
     def evaluate(
         params: EvaluationParams = evaluation.params(),  # noqa: B008 - frozen

@@ -7,12 +7,12 @@ from pydantic import BaseModel
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import BuildComparisonRules, json_columns
+from factmill.tasks.core.rows import BuildRowMatchingRules, json_columns
 from factmill.tasks.engine.benchmark import (
     WIKIDATA_QUERIES,
     WIKIDATA_SOURCE,
     Benchmark,
-    BenchmarkAssets,
+    BenchmarkAssetNames,
     CompanionTable,
 )
 from factmill.tasks.fanoutqa.core.rows import (
@@ -20,7 +20,7 @@ from factmill.tasks.fanoutqa.core.rows import (
     DevQuestion,
     EvidenceReference,
     HeldOutAnswer,
-    HeldOutQuestion,
+    HeldOutTestSplitQuestion,
     PublishedFanOutQuestion,
 )
 from factmill.tasks.fanoutqa.params import FanOutParams, resolve_fanoutqa_inputs
@@ -62,7 +62,7 @@ FANOUTQA_AUDIT = AuditProtocol(
 _FANOUTQA_TABLES: dict[str, type[BaseModel]] = {
     "fanoutqa": PublishedFanOutQuestion,
     "fanoutqa_dev": DevQuestion,
-    "fanoutqa_test": HeldOutQuestion,
+    "fanoutqa_test": HeldOutTestSplitQuestion,
     "fanoutqa_test_answers": HeldOutAnswer,
     "fanoutqa_articles": ArticleRevision,
     "fanoutqa_references": EvidenceReference,
@@ -88,7 +88,7 @@ FANOUTQA = Benchmark(
     group_column="source",
     display_columns={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
     trace_id_columns=("id",),
-    matching=BuildComparisonRules(
+    matching=BuildRowMatchingRules(
         # an id is a digest of the question, or of the set it was made from
         keys=(("id",), ("question",), ("source_name", "source_row")),
         source_columns=("question",),
@@ -116,7 +116,7 @@ FANOUTQA = Benchmark(
         "wikipedia",
         *(("wikidata",) if not params.source or WIKIDATA_SOURCE in params.source else ()),
     ),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=("fanoutqa/word_question", "fanoutqa/objective", "fanoutqa/wording"),
         lists=("removed_from_evidence.txt", "fanout_sets.csv", "fanout_properties.csv", "known_sources.csv"),
         queries=WIKIDATA_QUERIES,

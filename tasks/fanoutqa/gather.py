@@ -28,7 +28,7 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.core.digests import canonical_json, derive_seed, digest_json
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.core.sets.generation import QuestionAttempt, UnwordedQuestion, try_questions_on_member_set
@@ -47,13 +47,13 @@ from factmill.tasks.fanoutqa.pin import format_problem
 from factmill.tasks.fanoutqa.sources.question_files import (
     PROPERTY_FILE,
     SET_FILE,
-    load_build_property_phrases,
     load_build_set_kinds,
+    load_packaged_and_own_property_phrases,
     read_question_file,
 )
-from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims
-from factmill.tasks.lookups.facts import look_up_fact_pairs, look_up_item_facts
-from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_labels
+from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims_by_qid
+from factmill.tasks.lookups.facts import look_up_fact_pairs, look_up_item_facts_by_qid
+from factmill.tasks.lookups.labels import look_up_item_descriptions_by_qid, look_up_labels_by_entity_id
 from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
     PinnedArticleRevision,
@@ -97,7 +97,7 @@ def _format_set_item_id(set_id: str, qid: str) -> str:
     return f"{set_id} {qid}"
 
 
-def _parse_set_id(set_item_id: str) -> str:
+def _parse_set_id_of_set_item_id(set_item_id: str) -> str:
     return set_item_id.rpartition(" ")[0]
 
 
@@ -105,7 +105,7 @@ def _parse_set_id(set_item_id: str) -> str:
 class _SetKindLookups:
     """Look-ups for all sets of a kind."""
 
-    work: BatchWork
+    work: BatchInProgress
     kind: SetKind
     items: dict[str, ItemDescription] = field(default_factory=dict)
     pins: dict[str, PinnedArticleRevision | MissingArticleReason] = field(default_factory=dict)
@@ -129,13 +129,13 @@ class _SetKindLookups:
 
     def record_failures(self, failed: Mapping[str, Reject]) -> None:
         """Record failed look-ups, given by place, under their sets."""
-        self.failures_by_set |= {_parse_set_id(place): reject for place, reject in failed.items()}
+        self.failures_by_set |= {_parse_set_id_of_set_item_id(place): reject for place, reject in failed.items()}
 
     def record_transient_failure(self, place: str, found: PinnedArticleRevision | MissingArticleReason | str) -> None:
         """Mark a set as failed if the problem is transient, so that a later run tries it again."""
         if isinstance(found, MissingArticleReason) and found.retryable:
             reject = Reject(place, found.reason, found.detail, retryable=True)
-            self.failures_by_set.setdefault(_parse_set_id(place), reject)
+            self.failures_by_set.setdefault(_parse_set_id_of_set_item_id(place), reject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class _SetEvidence:
     unit_labels: Mapping[str, str]
 
 
-def generate_set_kind_questions(work: BatchWork, unit: str) -> list[RowOutcome]:
+def generate_set_kind_questions(work: BatchInProgress, unit: str) -> list[RowOutcome]:
     """Return the outcome of every question tried on one kind of sets (data/lists/fanout_sets.csv).
 
     Registers each as a row of the batch. Outcomes are SourcedFanOutQuestions without their wording, and Rejects.
@@ -239,7 +239,7 @@ def _filter_by_class(
     if not classes:
         return {qid for _, qid in set_items}
     places = [(_format_set_item_id(*each), each[1]) for each in set_items]
-    claims, failed = look_up_claims(lookups.work, places, [INSTANCE_OF])
+    claims, failed = look_up_claims_by_qid(lookups.work, places, [INSTANCE_OF])
     lookups.record_failures(failed)
     return {qid for qid, edges in claims.items() if any(edge.qid in classes for edge in edges)}
 
@@ -256,7 +256,7 @@ def _look_up_articles_and_trim_sets(
     the first one stays.
     """
     places = (place for each in candidates for place in each.call_places)
-    lookups.items, failed = look_up_item_descriptions(lookups.work, places)
+    lookups.items, failed = look_up_item_descriptions_by_qid(lookups.work, places)
     lookups.record_failures(failed)
     if not lookups.kind.is_named:
         _pin_item_articles(lookups, [(each, each.items) for each in candidates])
@@ -292,7 +292,7 @@ def _load_set_evidence(lookups: _SetKindLookups, candidate: _CandidateMemberSet)
     for place, pin in pins:
         lookups.record_transient_failure(place, texts[pin.revid])
     members = [(_format_set_item_id(candidate.id, qid), qid) for qid in candidate.members]
-    facts, failed = look_up_item_facts(lookups.work, members)
+    facts, failed = look_up_item_facts_by_qid(lookups.work, members)
     lookups.record_failures(failed)
     units = [
         (place, fact.unit)
@@ -300,7 +300,7 @@ def _load_set_evidence(lookups: _SetKindLookups, candidate: _CandidateMemberSet)
         for fact in facts.get(qid, ())
         if fact.unit and fact.pid in lookups.kind.properties
     ]
-    labels, failed = look_up_labels(lookups.work, units, "en")
+    labels, failed = look_up_labels_by_entity_id(lookups.work, units, "en")
     lookups.record_failures(failed)
     return _SetEvidence(texts, facts, labels)
 
@@ -341,7 +341,7 @@ def _load_evidence_and_try_questions(
         if qid and qid not in own
     )
     items = (lookups.items.get(qid) for qid in dict.fromkeys(of_member_class))
-    phrases = load_build_property_phrases(lookups.work.source_files(PROPERTY_FILE))
+    phrases = load_packaged_and_own_property_phrases(lookups.work.source_files(PROPERTY_FILE))
     of = MemberSet(
         kind=kind,
         owner=_make_member(lookups, candidate.owner, read, phrases) if candidate.owner else None,
@@ -392,7 +392,7 @@ def gather_questions(batch: StageBatch) -> BatchReceipt:
     return work.finish(made, SourcedFanOutQuestion)
 
 
-def _read_question_files(work: BatchWork) -> Iterator[RowOutcome]:
+def _read_question_files(work: BatchInProgress) -> Iterator[RowOutcome]:
     """Yield the outcome of each question of the files; a repeated one with the same answer is merged into the first."""
     kept: dict[str, SourcedFanOutQuestion] = {}
     for source in work.source_files(QUESTION_FILES):

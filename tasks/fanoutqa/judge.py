@@ -15,7 +15,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS, UnreadableCompletion
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.fanoutqa.core.judge_replies import (
     OBJECTIVITY_FORM,
     WORDING_FORM,
@@ -50,7 +50,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     objective, wording = load_prompt(OBJECTIVE_PROMPT), load_prompt(WORDING_PROMPT)
     epoch = work.inputs(FanOutInputs).epoch
     to_judge = [(row.id, row, fill_prompt_template(objective, question=row.question, epoch=epoch)) for row in rows]
-    steps = _load_answer_steps(work, rows)
+    steps = _load_sub_questions_with_evidence_texts(work, rows)
     to_mend = [
         (
             row.id,
@@ -59,7 +59,7 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
                 wording,
                 question=row.question,
                 answer=row.answer or _NOT_GIVEN,
-                steps="\n".join(_format_answer_step(*each) for each in steps[row.id]) or _NOT_GIVEN,
+                steps="\n".join(_format_sub_answer_with_passage(*each) for each in steps[row.id]) or _NOT_GIVEN,
             ),
         )
         for row in rows
@@ -77,7 +77,9 @@ def judge_questions(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict[str, AnswerSteps]:
+def _load_sub_questions_with_evidence_texts(
+    work: BatchInProgress, rows: Sequence[FlaggedQuestion]
+) -> dict[str, AnswerSteps]:
     """Return row id → the steps to its answer."""
     subs = {row.id: [sub for _, sub in list_sub_questions(row.tree())] for row in rows}
     evidence = [(row_id, sub.evidence) for row_id, of in subs.items() for sub in of if sub.evidence]
@@ -89,7 +91,7 @@ def _load_answer_steps(work: BatchWork, rows: Sequence[FlaggedQuestion]) -> dict
     }
 
 
-def _format_answer_step(sub: SubQuestion, text: str) -> str:
+def _format_sub_answer_with_passage(sub: SubQuestion, text: str) -> str:
     passage = find_numeric_answer_passage(sub.answer, text)
     title = f" [{sub.evidence.title}]" if sub.evidence else ""
     return f"{sub.question} — {dump_json(sub.answer)}{title}{f': {passage}' if passage else ''}"

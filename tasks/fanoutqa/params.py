@@ -14,7 +14,12 @@ from factmill.tasks.core.epochs import FANOUTQA_SNAPSHOT, normalise_epoch_to_utc
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.table_columns import UserSourceSettings
-from factmill.tasks.engine.benchmark import WIKIDATA_SOURCE, BuildInputs, ResolvedBuildInputs, make_sources_absolute
+from factmill.tasks.engine.benchmark import (
+    WIKIDATA_SOURCE,
+    BuildInputs,
+    BuildInputsAndSourceFiles,
+    make_sources_absolute,
+)
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest, wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES
@@ -24,8 +29,8 @@ from factmill.tasks.fanoutqa.sources.question_files import (
     QUESTION_TABLE_FORM,
     SET_FILE,
     check_has_decomposition_or_evidence,
-    load_build_property_phrases,
     load_build_set_kinds,
+    load_packaged_and_own_property_phrases,
     load_set_kinds,
     read_own_set_kinds,
 )
@@ -37,7 +42,7 @@ from factmill.tasks.storage.own_tables import (
     check_and_digest_own_tables,
     make_own_source,
 )
-from factmill.tasks.storage.source_files import SourceFile, list_source_files, pin_source_file
+from factmill.tasks.storage.source_files import SourceFile, list_source_files, make_source_file_with_digest
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 QUESTION_FILES, TITLE_FILE = "files", "titles"
@@ -98,7 +103,7 @@ class FanOutInputs(BuildInputs):
     reviewing: ReviewPolicyAndDecisions
 
 
-def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBuildInputs[FanOutInputs]:
+def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> BuildInputsAndSourceFiles[FanOutInputs]:
     """Resolve the inputs that decide a build; UsageError or SourceError says what was expected."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
@@ -111,7 +116,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
             option = name.replace("_", "-")
             raise UsageError(f"--{option} needs questions made from a Wikidata; add --source wikidata")
     lists = {
-        group: [pin_source_file(Path(path))]
+        group: [make_source_file_with_digest(Path(path))]
         for group, path in ((SET_FILE, params.set_file), (PROPERTY_FILE, params.property_file))
         if path
     }
@@ -126,7 +131,9 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
         source_rows = None if from_wikidata else tables.row_count
     else:
         found = find_question_files([Path(each) for each in wanted if each != WIKIDATA_SOURCE])
-        questions = [apply_stated_name_and_licence(pin_source_file(path, name), own) for name, path in found.items()]
+        questions = [
+            apply_stated_name_and_licence(make_source_file_with_digest(path, name), own) for name, path in found.items()
+        ]
     kinds = select_question_set_kinds(params.sets, lists) if from_wikidata else []
     paths = {name: getattr(params, name) for name in ("titles", "set_file", "property_file")}
     absolute = {
@@ -134,7 +141,7 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> ResolvedBu
         "epoch": moment,
         **{name: path and str(resolve_absolute_path(path)) for name, path in paths.items()},
     }
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         FanOutInputs(
             params=params.model_copy(update=absolute),
             own_source=own if own != UserSourceSettings() else None,
@@ -207,7 +214,7 @@ def select_question_set_kinds(
         )
     wanted = set(sets) or {unit for file in lists.get(SET_FILE, ()) for unit in read_own_set_kinds(file)} or set(known)
     chosen = [kind for kind in known if kind in wanted or kind.split()[0] in sets]
-    phrases = load_build_property_phrases(lists.get(PROPERTY_FILE, ()))
+    phrases = load_packaged_and_own_property_phrases(lists.get(PROPERTY_FILE, ()))
     for unit in chosen:
         for pid in known[unit].properties:
             get_property_phrases(phrases, pid, known[unit])
@@ -230,4 +237,4 @@ def pin_titles_file(titles: str | None) -> list[SourceFile]:
         raise UsageError(
             f"--titles {titles}: file not found; expected a file with one title per line, such as a wiki's dump of all titles"
         )
-    return [pin_source_file(Path(titles))]
+    return [make_source_file_with_digest(Path(titles))]

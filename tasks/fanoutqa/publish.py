@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, pair_with_paper_figures
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.batches import StageDataset
-from factmill.tasks.engine.building import Build
+from factmill.tasks.engine.batches import StageOutputShards
+from factmill.tasks.engine.building import BuildInProgress
 from factmill.tasks.fanoutqa.core.flags import assign_splits_by_shared_articles
 from factmill.tasks.fanoutqa.core.questions import (
     FanOutQuestion,
@@ -23,13 +23,13 @@ from factmill.tasks.fanoutqa.core.rows import (
     EvidenceReference,
     FlaggedQuestion,
     HeldOutAnswer,
-    HeldOutQuestion,
+    HeldOutTestSplitQuestion,
     PublishedFanOutQuestion,
     ReferenceAnswerFinding,
     Split,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
-from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCounts
+from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCountsOfQuestion
 from factmill.tasks.options import BuildReport
 from factmill.tasks.text.wikipedia_urls import format_article_url
 
@@ -45,12 +45,12 @@ PAPER_QUESTION_COUNTS = {
 
 
 def publish_fanoutqa(
-    build: Build,
-    pinned: StageDataset,
-    flagged: StageDataset,
-    retrieved: StageDataset,
-    duplicates_flagged: StageDataset,
-    reviewed: StageDataset,
+    build: BuildInProgress,
+    pinned: StageOutputShards,
+    flagged: StageOutputShards,
+    retrieved: StageOutputShards,
+    duplicates_flagged: StageOutputShards,
+    reviewed: StageOutputShards,
 ) -> BuildReport:
     """Publish the questions by split; `duplicates_flagged` are all rows with all flags, `reviewed` those that passed the review."""
     inputs = build.run.read_inputs(FanOutInputs)
@@ -65,7 +65,7 @@ def publish_fanoutqa(
     references = _merge_reference_findings(pinned, flagged)
     articles = _make_article_rows(inputs.wiki, trees, references)
     queue = reviewed.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
-    near = retrieved.companion_rows(arrow_schema(RetrievalCheckCounts))
+    near = retrieved.companion_rows(arrow_schema(RetrievalCheckCountsOfQuestion))
     dev = [row for row in rows if splits[row.id] == "dev"]
     test = [row for row in rows if splits[row.id] == "test"]
     tables = {
@@ -74,7 +74,7 @@ def publish_fanoutqa(
         ),
         "fanoutqa_dev": make_arrow_table(DevQuestion, (row.narrow_to(DevQuestion) for row in dev)),
         "fanoutqa_test": make_arrow_table(
-            HeldOutQuestion, (_make_held_out_question(row, trees[row.id]) for row in test)
+            HeldOutTestSplitQuestion, (_make_held_out_question(row, trees[row.id]) for row in test)
         ),
         "fanoutqa_test_answers": make_arrow_table(
             HeldOutAnswer, (row.narrow_to(HeldOutAnswer) for row in test if row.answer is not None)
@@ -116,16 +116,16 @@ def make_published_question(row: FlaggedQuestion, tree: FanOutQuestion, split: S
     )
 
 
-def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutQuestion:
+def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldOutTestSplitQuestion:
     evidence = [each for _, _, each in list_article_references(tree)]
     if tree.decomposition:
         # sorted by title, since the order of need can give away the answer's order
         evidence.sort(key=lambda each: each.title)
     unique = {each.title: format_released_evidence(each) for each in evidence}
-    return row.narrow_to(HeldOutQuestion, necessary_evidence=dump_json(list(unique.values())))
+    return row.narrow_to(HeldOutTestSplitQuestion, necessary_evidence=dump_json(list(unique.values())))
 
 
-def _merge_reference_findings(pinned: StageDataset, flagged: StageDataset) -> list[EvidenceReference]:
+def _merge_reference_findings(pinned: StageOutputShards, flagged: StageOutputShards) -> list[EvidenceReference]:
     """Return all references, each with its finding if the article's text was read."""
     read = flagged.companion_rows(arrow_schema(ReferenceAnswerFinding))
     findings = {each.id: dict(each) for each in rows_from_arrow(ReferenceAnswerFinding, read)}

@@ -12,7 +12,7 @@ from prefect import task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.rows import Reject, RowOutcome, StrictModel, make_arrow_table
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes, list_required_word_prefixes
+from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes_anywhere, list_required_word_prefixes
 from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaf_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import TITLE_FILE, FanOutInputs
@@ -32,7 +32,7 @@ MIN_ANSWERS_TO_CHECK = 2
 """Different searchable sub-answers that a question needs: an article that holds a single one proves nothing."""
 
 
-class RetrievalCheckCounts(StrictModel):
+class RetrievalCheckCountsOfQuestion(StrictModel):
     """What the retrieval check read for a question: the companion table of `check_near_articles`."""
 
     id: str
@@ -89,7 +89,7 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
     )
     having_all = _find_articles_with_all_answers(answers, articles, texts)
     outcomes: list[RowOutcome] = []
-    counts: list[RetrievalCheckCounts] = []
+    counts: list[RetrievalCheckCountsOfQuestion] = []
     for row in rows:
         near = articles.get(row.id, {})
         tried = [pinned.get(title) for title in row.near_articles] + [texts[revid] for revid in near]
@@ -106,8 +106,8 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
             flag = QuestionFlag(code="one_article_has_all", path="", detail=detail)
         outcomes.append(row.replace(flags=[*row.flags, flag]) if found else row)
         read = sum(isinstance(texts[revid], str) for revid in near)
-        counts.append(RetrievalCheckCounts(id=row.id, answers=count, read=read, not_to_be_had=len(unread)))
-    work.extras = make_arrow_table(RetrievalCheckCounts, counts)
+        counts.append(RetrievalCheckCountsOfQuestion(id=row.id, answers=count, read=read, not_to_be_had=len(unread)))
+    work.extras = make_arrow_table(RetrievalCheckCountsOfQuestion, counts)
     return work.finish(outcomes, FlaggedQuestion)
 
 
@@ -135,7 +135,7 @@ def _find_articles_with_all_answers(
         if isinstance(text, MissingArticleReason):
             continue
         folded = fold_case_and_accents(text)
-        likely = [row_id for row_id in row_ids if contains_all_prefixes(beginnings[row_id], folded)]
+        likely = [row_id for row_id in row_ids if contains_all_prefixes_anywhere(beginnings[row_id], folded)]
         known = index_article_text(text) if likely else None
         for row_id in likely:
             if known and all(find_answer_in_text(answer, known).found for answer in answers[row_id]):

@@ -13,7 +13,7 @@ from factmill.tasks.core.authoring.granular_answers import (
     make_description_consistency_prompt,
     parse_trivial_answers,
     read_answer_levels,
-    read_consistency_verdict,
+    read_description_fit_verdict,
     remove_uninformative_answer_levels,
     score_description_error,
 )
@@ -29,16 +29,16 @@ from factmill.tasks.granola.core.grounding import (
     split_grounded_levels,
 )
 from factmill.tasks.granola.core.rows import (
-    ConsistencyScoredQuestion,
     GranolaRow,
+    QuestionWithDescriptionScores,
     QuestionWithLevels,
     QuestionWithPopularity,
 )
 from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaInputs
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
-from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.facts import look_up_claims_within_hops
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_packaged_and_own_relations
+from factmill.tasks.lookups.classes import look_up_claims_by_qid
+from factmill.tasks.lookups.facts import look_up_claims_within_hops_by_qid
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -90,7 +90,7 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
             make_description_consistency_prompt(prompt, row.question, row.answer, *described, params.samples),
         )
         for row in rows
-        for described in _list_described_entities(row).values()
+        for described in _get_name_and_description_by_role(row).values()
     ]
     answers = [
         answer for _, answer in work.prompt_model("judge", asked, CONSISTENCY_FORMAT, _read_inconsistent_sample_share)
@@ -103,23 +103,23 @@ def score_description_consistency(batch: StageBatch) -> BatchReceipt:
             outcomes.append(answer.parsed)
         elif max(question.parsed, answer.parsed) > params.max_error_score:
             above = "question" if question.parsed > params.max_error_score else "answer"
-            name, description = _list_described_entities(row)[above]
+            name, description = _get_name_and_description_by_role(row)[above]
             scores = f"question entity {question.parsed:.3f}, answer {answer.parsed:.3f}; the maximum is {params.max_error_score}"
             detail = f"{row.question} {row.answer}; {name}: {description}; scores: {scores}"
             outcomes.append(Reject(row.id, f"{above}_description_inconsistent", detail))
         else:
             outcomes.append(
                 row.extend_to(
-                    ConsistencyScoredQuestion,
+                    QuestionWithDescriptionScores,
                     question_description_score=question.parsed,
                     answer_description_score=answer.parsed,
                     judge=question.model,
                 )
             )
-    return work.finish(outcomes, ConsistencyScoredQuestion)
+    return work.finish(outcomes, QuestionWithDescriptionScores)
 
 
-def _list_described_entities(row: QuestionWithLevels) -> dict[str, tuple[str, str]]:
+def _get_name_and_description_by_role(row: QuestionWithLevels) -> dict[str, tuple[str, str]]:
     """Return role → name and description of both entities."""
     return {
         "question": (row.question_entity, row.question_entity_description),
@@ -129,7 +129,7 @@ def _list_described_entities(row: QuestionWithLevels) -> dict[str, tuple[str, st
 
 def _read_inconsistent_sample_share(_: QuestionWithLevels, texts: Sequence[str]) -> float | UnreadableCompletion:
     """Return the share of No among the readable samples; Unreadable when there are none."""
-    verdicts = list(map(cache(read_consistency_verdict), texts))
+    verdicts = list(map(cache(read_description_fit_verdict), texts))
     score = score_description_error(verdicts)
     if score is None:
         return next(verdict for verdict in verdicts if isinstance(verdict, UnreadableCompletion))
@@ -145,10 +145,10 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
     """Remove trivial, repeated and unsupported answers; drop rows with too few left (Appendix B, §3.3)."""
     work = open_batch(batch)
     trivial = parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
-    relations, lexicon = load_build_relations(work.source_files(RELATION_FILE)), load_lexicon()
+    relations, lexicon = load_packaged_and_own_relations(work.source_files(RELATION_FILE)), load_lexicon()
     params = work.inputs(GranolaInputs).params
-    rows = work.rows(ConsistencyScoredQuestion)
-    claims, failed = look_up_claims(
+    rows = work.rows(QuestionWithDescriptionScores)
+    claims, failed = look_up_claims_by_qid(
         work, ((row.id, row.answer_entity_qid) for row in rows), (*EXPANDED_EVIDENCE_PIDS, *LEAF_EVIDENCE_PIDS)
     )
     reached = (
@@ -157,7 +157,7 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
         for edge in claims.get(row.answer_entity_qid, ())
         if edge.pid in EXPANDED_EVIDENCE_PIDS
     )
-    around, unknown = look_up_claims_within_hops(work, reached, BROADER_PIDS, _EVIDENCE_HOPS)
+    around, unknown = look_up_claims_within_hops_by_qid(work, reached, BROADER_PIDS, _EVIDENCE_HOPS)
     failed |= unknown
     outcomes: list[RowOutcome] = []
     for row in rows:

@@ -6,9 +6,9 @@ from typing import Any
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import BuildComparisonRules
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets, CompanionTable
-from factmill.tasks.granola.core.rows import EntityCandidateRow, GranolaRow
+from factmill.tasks.core.rows import BuildRowMatchingRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames, CompanionTable
+from factmill.tasks.granola.core.rows import GranolaRow, NameBearingItemCandidateRow
 from factmill.tasks.granola.params import (
     CONSISTENCY_PROMPT,
     LEVELS_PROMPT,
@@ -21,7 +21,7 @@ from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 _FACT_STATUS_TEXTS = {True: "has the fact", False: "has only other values", None: "has no value for this relation"}
 
 
-def list_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+def list_alternative_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ids under which a row was read: file and row number, or its fact."""
     _, *fact = row["source_name"].rsplit(" ", 3)
     subject, pid, value = fact if len(fact) == 3 else ("", "", "")
@@ -49,7 +49,7 @@ def format_granola_row(row: GranolaRow) -> Iterator[str]:
     )
 
 
-def explain_candidates(candidates: Sequence[EntityCandidateRow], services: Mapping[str, str]) -> Iterator[str]:
+def explain_candidates(candidates: Sequence[NameBearingItemCandidateRow], services: Mapping[str, str]) -> Iterator[str]:
     """Yield the items that bear a row's names as lines: question entity first, each sorted by QID number."""
     yield f"  items of {services['wikidata']} with these names:"
     by_number = sorted(candidates, key=lambda each: get_wikidata_id_number(each.qid))
@@ -89,7 +89,7 @@ GRANOLA = Benchmark(
     release="factmill.tasks.granola.release:GRANOLA_RELEASE",
     page="factmill.tasks.granola.release:draw_granola_distributions",
     narrowing_params=frozenset({"limit", "limits"}),
-    tables={"granola_eq": GranolaRow, "granola_candidates": EntityCandidateRow, "granola_review": ReviewItem},
+    tables={"granola_eq": GranolaRow, "granola_candidates": NameBearingItemCandidateRow, "granola_review": ReviewItem},
     main_table="granola_eq",
     group_column="relation",
     display_columns={
@@ -100,13 +100,13 @@ GRANOLA = Benchmark(
     },
     ordered_list_columns=frozenset({"granola_answers"}),
     trace_id_columns=("id",),
-    matching=BuildComparisonRules(
+    matching=BuildRowMatchingRules(
         # ids digest question and answer
         keys=(("id",), ("relation", "question"), ("relation", "question_entity_qid"), ("source_name", "source_row")),
         source_columns=("relation", "question", "answer"),
         provenance_columns=("source_name", "source_row", "author_call"),
         cross_row_stages=("read_entity_questions", "make_questions_from_facts"),
-        list_source_ids=list_source_row_ids,
+        list_source_ids=list_alternative_source_row_ids,
         get_draw_unit=lambda row: str(row["relation"]),
     ),
     explain=format_granola_row,
@@ -119,7 +119,7 @@ GRANOLA = Benchmark(
     """,
     forms=ExportSpec(spread_columns={"granola_answers": "granola_answer_"}),
     required_services=lambda _: ("wikidata", "pageviews"),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),
         lists=(
             f"{TRIVIAL_LIST}.txt",

@@ -66,7 +66,7 @@ def load_description_word_lists() -> DescriptionWordLists:
 
 
 @cache
-def load_description_word_groups() -> Mapping[str, frozenset[str]]:
+def load_description_words_by_group() -> Mapping[str, frozenset[str]]:
     """Return group → words that control the parsing of descriptions (data/lists/description_words.csv).
 
     | group | words |
@@ -150,7 +150,7 @@ class DescriptionNounPhrase:
 
 
 @lru_cache(maxsize=16384)
-def read_described_kinds(description: str) -> frozenset[str]:
+def read_kinds_of_thing_described(description: str) -> frozenset[str]:
     """Return the kinds of things that a description can name; empty when it is not understood.
 
     In an enumeration, a phrase that names a person takes precedence ("film and television actor" is no film); otherwise
@@ -163,7 +163,7 @@ def read_described_kinds(description: str) -> frozenset[str]:
     head = read_description_head(text)
     if head.noun.endswith(" of"):
         return kinds[head.noun]
-    modifiers = load_description_word_groups()["modifiers"]
+    modifiers = load_description_words_by_group()["modifiers"]
     known = [head for head in _read_enumerated_heads(_ENUMERATION_END.sub("", text)) if head.noun]
     # words like `film` and `stage` may stand for a later noun: film and television company
     own = [head for head in known if not (head.phrase and modifiers.issuperset(head.phrase.lower().split()))]
@@ -208,23 +208,23 @@ def read_description_head(description: str) -> DescriptionNounPhrase:
 
 @cache
 def _compile_head_end_pattern() -> re.Pattern[str]:
-    words = sorted(load_description_word_groups()["head_ends"], key=lambda word: (-len(word), word))
+    words = sorted(load_description_words_by_group()["head_ends"], key=lambda word: (-len(word), word))
     return re.compile(rf"\s+(?:{'|'.join(map(re.escape, words))})\b|[,;:(–—]|\s-\s|\s/\s")
 
 
 def cut_nationality(phrase: str) -> tuple[bool, str]:
     """Return whether a phrase has a nationality, and the rest: `famous American film actor` gives `film actor`."""
     words = phrase.split()
-    is_found, rest = _cut_leading_nationality(words)
+    is_found, rest = _find_and_cut_leading_nationality(words)
     for start in range(1, min(len(words), 6)):
         if is_found or words[start - 1].endswith(","):
             break
-        is_found, behind = _cut_leading_nationality(words[start:])
+        is_found, behind = _find_and_cut_leading_nationality(words[start:])
         rest = behind if is_found else rest
     return is_found, rest
 
 
-def _cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
+def _find_and_cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
     """Cut a leading nationality; `French-born` gives an origin, not a nationality, and is skipped."""
     start = next((at for at, word in enumerate(words) if not word.endswith("-born")), len(words))
     if start < len(words) - 1 and _is_adjective_part_of_noun(words[start:]):
@@ -249,7 +249,7 @@ def _is_adjective_part_of_noun(words: list[str]) -> bool:
     if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
         return True
     kinds = load_description_word_lists().kinds
-    return words[1] in load_description_word_groups()["subject_words"] or any(
+    return words[1] in load_description_words_by_group()["subject_words"] or any(
         " ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1)
     )
 

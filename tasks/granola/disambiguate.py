@@ -9,8 +9,8 @@ from prefect import task
 from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.wikidata import (
-    ItemCandidate,
     ItemDescription,
+    ItemMatchedByName,
     ItemNeighbour,
     Pid,
     Qid,
@@ -19,7 +19,12 @@ from factmill.tasks.core.calls.wikidata import (
 )
 from factmill.tasks.core.review import AutoReviewRules, ReviewItem, make_review_item
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, apply_and_store_review_decisions, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import (
+    BatchInProgress,
+    apply_and_store_review_decisions,
+    make_batch_cache_key,
+    open_batch,
+)
 from factmill.tasks.granola.core.linking import (
     COMPARED_PIDS,
     DESCRIPTION_PIDS,
@@ -27,32 +32,32 @@ from factmill.tasks.granola.core.linking import (
     KINSHIP_RELATIONS,
     PLACE_RELATIONS,
     NameBearer,
-    RelationMatches,
+    RelationPairsInGraph,
     choose_entity_pair,
+    find_bearer_pairs_in_relation,
     find_birth_and_death_years,
     find_contradiction,
     find_relation_doubt_flag,
-    find_relation_matches,
-    is_only_matching_place,
+    is_only_place_in_regions_of_subject,
     make_description,
 )
 from factmill.tasks.granola.core.rows import (
     DescribedQuestion,
-    EntityCandidateRow,
-    EntityQuestion,
     LinkedQuestion,
+    NameBearingItemCandidateRow,
+    QuestionWithExtractedEntityName,
     QuestionWithPopularity,
 )
-from factmill.tasks.granola.description_parsing import load_lexicon, read_described_kinds
+from factmill.tasks.granola.description_parsing import load_lexicon, read_kinds_of_thing_described
 from factmill.tasks.granola.params import GranolaInputs
-from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.facts import look_up_claims_within_hops, look_up_item_facts
-from factmill.tasks.lookups.labels import look_up_item_descriptions, look_up_items_by_name
-from factmill.tasks.lookups.popularity import look_up_page_views
+from factmill.tasks.lookups.classes import look_up_claims_by_qid
+from factmill.tasks.lookups.facts import look_up_claims_within_hops_by_qid, look_up_item_facts_by_qid
+from factmill.tasks.lookups.labels import look_up_item_candidates_by_name, look_up_item_descriptions_by_qid
+from factmill.tasks.lookups.popularity import look_up_page_views_by_title
 from factmill.tasks.text.text_normalization import normalize_answer
 
 EntityRole = Literal["question", "answer"]
-BearerPair = tuple[Sequence[ItemCandidate], Sequence[ItemCandidate]]
+BearerPair = tuple[Sequence[ItemMatchedByName], Sequence[ItemMatchedByName]]
 """Items that bear the name of the question entity, and those that bear the answer's."""
 OTHER_VALUE_FLAG = "graph_has_another_value"
 AUTO_RULES: AutoReviewRules = {OTHER_VALUE_FLAG: "open", "another_country": "drop", "nothing_in_common": "drop"}
@@ -68,20 +73,20 @@ def link_question_entities(batch: StageBatch) -> BatchReceipt:
     Items named by the source are not looked up.
     """
     work = open_batch(batch)
-    rows = work.rows(EntityQuestion)
+    rows = work.rows(QuestionWithExtractedEntityName)
     names = ((row.id, name) for row in rows if not row.subject_qid for name in (row.question_entity, row.answer))
-    found, failed = look_up_items_by_name(work, names)
+    found, failed = look_up_item_candidates_by_name(work, names)
     bearers = {row.id: _get_items_bearing_row_names(row, found) for row in rows}
     held, unknown = _look_up_relation_matches(work, [row for row in rows if all(bearers[row.id])], bearers)
     failed |= unknown
-    candidates: list[EntityCandidateRow] = []
+    candidates: list[NameBearingItemCandidateRow] = []
     policy = work.inputs(GranolaInputs).params.policy
     outcomes = [
         failed.get(row.id)
         or _link_entities_and_add_candidates(row, bearers[row.id], held.get(row.id), policy, candidates)
         for row in rows
     ]
-    work.extras = make_arrow_table(EntityCandidateRow, candidates)
+    work.extras = make_arrow_table(NameBearingItemCandidateRow, candidates)
     return work.finish(outcomes, LinkedQuestion)
 
 
@@ -96,19 +101,19 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(LinkedQuestion)
     inputs = work.inputs(GranolaInputs)
     policy = inputs.params.policy
-    asked = [(row.id, qid) for row in rows for qid in _list_entity_and_rival_qids(row, policy)]
-    described, failed = look_up_item_descriptions(work, asked)
+    asked = [(row.id, qid) for row in rows for qid in _list_entity_answer_and_rival_qids(row, policy)]
+    described, failed = look_up_item_descriptions_by_qid(work, asked)
     bare = [each for each in asked if each[1] in described and not described[each[1]].description]
     person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
-    claims, unknown = look_up_claims(work, bare, {*DESCRIPTION_PIDS, *person_pids})
+    claims, unknown = look_up_claims_by_qid(work, bare, {*DESCRIPTION_PIDS, *person_pids})
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    bearers, lost = _look_up_bearers_of_unconfirmed_rows(work, rows, policy, described, made)
+    bearers, lost = _look_up_unconfirmed_bearers_by_qid(work, rows, policy, described, made)
     failed |= unknown | lost
     outcomes: list[RowOutcome] = []
     kept: list[DescribedQuestion] = []
     items: list[ReviewItem] = []
     for row in rows:
-        found = failed.get(row.id) or _add_descriptions(row, described, made)
+        found = failed.get(row.id) or _add_entity_descriptions(row, described, made)
         if isinstance(found, DescribedQuestion) and not row.fact_in_graph:
             against = _check_items_of_unconfirmed_fact(found, bearers, policy)
             items += [against] if isinstance(against, ReviewItem) else []
@@ -130,7 +135,7 @@ def measure_popularity(batch: StageBatch) -> BatchReceipt:
     titles = (
         (row.id, title) for row in rows for title in (row.question_entity_title, row.answer_entity_title) if title
     )
-    views, failed = look_up_page_views(work, titles, inputs.views_from, inputs.views_to)
+    views, failed = look_up_page_views_by_title(work, titles, inputs.views_from, inputs.views_to)
     outcomes = [
         failed.get(row.id)
         or row.extend_to(
@@ -143,14 +148,14 @@ def measure_popularity(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, QuestionWithPopularity)
 
 
-def _list_entity_and_rival_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
+def _list_entity_answer_and_rival_qids(row: LinkedQuestion, policy: str) -> tuple[str, ...]:
     """Return the QIDs of a row's entities, and of all places with the answer's name where several may be meant."""
     is_open = policy == "linked" and row.relation in PLACE_RELATIONS and not row.fact_in_graph
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
 
-def _look_up_bearers_of_unconfirmed_rows(
-    work: BatchWork,
+def _look_up_unconfirmed_bearers_by_qid(
+    work: BatchInProgress,
     rows: Sequence[LinkedQuestion],
     policy: str,
     described: Mapping[str, ItemDescription],
@@ -158,10 +163,12 @@ def _look_up_bearers_of_unconfirmed_rows(
 ) -> tuple[dict[str, NameBearer], dict[str, Reject]]:
     """Return QID → the item's compared data, for rows whose fact Wikidata does not have, and row id → Reject."""
     doubtful = [row for row in rows if not row.fact_in_graph]
-    asked = [(row.id, qid) for row in doubtful for qid in _list_entity_and_rival_qids(row, policy) if qid in described]
-    claims, failed = look_up_claims(work, asked, COMPARED_PIDS)
+    asked = [
+        (row.id, qid) for row in doubtful for qid in _list_entity_answer_and_rival_qids(row, policy) if qid in described
+    ]
+    claims, failed = look_up_claims_by_qid(work, asked, COMPARED_PIDS)
     dated = {row.id for row in doubtful if row.relation in KINSHIP_RELATIONS}
-    facts, unknown = look_up_item_facts(work, (each for each in asked if each[0] in dated))
+    facts, unknown = look_up_item_facts_by_qid(work, (each for each in asked if each[0] in dated))
     bearers: dict[str, NameBearer] = {}
     for qid, edges in claims.items():
         description = described[qid].description or made.get(qid, "")
@@ -170,7 +177,7 @@ def _look_up_bearers_of_unconfirmed_rows(
     return bearers, failed | unknown
 
 
-def _add_descriptions(
+def _add_entity_descriptions(
     row: LinkedQuestion, described: Mapping[str, ItemDescription], made: Mapping[str, str]
 ) -> RowOutcome:
     columns: dict[str, str | bool | None] = {}
@@ -203,7 +210,7 @@ def _check_items_of_unconfirmed_fact(
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))
     descriptions = "; ".join(
-        f"{name}: {each.description}{_format_kinship_lifetime(row.relation, each)}" for name, each in sides
+        f"{name}: {each.description}{_format_years_of_relative(row.relation, each)}" for name, each in sides
     )
     lexicon = load_lexicon()
     if reason := find_contradiction(row.relation, subject, value, lexicon):
@@ -219,8 +226,10 @@ def _check_items_of_unconfirmed_fact(
         called = f"{subject.name!r}, {row.question_entity!r} is only its alias"
         detail = f"{row.question_entity_qid} is called {called}, and the Wikidata does not have the fact"
         return Reject(row.id, "namesake_by_alias", detail)
-    rivals = [bearers[qid] for qid in _list_entity_and_rival_qids(row, policy)[2:] if _may_be_place(bearers[qid])]
-    if rivals and not is_only_matching_place(subject, value, rivals, lexicon):
+    rivals = [
+        bearers[qid] for qid in _list_entity_answer_and_rival_qids(row, policy)[2:] if _may_be_place(bearers[qid])
+    ]
+    if rivals and not is_only_place_in_regions_of_subject(subject, value, rivals, lexicon):
         several = f"{len(rivals) + 1} places have the name {row.answer!r}, and nothing indicates which one is meant"
         return Reject(row.id, "which_place_unknown", f"{several}: {descriptions}")
     doubt = find_relation_doubt_flag(row.relation, subject, value, lexicon)
@@ -228,26 +237,28 @@ def _check_items_of_unconfirmed_fact(
 
 
 def _may_be_place(bearer: NameBearer) -> bool:
-    kinds = read_described_kinds(bearer.description)
+    kinds = read_kinds_of_thing_described(bearer.description)
     return not kinds or not kinds.isdisjoint(("place", "site"))
 
 
-def _format_kinship_lifetime(relation: str, one: NameBearer) -> str:
+def _format_years_of_relative(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
     if relation not in KINSHIP_RELATIONS or one.birth_year is one.death_year is None:
         return ""
     return f" ({'–'.join('' if year is None else str(year) for year in (one.birth_year, one.death_year))})"
 
 
-def _get_items_bearing_row_names(row: EntityQuestion, found: Mapping[str, Sequence[ItemCandidate]]) -> BearerPair:
+def _get_items_bearing_row_names(
+    row: QuestionWithExtractedEntityName, found: Mapping[str, Sequence[ItemMatchedByName]]
+) -> BearerPair:
     if row.subject_qid and row.value_qid:
-        return (ItemCandidate(Qid(row.subject_qid), "label"),), (ItemCandidate(Qid(row.value_qid), "label"),)
+        return (ItemMatchedByName(Qid(row.subject_qid), "label"),), (ItemMatchedByName(Qid(row.value_qid), "label"),)
     return found.get(row.question_entity, ()), found.get(row.answer, ())
 
 
 def _look_up_relation_matches(
-    work: BatchWork, rows: Sequence[EntityQuestion], bearers: Mapping[str, BearerPair]
-) -> tuple[dict[str, RelationMatches], dict[str, Reject]]:
+    work: BatchInProgress, rows: Sequence[QuestionWithExtractedEntityName], bearers: Mapping[str, BearerPair]
+) -> tuple[dict[str, RelationPairsInGraph], dict[str, Reject]]:
     """Return row id → the pairs of bearers for which the relation holds, and row id → Reject where Wikidata failed."""
     wikidata = work.run.services.wikidata
     calls = (
@@ -265,8 +276,10 @@ def _look_up_relation_matches(
             edge = ItemNeighbour(Pid(row.relation), Qid(row.value_qid), row.answer)
             claims[row.relation].setdefault(row.subject_qid, []).append(edge)
 
-    def match(row: EntityQuestion, around: Mapping[str, Sequence[ItemNeighbour]]) -> RelationMatches:
-        return find_relation_matches(row.relation, bearers[row.id], claims[row.relation], around)
+    def match(
+        row: QuestionWithExtractedEntityName, around: Mapping[str, Sequence[ItemNeighbour]]
+    ) -> RelationPairsInGraph:
+        return find_bearer_pairs_in_relation(row.relation, bearers[row.id], claims[row.relation], around)
 
     held = {row.id: match(row, {}) for row in rows}
     open_rows = [row for row in rows if row.relation in PLACE_RELATIONS and not held[row.id].pairs]
@@ -279,16 +292,16 @@ def _look_up_relation_matches(
             *(edge.qid for candidate in bearers[row.id][0] for edge in claims[row.relation].get(candidate.qid, ())),
         )
     )
-    around, unknown = look_up_claims_within_hops(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
+    around, unknown = look_up_claims_within_hops_by_qid(work, places, ENCLOSING_PLACE_PIDS, _ENCLOSING_PLACE_HOPS)
     return held | {row.id: match(row, around) for row in open_rows}, failed | unknown
 
 
 def _link_entities_and_add_candidates(
-    row: EntityQuestion,
+    row: QuestionWithExtractedEntityName,
     bearers: BearerPair,
-    matches: RelationMatches | None,
+    matches: RelationPairsInGraph | None,
     policy: str,
-    candidates: list[EntityCandidateRow],
+    candidates: list[NameBearingItemCandidateRow],
 ) -> RowOutcome:
     """Choose a QID for both names of a row, and append all candidates to `candidates`.
 
@@ -302,7 +315,7 @@ def _link_entities_and_add_candidates(
     assert matches is not None
     pair = choose_entity_pair(bearers, matches, policy)
     candidates.extend(
-        EntityCandidateRow(
+        NameBearingItemCandidateRow(
             id=f"{row.id}-{role}-{option.qid}",
             row_id=row.id,
             role=role,

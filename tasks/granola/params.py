@@ -15,7 +15,7 @@ from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.benchmark import (
     BuildInputs,
-    ResolvedBuildInputs,
+    BuildInputsAndSourceFiles,
     builds_from_wikidata,
     make_sources_absolute,
     split_limit_over_units,
@@ -30,7 +30,11 @@ from factmill.tasks.granola.sources.own_questions import (
     format_unknown_relation,
     uses_own_tables,
 )
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations, read_own_relations
+from factmill.tasks.granola.sources.own_relations import (
+    RELATION_FILE,
+    load_packaged_and_own_relations,
+    read_own_relations,
+)
 from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import (
@@ -40,7 +44,12 @@ from factmill.tasks.storage.own_tables import (
     check_and_digest_own_tables,
     make_own_source,
 )
-from factmill.tasks.storage.source_files import SourceFile, format_unused_files, list_source_files, pin_source_file
+from factmill.tasks.storage.source_files import (
+    SourceFile,
+    format_unused_files,
+    list_source_files,
+    make_source_file_with_digest,
+)
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
 TRIVIAL_LIST = "trivial_answers"
@@ -89,12 +98,12 @@ class GranolaInputs(BuildInputs):
     views_to: str
 
 
-def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedBuildInputs[GranolaInputs]:
+def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInputsAndSourceFiles[GranolaInputs]:
     """Resolve the build's inputs; UsageError for an unknown relation, SourceError for a file that cannot be read."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
-    own_relations = [pin_source_file(Path(params.relation_file))] if params.relation_file else []
-    known = load_build_relations(own_relations)
+    own_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
+    known = load_packaged_and_own_relations(own_relations)
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
     paths = [Path(path) for path in params.source]
@@ -118,7 +127,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> ResolvedBu
         "source": make_sources_absolute(params.source),
         "relation_file": params.relation_file and str(resolve_absolute_path(params.relation_file)),
     }
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         GranolaInputs(
             params=params.model_copy(update=absolute),
             own_source=own if own != UserSourceSettings() else None,
@@ -139,7 +148,7 @@ def resolve_table_relations(
     params: GranolaParams, known: Mapping[str, QuestionRelation]
 ) -> tuple[list[str], OwnTables]:
     """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""
-    requested = resolve_requested_relations(params.relations, known)
+    requested = check_and_deduplicate_relations(params.relations, known)
     defaults = {"relation": requested[0]} if len(requested) == 1 else {}
     tables = check_and_digest_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
@@ -165,7 +174,7 @@ def pin_relation_source_files(
 
     def pin(path: Path) -> SourceFile:
         name = path.name if alike[path.name] == 1 else f"{path.parent.name}/{path.name}"
-        return apply_stated_name_and_licence(pin_source_file(path, name), own)
+        return apply_stated_name_and_licence(make_source_file_with_digest(path, name), own)
 
     return {pid: list(map(pin, found)) for pid, found in files.items()}
 
@@ -190,13 +199,13 @@ def resolve_granola_relations(
 
     The default is the paper's sixteen and those of the user's file; for questions made from facts, the latter alone.
     """
-    if requested := resolve_requested_relations(relations, known):
+    if requested := check_and_deduplicate_relations(relations, known):
         return requested
     own = {pid for file in own_relations for pid in read_own_relations(file)}
     return [pid for pid, each in known.items() if (pid in own if own and from_wikidata else each.is_default)]
 
 
-def resolve_requested_relations(relations: Sequence[str], known: Mapping[str, QuestionRelation]) -> list[str]:
+def check_and_deduplicate_relations(relations: Sequence[str], known: Mapping[str, QuestionRelation]) -> list[str]:
     """Return each of some relations once; UsageError for one without a template."""
     if unknown := [relation for relation in relations if relation not in known]:
         raise UsageError(

@@ -14,9 +14,9 @@ from factmill.tasks.core.measures.counts_and_bins import (
 )
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.engine.batches import StageDataset
-from factmill.tasks.engine.building import Build
-from factmill.tasks.granola.core.rows import EntityCandidateRow, GranolaRow
+from factmill.tasks.engine.batches import StageOutputShards
+from factmill.tasks.engine.building import BuildInProgress
+from factmill.tasks.granola.core.rows import GranolaRow, NameBearingItemCandidateRow
 from factmill.tasks.granola.source_questions import contains_answer
 from factmill.tasks.options import BuildReport
 
@@ -31,15 +31,17 @@ PAPER_SHAPE = {
 """Shape of the paper's data set (§3.2 and Appendix B)."""
 
 
-def publish_granola(build: Build, linked: StageDataset, described: StageDataset, cleaned: StageDataset) -> BuildReport:
+def publish_granola(
+    build: BuildInProgress, linked: StageOutputShards, described: StageOutputShards, cleaned: StageOutputShards
+) -> BuildReport:
     """Publish the benchmark, the table of all candidates, and the review queue with its decisions."""
-    candidates = linked.companion_rows(arrow_schema(EntityCandidateRow))
+    candidates = linked.companion_rows(arrow_schema(NameBearingItemCandidateRow))
     queue = described.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
     rows = cleaned.table(GranolaRow)
     held = Counter(rows["fact_in_graph"].to_pylist())
     asked = zip(rows["question"].to_pylist(), rows["answer"].to_pylist(), strict=True)
     facts = {
-        **count_ambiguous_names(candidates),
+        **compute_name_ambiguity_counts(candidates),
         "rows_confirmed_by_the_graph": held[True],
         "rows_confirmed_by_nothing": held[None],
         "rows_against_the_graph": held[False],
@@ -51,7 +53,7 @@ def publish_granola(build: Build, linked: StageDataset, described: StageDataset,
     return build.publish(tables, facts)
 
 
-def count_ambiguous_names(candidates: pa.Table) -> dict[str, int]:
+def compute_name_ambiguity_counts(candidates: pa.Table) -> dict[str, int]:
     """Count names, names that several items bear, rows with such a name, and rows in which the policies differ.
 
     The policies differ where the relation holds between candidates, but not for those with the smallest QID numbers.

@@ -11,7 +11,7 @@ from factmill.tasks.core.question_relations import extract_subject_name
 from factmill.tasks.core.rows import Reject, RowOutcome
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
-from factmill.tasks.granola.core.rows import EntityQuestion, SourceQuestion
+from factmill.tasks.granola.core.rows import QuestionWithExtractedEntityName, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
 from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file, load_entity_questions
 from factmill.tasks.granola.sources.own_questions import (
@@ -19,9 +19,9 @@ from factmill.tasks.granola.sources.own_questions import (
     find_relation,
     format_unknown_relation,
 )
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_build_relations
+from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_packaged_and_own_relations
 from factmill.tasks.lookups.facts import (
-    UnmergedQuestion,
+    QuestionBeforeMergingEqual,
     load_named_facts_as_input_rows,
     make_fact_questions,
     merge_equal_or_reject_conflicting,
@@ -37,7 +37,7 @@ _POSSESSIVE = re.compile(r"['’]s?(?=\s)")
 def read_entity_questions(batch: StageBatch) -> BatchReceipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = open_batch(batch)
-    read: list[UnmergedQuestion | Reject] = []
+    read: list[QuestionBeforeMergingEqual | Reject] = []
     left = work.inputs(GranolaInputs).limits[batch.unit]
     for file in work.source_files(batch.unit):
         for raw in load_entity_questions(file):
@@ -53,7 +53,9 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
                 reason = "several_gold_answers" if raw.answers else "no_gold_answer"
                 read.append(Reject(row_id, reason, f"{raw.question} {list(raw.answers)}"))
             else:
-                read.append(UnmergedQuestion(row_id, batch.unit, raw.question, raw.answers[0], file.name, raw.row))
+                read.append(
+                    QuestionBeforeMergingEqual(row_id, batch.unit, raw.question, raw.answers[0], file.name, raw.row)
+                )
     return work.finish(merge_equal_or_reject_conflicting(read, _make_source_question), SourceQuestion)
 
 
@@ -62,9 +64,12 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of the user's own tables; keep those with exactly one gold answer and a known relation (§3.2)."""
     work = open_batch(batch)
     inputs = work.inputs(GranolaInputs)
-    own, relations = inputs.own_source or UserSourceSettings(), load_build_relations(work.source_files(RELATION_FILE))
+    own, relations = (
+        inputs.own_source or UserSourceSettings(),
+        load_packaged_and_own_relations(work.source_files(RELATION_FILE)),
+    )
     left = {**inputs.limits}
-    read: list[UnmergedQuestion | Reject] = []
+    read: list[QuestionBeforeMergingEqual | Reject] = []
     subjects: dict[str, str | None] = {}
     for file in work.source_files(batch.unit):
         for row in iterate_own_table(file, own, QUESTION_FORM):
@@ -86,7 +91,7 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
                 read.append(Reject(row_id, "several_gold_answers", f"{question} {list(answers)}"))
             else:
                 subjects[row_id] = fields["subject"]
-                read.append(UnmergedQuestion(row_id, relation, question, answers[0], file.name, row.number))
+                read.append(QuestionBeforeMergingEqual(row_id, relation, question, answers[0], file.name, row.number))
     return work.finish(
         merge_equal_or_reject_conflicting(
             read, lambda each, row_id: _make_source_question(each, row_id).replace(stated_subject=subjects[each.id])
@@ -107,7 +112,7 @@ def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     )
     made = make_fact_questions(
         facts,
-        {pid: each.template for pid, each in load_build_relations(work.source_files(RELATION_FILE)).items()},
+        {pid: each.template for pid, each in load_packaged_and_own_relations(work.source_files(RELATION_FILE)).items()},
         work.run.services.wikidata.identity,
     )
     return work.finish(merge_equal_or_reject_conflicting(made, _make_source_question), SourceQuestion)
@@ -128,7 +133,7 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     """
     work = open_batch(batch)
     drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
-    relations = load_build_relations(work.source_files(RELATION_FILE))
+    relations = load_packaged_and_own_relations(work.source_files(RELATION_FILE))
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
         entity = row.stated_subject or extract_subject_name(row.question, relations[row.relation])
@@ -142,9 +147,9 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
         outcomes.append(
             Reject(row.id, reason, f"{row.question!r} {detail}")
             if reason
-            else row.extend_to(EntityQuestion, question_entity=entity)
+            else row.extend_to(QuestionWithExtractedEntityName, question_entity=entity)
         )
-    return work.finish(outcomes, EntityQuestion)
+    return work.finish(outcomes, QuestionWithExtractedEntityName)
 
 
 def contains_answer(question: str, answer: str) -> bool:
@@ -152,7 +157,7 @@ def contains_answer(question: str, answer: str) -> bool:
     return f" {normalize_answer(answer)} " in f" {normalize_answer(_POSSESSIVE.sub('', question))} "
 
 
-def _make_source_question(read: UnmergedQuestion, row_id: str) -> SourceQuestion:
+def _make_source_question(read: QuestionBeforeMergingEqual, row_id: str) -> SourceQuestion:
     return SourceQuestion(
         id=row_id,
         relation=read.relation,

@@ -5,7 +5,7 @@ so opening reads next to nothing and processes share one copy. An item's **place
 numbers of all items; a property's likewise. Places take half the space of ids and sort in the same order.
 
 items int64[n]                 numbers of the QIDs, ascending; properties int32[k] those of the PIDs
-item_bits uint64[w]            bit b of word i is set if Q(64 i + b) is an item; see `find_item_places`
+item_bits uint64[w]            bit b of word i is set if Q(64 i + b) is an item; see `find_countries_and_regions_of_item`
 item_ranks uint32[w]           number of items before those of each word
 out_offsets int64[n + 1]       start of each item's direct claims in the next two arrays
 out_items uint32[m]            place of the claim's object, ascending within a subject
@@ -114,7 +114,7 @@ _PRESENCE_SQL = " + ".join(
 _LITERAL_TEXTS_QUERY = f"SELECT {_LITERAL_TEXT_SQL} AS text, ({_PRESENCE_SQL})::UTINYINT AS marks FROM literals"
 
 
-class EdgeRows(NamedTuple):
+class EdgesByItem(NamedTuple):
     """Edges in one direction: those of item i are entries offsets[i] to offsets[i + 1] of the other two arrays."""
 
     offsets: Ints
@@ -122,8 +122,8 @@ class EdgeRows(NamedTuple):
     properties: npt.NDArray[np.uint16]
 
 
-class LiteralRows(NamedTuple):
-    """Literals by item, laid out as `EdgeRows`."""
+class LiteralsByItem(NamedTuple):
+    """Literals by item, laid out as `EdgesByItem`."""
 
     offsets: Ints
     properties: npt.NDArray[np.uint16]
@@ -172,9 +172,9 @@ class GraphArrays:
 
     items: ItemPlaceIndex
     properties: npt.NDArray[np.int32]
-    out: EdgeRows
-    into: EdgeRows
-    literals: LiteralRows
+    out: EdgesByItem
+    into: EdgesByItem
+    literals: LiteralsByItem
     texts: LiteralTexts | None
 
     def read_literals(self, ids: Ints) -> pa.Table | None:
@@ -246,9 +246,9 @@ def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
     return GraphArrays(
         ItemPlaceIndex(found["items"], found["item_bits"], found["item_ranks"]),
         found["properties"],
-        EdgeRows(*(found[f"out_{name}"] for name in EdgeRows._fields)),
-        EdgeRows(*(found[f"in_{name}"] for name in EdgeRows._fields)),
-        LiteralRows(*(found[f"literal_{name}"] for name in LiteralRows._fields)),
+        EdgesByItem(*(found[f"out_{name}"] for name in EdgesByItem._fields)),
+        EdgesByItem(*(found[f"in_{name}"] for name in EdgesByItem._fields)),
+        LiteralsByItem(*(found[f"literal_{name}"] for name in LiteralsByItem._fields)),
         LiteralTexts(*(found[name] for name in _TEXT_ARRAYS)) if _TEXT_ARRAYS[0] in found else None,
     )
 
@@ -279,7 +279,11 @@ def _open_mapped_array(file: Path) -> Array:
 def _check_array_lengths(path: Path, found: dict[str, Array]) -> None:
     """Check that the arrays' lengths agree, without reading their entries; LocalGraphError if not."""
     expected = {"item_ranks": len(found["item_bits"]), "in_items": len(found["out_items"])}
-    for rows, columns in (("out", EdgeRows._fields), ("in", EdgeRows._fields), ("literal", LiteralRows._fields)):
+    for rows, columns in (
+        ("out", EdgesByItem._fields),
+        ("in", EdgesByItem._fields),
+        ("literal", LiteralsByItem._fields),
+    ):
         expected[f"{rows}_offsets"] = len(found["items"]) + 1
         end = int(found[f"{rows}_offsets"][-1]) if len(found[f"{rows}_offsets"]) else 0
         expected |= {f"{rows}_{name}": end for name in columns if name != "offsets"}
@@ -305,7 +309,7 @@ def write_graph_arrays(connection: duckdb.DuckDBPyConnection, folder: Path) -> N
     write("out", "edges", _EDGE_ARRAYS_QUERY.format(row="subject", neighbour="object"))
     write("in", "edges", _EDGE_ARRAYS_QUERY.format(row="object", neighbour="subject"))
     write("literal", "literals", _LITERAL_ARRAYS_QUERY)
-    _write_literal_order(folder)
+    _write_literal_order_within_items(folder)
     _write_literal_texts(connection, folder)
 
 
@@ -355,7 +359,7 @@ def _write_compressed_rows(
     query: str,
 ) -> None:
     """Write the offsets by column `item`, and each other column of a query into the file of its name."""
-    fields = [name for name in (LiteralRows if rows == "literal" else EdgeRows)._fields[1:] if name != "order"]
+    fields = [name for name in (LiteralsByItem if rows == "literal" else EdgesByItem)._fields[1:] if name != "order"]
     count = _count_rows(connection, table)
     with ExitStack() as stack:
         offsets = stack.enter_context(_open_array_file_with_header(folder, f"{rows}_offsets", len(items.numbers) + 1))
@@ -375,7 +379,7 @@ def _write_compressed_rows(
         _write_offsets(offsets, following, len(items.numbers) + 1, np.empty(0, np.int64), read)
 
 
-def _write_literal_order(folder: Path) -> None:
+def _write_literal_order_within_items(folder: Path) -> None:
     """Write the order of each item's literals by key, in batches of items."""
     offsets, keys = _open_mapped_array(folder / "literal_offsets.npy"), _open_mapped_array(folder / "literal_keys.npy")
     first, items = 0, len(offsets) - 1

@@ -3,7 +3,7 @@
 <folder>/<name>/manifest.json     this module's GraphManifest
 <folder>/<name>/graph.duckdb      the tables (tasks/graph/loading/tables.py)
 <folder>/<name>/*.npy             the arrays (tasks/graph/arrays.py)
-<folder>/<name>/checked.json      state of each file when it was last digested (`digest_and_check_all_graph_files`)
+<folder>/<name>/checked.json      state of each file when it was last digested (`digest_graph_files_and_find_damaged`)
 <folder>/.<name>.loading/         a load in progress or interrupted
 
 Digesting a large graph takes longer than using it. So a file digested once is trusted while its size, modification time
@@ -215,9 +215,9 @@ def get_loading_folder(name: str, folder: Path) -> Path:
     return Path(folder) / f".{get_graph_folder(name, folder).name}.loading"
 
 
-def write_graph_manifest(manifest: GraphManifest, path: Path) -> None:
+def write_graph_manifest(manifest: GraphManifest, folder: Path) -> None:
     """Write the manifest into a graph's folder and flush it to disk."""
-    with (path / GRAPH_MANIFEST_FILE).open("w", encoding="utf-8") as file:
+    with (folder / GRAPH_MANIFEST_FILE).open("w", encoding="utf-8") as file:
         file.write(manifest.model_dump_json(indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -234,7 +234,7 @@ def load_manifest_and_check_files(name: str, folder: Path) -> GraphManifest:
     return manifest
 
 
-def digest_and_check_all_graph_files(
+def digest_graph_files_and_find_damaged(
     name: str, folder: Path, on_read: Callable[[int, int], None] | None = None
 ) -> tuple[GraphManifest, dict[str, str]]:
     """Digest all files of a graph; return its manifest, and damaged file name → problem.

@@ -45,7 +45,11 @@ from factmill.tasks.graph.loading.staging import (
     read_sources_into_staging,
 )
 from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
-from factmill.tasks.graph.loading.tables import digest_graph_tables, find_dump_date, write_graph_tables
+from factmill.tasks.graph.loading.tables import (
+    digest_graph_tables,
+    find_dump_date,
+    write_graph_tables_and_count_left_out,
+)
 
 READING_MODULES = (
     "compiling", "line_patterns", "ntriples", "staging_rows", "scanning", "sources/bzip2", "sources/streams",
@@ -176,7 +180,7 @@ def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabas
     graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
     graph.mkdir()
     job.meter.start_phase("sorting")
-    stored, left_out = write_graph_tables(connection, graph / GRAPH_DATABASE_FILE)
+    stored, left_out = write_graph_tables_and_count_left_out(connection, graph / GRAPH_DATABASE_FILE)
     date = job.dump_date or find_dump_date(connection)
     languages = job.request.languages
     digest = digest_graph_tables(connection, languages=languages, dump_date=date, format_version=FORMAT_VERSION)

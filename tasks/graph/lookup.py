@@ -25,10 +25,10 @@ import pyarrow as pa
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, make_failed_response
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.operation import find_operation, list_operations
-from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemDescription, ItemNeighbour, Pid, Qid
+from factmill.tasks.core.calls.wikidata import ItemDescription, ItemMatchedByName, ItemNeighbour, Pid, Qid
 from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
 from factmill.tasks.errors import LocalGraphError
-from factmill.tasks.graph.arrays import EdgeRows, GraphArrays, Ints, find_places_in_sorted, open_mapped_graph_arrays
+from factmill.tasks.graph.arrays import EdgesByItem, GraphArrays, Ints, find_places_in_sorted, open_mapped_graph_arrays
 from factmill.tasks.graph.folders import (
     GRAPH_DATABASE_FILE,
     GraphManifest,
@@ -178,15 +178,15 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         problem = self.find_language_problem(language) if operation.depends_on_language and language else None
         return make_failed_response("language_missing", problem) if problem else None
 
-    def find_items_by_name(self, names: Iterable[str], language: str = "en") -> dict[str, list[ItemCandidate]]:
+    def find_items_by_name(self, names: Iterable[str], language: str = "en") -> dict[str, list[ItemMatchedByName]]:
         """Return name → items with exactly that label or alias: labels first, then by number; may be empty."""
         self._check_language(language)
-        found: dict[str, list[ItemCandidate]] = {name: [] for name in names}
+        found: dict[str, list[ItemMatchedByName]] = {name: [] for name in names}
         # a lone surrogate cannot be encoded in UTF-8, so no dump holds one
         asked = [name for name in found if not any("\ud800" <= character <= "\udfff" for character in name)]
         keys = pa.table({"key": range(len(asked)), "name": pa.array(asked, pa.string())})
         for key, item, via in self.query(_ITEMS_BY_NAME_QUERY, {"keys": keys}, **_make_language_parameters(language)):
-            found[asked[key]].append(ItemCandidate(Qid(f"Q{item}"), via))
+            found[asked[key]].append(ItemMatchedByName(Qid(f"Q{item}"), via))
         return found
 
     def load_descriptions(self, qids: Iterable[str], language: str = "en") -> dict[Qid, ItemDescription]:
@@ -230,7 +230,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         is_wanted = np.isin(
             list_of[edges.owners] * count + edges.properties, np.concatenate([np.empty(0, np.int64), *wanted])
         )
-        named = _list_edge_ids(arrays, _OwnedEdges._make(column[is_wanted] for column in edges))
+        named = _list_owner_places_pids_and_qids(arrays, _OwnedEdges._make(column[is_wanted] for column in edges))
         labels = self.find_labels({qid for _, _, qid in named}, language)
         found: list[list[ItemNeighbour]] = [[] for _ in asked]
         for owner, pid, qid in named:
@@ -250,7 +250,9 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         keys = {"keys": pa.table({"position": pa.array(np.arange(len(numbers))), "item": pa.array(numbers)})}
         literals = self.query(_ITEM_VALUES_QUERY, keys)
         statements = {(at, f"P{pid}", f"Q{qid}"): text for at, pid, qid, text in self.query(_ITEM_CLAIMS_QUERY, keys)}
-        claims = _list_edge_ids(self.arrays, _gather_edges(self.arrays.out, self.arrays.items.find_places(numbers)))
+        claims = _list_owner_places_pids_and_qids(
+            self.arrays, _gather_edges(self.arrays.out, self.arrays.items.find_places(numbers))
+        )
         ids = {each for _, *both in claims for each in both} | {f"P{pid}" for _, pid, *_ in literals}
         labels = self.find_labels(ids, language)
         found: list[list[ItemFact]] = [[] for _ in asked]
@@ -395,7 +397,7 @@ def _parse_id_numbers(ids: Iterable[str]) -> Ints:
     return np.array([number if number <= _HIGHEST_ITEM else -1 for number in numbers], np.int64)
 
 
-def _get_row_starts_and_lengths(rows: EdgeRows, places: Ints) -> tuple[Ints, Ints]:
+def _get_row_starts_and_lengths(rows: EdgesByItem, places: Ints) -> tuple[Ints, Ints]:
     """Return each item's row start and length; length 0 for a place of -1."""
     if len(rows.offsets) == 1:
         return np.zeros_like(places), np.zeros_like(places)
@@ -404,7 +406,7 @@ def _get_row_starts_and_lengths(rows: EdgeRows, places: Ints) -> tuple[Ints, Int
     return begins, np.where(places < 0, 0, rows.offsets[known + 1] - begins)
 
 
-def _gather_edges(rows: EdgeRows, places: Ints) -> _OwnedEdges:
+def _gather_edges(rows: EdgesByItem, places: Ints) -> _OwnedEdges:
     """Return the edges of the items at the given places (-1: none), concatenated, each item's sorted by property."""
     begins, counts = _get_row_starts_and_lengths(rows, places)
     owners = np.repeat(np.arange(len(places)), counts)
@@ -414,7 +416,7 @@ def _gather_edges(rows: EdgeRows, places: Ints) -> _OwnedEdges:
     return _OwnedEdges(owners, properties[order], others[order])
 
 
-def _list_edge_ids(arrays: GraphArrays, edges: _OwnedEdges) -> list[tuple[int, Pid, Qid]]:
+def _list_owner_places_pids_and_qids(arrays: GraphArrays, edges: _OwnedEdges) -> list[tuple[int, Pid, Qid]]:
     """Return (position of the owner, PID, QID of the other item) of each claim."""
     pids, qids = arrays.properties[edges.properties].tolist(), arrays.items.numbers[edges.others].tolist()
     rows = zip(edges.owners.tolist(), pids, qids, strict=True)

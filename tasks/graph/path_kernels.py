@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.graph.arrays import EdgeRows, Ints, LiteralRows
+from factmill.tasks.graph.arrays import EdgesByItem, Ints, LiteralsByItem
 from factmill.tasks.graph.loading.compiling import compile_inline, compile_kernel
 
 Flags = npt.NDArray[np.bool_]
@@ -43,13 +43,13 @@ LITERAL_PATH_COLUMNS = 4
 class WalkableEdges(NamedTuple):
     """Edges in both directions, and the properties to ignore."""
 
-    out: EdgeRows
-    into: EdgeRows
+    out: EdgesByItem
+    into: EdgesByItem
     ignored: Flags
     """By property place: True if no path may use the property."""
 
 
-class LiteralSearchRanges(NamedTuple):
+class LiteralKeyBoundsByPair(NamedTuple):
     """Literals to search for: each pair's lowest and highest key, and lowest precision."""
 
     lowest: Ints
@@ -173,7 +173,7 @@ def _write_merged_row_paths(
 
 
 @compile_inline
-def _write_paths_to_hub(
+def _write_two_hop_paths_to_hub(
     offsets: Column, items: Column, properties: Column, first: int, end_1: int, end: int,
     ignored: Flags, found: PathTable, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
@@ -229,7 +229,7 @@ def write_item_paths(
                             in_items, in_properties, begin_2, end_2, start, ignored, found, written, room, total
                         )
                     elif (end_1 - begin_1) * _MERGE_STEPS_PER_SEARCH < end_2 - begin_2:
-                        total = _write_paths_to_hub(
+                        total = _write_two_hop_paths_to_hub(
                             out_offsets, out_items, out_properties, begin_1, end_1, end,
                             ignored, found, written, room, total,
                         )  # fmt: skip
@@ -326,7 +326,7 @@ def _prefetch_literals(
 
 @compile_kernel
 def write_literal_paths(
-    walkable_edges: WalkableEdges, literals: LiteralRows, sought: LiteralSearchRanges, subjects: Ints, hops: int, first: int, last: int,
+    walkable_edges: WalkableEdges, literals: LiteralsByItem, sought: LiteralKeyBoundsByPair, subjects: Ints, hops: int, first: int, last: int,
     most_paths: int, found: PathTable, totals: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the paths from items to matching literals at one hop or at two; see `write_item_paths`."""

@@ -27,7 +27,7 @@ from factmill.tasks.graph.arrays import GraphArrays, Ints, make_empty_arrays
 from factmill.tasks.graph.path_kernels import (
     ITEM_PATH_COLUMNS,
     LITERAL_PATH_COLUMNS,
-    LiteralSearchRanges,
+    LiteralKeyBoundsByPair,
     PathTable,
     WalkableEdges,
     write_item_paths,
@@ -92,7 +92,7 @@ def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options:
 
 
 @dataclass(frozen=True, slots=True)
-class _LiteralSearch:
+class _LiteralSearchBatch:
     """A batch of literals to search for."""
 
     arrays: GraphArrays
@@ -100,7 +100,7 @@ class _LiteralSearch:
     ground: WalkableEdges
     starts: Ints
     """Place of each pair's subject."""
-    sought: LiteralSearchRanges
+    sought: LiteralKeyBoundsByPair
     numbers: pa.Table | None
     """`number` and `unit` of each pair; None for a batch of dates."""
     cap: int
@@ -118,7 +118,7 @@ def find_literal_paths(
     _check_pair_lengths(subjects, objects)
     numbers = _make_numbers_table_unless_dates(objects)
     counted = _flag_properties(arrays, properties) & ~_flag_properties(arrays, options.ignored_properties)
-    search = _LiteralSearch(
+    search = _LiteralSearchBatch(
         arrays,
         read_literals,
         WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties)),
@@ -129,10 +129,10 @@ def find_literal_paths(
     )
     # neighbouring rows share pages, which may have to be read from disk; paths are sorted by pair below
     nearby = np.argsort(search.starts, kind="stable")
-    one_hop, direct = _find_literal_paths_at_hops(search, 1, nearby)
+    one_hop, direct = _find_literal_paths_and_totals_at_hops(search, 1, nearby)
     # decided only now: a hit may have proved to be another number, or one in another unit
     left = nearby if options.always_two_hops else nearby[direct == 0]
-    two_hops, further = _find_literal_paths_at_hops(search, 2, left)
+    two_hops, further = _find_literal_paths_and_totals_at_hops(search, 2, left)
     totals = np.zeros(len(subjects), np.int64)
     totals[nearby] = direct
     totals[left] += further
@@ -155,12 +155,14 @@ def compile_path_kernels() -> None:
     find_literal_paths(arrays, _refuse_to_read_literals, unknown, [PartialDate(1)], frozenset(), PathSearchOptions())
 
 
-def _find_literal_paths_at_hops(search: _LiteralSearch, hops: int, pairs: Ints) -> tuple[pa.Table, Ints]:
+def _find_literal_paths_and_totals_at_hops(
+    search: _LiteralSearchBatch, hops: int, pairs: Ints
+) -> tuple[pa.Table, Ints]:
     """Return some pairs' paths with `hops` hops (dates: at most the cap per pair), and each pair's total number."""
     totals, starts = np.zeros(len(pairs), np.int64), search.starts[pairs]
     cap = search.cap if search.numbers is None else _NO_CAP
     lowest, highest, precisions, properties = search.sought
-    sought = LiteralSearchRanges(lowest[pairs], highest[pairs], precisions[pairs], properties)
+    sought = LiteralKeyBoundsByPair(lowest[pairs], highest[pairs], precisions[pairs], properties)
 
     def walk(first: int, last: int, found: PathTable) -> tuple[int, int]:
         stopped, written, _ = write_literal_paths(
@@ -257,11 +259,11 @@ def _get_path_cap(options: PathSearchOptions) -> int:
 
 def _make_literal_search_ranges(
     objects: Sequence[PartialDate] | Sequence[NumberWithUnit], properties: npt.NDArray[np.bool_]
-) -> LiteralSearchRanges:
+) -> LiteralKeyBoundsByPair:
     """Return the key ranges and precisions that match the dates or numbers; see Date.fits, Number.fits."""
     if objects and isinstance(objects[0], NumberWithUnit):
         keys = np.array([hash_number(cast(NumberWithUnit, each).number) for each in objects], np.int64)
-        return LiteralSearchRanges(keys, keys, np.zeros(len(keys), np.uint8), properties)
+        return LiteralKeyBoundsByPair(keys, keys, np.zeros(len(keys), np.uint8), properties)
     dates = cast(Sequence[PartialDate], objects)
     months = np.array([-1 if each.month is None else each.month for each in dates], np.int64)
     days = np.array([-1 if each.day is None else each.day for each in dates], np.int64)
@@ -271,7 +273,7 @@ def _make_literal_search_ranges(
     years = np.array([each.year if near else 0 for each, near in zip(dates, is_near.tolist(), strict=True)], np.int64)
     steps = _DATE_KEY_STEPS[kinds]
     lowest = (years * 10_000 + np.maximum(months, 0) * 100 + np.maximum(days, 0)) // steps * steps
-    return LiteralSearchRanges(
+    return LiteralKeyBoundsByPair(
         np.where(is_near, lowest, 1), np.where(is_near, lowest + steps - 1, 0), _DATE_PRECISIONS[kinds], properties
     )
 

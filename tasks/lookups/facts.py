@@ -8,14 +8,16 @@ from factmill.tasks.core.calls.item_facts import ItemFact, make_item_facts_call,
 from factmill.tasks.core.calls.wikidata import ItemNeighbour, make_list_facts_call, parse_fact_pairs
 from factmill.tasks.core.digests import canonical_json, digest_json
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.errors import ServiceUnreachable
-from factmill.tasks.lookups.classes import look_up_claims
-from factmill.tasks.lookups.labels import look_up_aliases, look_up_item_names
+from factmill.tasks.lookups.classes import look_up_claims_by_qid
+from factmill.tasks.lookups.labels import look_up_aliases_by_qid, look_up_item_names_by_qid
 
 SUBJECTS_PER_PAGE = 5000
 """Largest number of subjects per page."""
-NameLookup = Callable[[BatchWork, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]]
+NameLookup = Callable[
+    [BatchInProgress, Iterable[tuple[str, str]]], tuple[Mapping[str, str | None], Mapping[str, Reject]]
+]
 """Function from (row id, QID) pairs to QID → its name, and row id → Reject on failure."""
 
 
@@ -45,8 +47,8 @@ class NamedFact:
         return tuple(dict.fromkeys([*filter(None, [self.value_name]), *self.aliases]))
 
 
-def look_up_claims_within_hops(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
+def look_up_claims_within_hops_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]], pids: Iterable[str], hops: int
 ) -> tuple[dict[str, list[ItemNeighbour]], dict[str, Reject]]:
     """Return QID → its claims with the given properties, for every (row id, QID) and the items reached in `hops` steps.
 
@@ -57,7 +59,7 @@ def look_up_claims_within_hops(
     failed: dict[str, Reject] = {}
     todo, seen = list(dict.fromkeys(row_qid_pairs)), set[tuple[str, str]]()
     for _ in range(hops):
-        found, lost = look_up_claims(work, todo, wanted)
+        found, lost = look_up_claims_by_qid(work, todo, wanted)
         claims |= found
         failed |= lost
         seen.update(todo)
@@ -66,8 +68,8 @@ def look_up_claims_within_hops(
     return claims, failed
 
 
-def look_up_item_facts(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+def look_up_item_facts_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[ItemFact]], dict[str, Reject]]:
     """Return QID → its one-hop facts, for every (row id, QID), and row id → Reject if Wikidata failed."""
     service = work.run.services.wikidata
@@ -75,14 +77,14 @@ def look_up_item_facts(
     return work.call_and_parse(service, calls, parse_item_facts)
 
 
-def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> list[tuple[str, str]]:
+def look_up_fact_pairs(work: BatchInProgress, relation: str, max_subjects: int | None) -> list[tuple[str, str]]:
     """Look up a relation's (subject, value) pairs page by page, of at most `limit` subjects (None: all)."""
     wikidata = work.run.services.wikidata
     facts: list[tuple[str, str]] = []
     after: str | None = None
     while True:
         asked = len({subject for subject, _ in facts})
-        page_size = SUBJECTS_PER_PAGE if limit is None else min(SUBJECTS_PER_PAGE, limit - asked)
+        page_size = SUBJECTS_PER_PAGE if max_subjects is None else min(SUBJECTS_PER_PAGE, max_subjects - asked)
         if page_size <= 0:
             return facts
         call = make_list_facts_call(wikidata.identity, relation, after, page_size)
@@ -99,13 +101,13 @@ def look_up_fact_pairs(work: BatchWork, relation: str, limit: int | None) -> lis
 
 
 def load_named_facts_as_input_rows(
-    work: BatchWork,
+    work: BatchInProgress,
     relation: str,
-    limit: int | None,
+    max_subjects: int | None,
     *,
     multiple_values: Literal["keep", "reject", "first", "all"] = "keep",
     aliases: bool = False,
-    name_lookup: NameLookup = look_up_item_names,
+    name_lookup: NameLookup = look_up_item_names_by_qid,
 ) -> list[NamedFact]:
     """Load a relation's distinct facts as rows of a batch, with the English names of subject and value.
 
@@ -115,12 +117,12 @@ def load_named_facts_as_input_rows(
     `aliases`: also look up other names of values. `name_lookup`: looks up names. A fact with an unnamed item is rejected
     (item_without_label).
     """
-    pairs = list(dict.fromkeys(look_up_fact_pairs(work, relation, limit)))
+    pairs = list(dict.fromkeys(look_up_fact_pairs(work, relation, max_subjects)))
     ids = {pair: f"{relation}-{pair[0]}-{pair[1]}" for pair in pairs}
     names, failed = name_lookup(work, ((ids[pair], qid) for pair in pairs for qid in pair))
     others: Mapping[str, list[str]] = {}
     if aliases:
-        others, lost = look_up_aliases(work, ((ids[pair], pair[1]) for pair in pairs))
+        others, lost = look_up_aliases_by_qid(work, ((ids[pair], pair[1]) for pair in pairs))
         failed = {**failed, **lost}
     values: dict[str, list[str]] = {}
     for subject, value in pairs:
@@ -154,7 +156,7 @@ def load_named_facts_as_input_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class UnmergedQuestion:
+class QuestionBeforeMergingEqual:
     """A question with its answer as read from a source, before a relation's equal questions are merged."""
 
     id: str
@@ -170,7 +172,7 @@ class UnmergedQuestion:
 
 def make_fact_questions(
     facts: Iterable[NamedFact], templates: Mapping[str, str], source: str
-) -> Iterator[UnmergedQuestion | Reject | MergedAway]:
+) -> Iterator[QuestionBeforeMergingEqual | Reject | MergedAway]:
     """Yield each fact's question, made by its property's template, or the outcome of an unusable fact.
 
     `templates`: PID → question with `[X]` for the subject; `source`: name of the graph.
@@ -182,7 +184,7 @@ def make_fact_questions(
         assert fact.subject_name and fact.value_name
         question = templates[fact.relation].replace("[X]", fact.subject_name)
         place = f"{source} {fact.subject} {fact.relation} {fact.value}"
-        yield UnmergedQuestion(fact.id, fact.relation, question, fact.value_name, place, fact.number, fact)
+        yield QuestionBeforeMergingEqual(fact.id, fact.relation, question, fact.value_name, place, fact.number, fact)
 
 
 def make_question_id(relation: str, question: str, answers: Sequence[str]) -> str:
@@ -191,17 +193,18 @@ def make_question_id(relation: str, question: str, answers: Sequence[str]) -> st
 
 
 def merge_equal_or_reject_conflicting(
-    read: Iterable[UnmergedQuestion | Reject | MergedAway], make: Callable[[UnmergedQuestion, str], RowOutcome]
+    read: Iterable[QuestionBeforeMergingEqual | Reject | MergedAway],
+    make: Callable[[QuestionBeforeMergingEqual, str], RowOutcome],
 ) -> Iterator[RowOutcome]:
     """Yield the rows of distinct questions: equal ones are merged, and questions with different answers rejected.
 
     The first of equal questions is kept, under an id made from its content (`make`: question and id → row). The reject
     reason of questions that rows answer differently is several_gold_answers.
     """
-    asked: list[UnmergedQuestion] = []
+    asked: list[QuestionBeforeMergingEqual] = []
     answers: dict[str, set[str]] = {}
     for each in read:
-        if isinstance(each, UnmergedQuestion):
+        if isinstance(each, QuestionBeforeMergingEqual):
             asked.append(each)
             answers.setdefault(each.question, set()).add(each.answer)
         else:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from factmill.tasks.core.calls.wikidata import (
-    ItemCandidate,
     ItemDescription,
+    ItemMatchedByName,
     make_aliases_call,
     make_describe_item_call,
     make_find_items_call,
@@ -16,13 +16,13 @@ from factmill.tasks.core.calls.wikidata import (
     parse_item_description,
 )
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 
 V = TypeVar("V")
 
 
-def look_up_labels(
-    work: BatchWork, row_entity_pairs: Iterable[tuple[str, str]], language: str
+def look_up_labels_by_entity_id(
+    work: BatchInProgress, row_entity_pairs: Iterable[tuple[str, str]], language: str
 ) -> tuple[dict[str, str], dict[str, Reject]]:
     """Return id → label, for every (row id, id of an item or property), and row id → Reject for failed look-ups."""
     service = work.run.services.wikidata
@@ -32,22 +32,22 @@ def look_up_labels(
     return {each: label for each, label in found.items() if label is not None}, failed
 
 
-def look_up_item_descriptions(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+def look_up_item_descriptions_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, ItemDescription], dict[str, Reject]]:
     """Return QID → English label, description and article, for every (row id, QID), and row id → Reject on failure."""
-    return _look_up_from_item_descriptions(work, row_qid_pairs, parse_item_description)
+    return _look_up_parsed_descriptions_by_qid(work, row_qid_pairs, parse_item_description)
 
 
-def look_up_item_names(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+def look_up_item_names_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, str | None], dict[str, Reject]]:
-    """Return QID → English label or None, by the same calls as `look_up_item_descriptions`, and row id → Reject on failure."""
-    return _look_up_from_item_descriptions(work, row_qid_pairs, lambda body: parse_item_description(body).label)
+    """Return QID → English label or None, by the same calls as `look_up_item_descriptions_by_qid`, and row id → Reject on failure."""
+    return _look_up_parsed_descriptions_by_qid(work, row_qid_pairs, lambda body: parse_item_description(body).label)
 
 
-def look_up_aliases(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]]
+def look_up_aliases_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, list[str]], dict[str, Reject]]:
     """Return QID → sorted English aliases, for every (row id, QID), and row id → Reject on failure."""
     service = work.run.services.wikidata
@@ -55,17 +55,17 @@ def look_up_aliases(
     return work.call_and_parse(service, calls, parse_aliases)
 
 
-def look_up_items_by_name(
-    work: BatchWork, row_name_pairs: Iterable[tuple[str, str]]
-) -> tuple[dict[str, list[ItemCandidate]], dict[str, Reject]]:
+def look_up_item_candidates_by_name(
+    work: BatchInProgress, row_name_pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, list[ItemMatchedByName]], dict[str, Reject]]:
     """Return name → items with that exact English label or alias, for every (row id, name), and row id → Reject on failure."""
     service = work.run.services.wikidata
     calls = ((row_id, name, make_find_items_call(service.identity, name)) for row_id, name in row_name_pairs)
     return work.call_and_parse(service, calls, parse_item_candidates)
 
 
-def _look_up_from_item_descriptions(
-    work: BatchWork, row_qid_pairs: Iterable[tuple[str, str]], parse_description: Callable[[Any], V]
+def _look_up_parsed_descriptions_by_qid(
+    work: BatchInProgress, row_qid_pairs: Iterable[tuple[str, str]], parse_description: Callable[[Any], V]
 ) -> tuple[dict[str, V], dict[str, Reject]]:
     service = work.run.services.wikidata
     calls = ((row_id, qid, make_describe_item_call(service.identity, qid)) for row_id, qid in row_qid_pairs)

@@ -25,7 +25,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_page_revision,
     parse_revision_html,
 )
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.values.answer_search import index_text
 from factmill.tasks.text.wikipedia_urls import (
@@ -72,7 +72,7 @@ class MissingArticleReason:
 
 
 def pin_article_revisions_at_epoch(
-    work: BatchWork, row_title_pairs: Iterable[tuple[str, str]], epoch: str
+    work: BatchInProgress, row_title_pairs: Iterable[tuple[str, str]], epoch: str
 ) -> dict[str, PinnedArticleRevision | MissingArticleReason]:
     """Return title → its article at the time `epoch` (ISO 8601, UTC), or why there is none; `row_title_pairs`: (row id, title).
 
@@ -84,7 +84,7 @@ def pin_article_revisions_at_epoch(
     for row_id, title in row_title_pairs:
         spelling = spellings.setdefault(title, canonical_title(title))
         rows[spelling].append(row_id)
-    search = _TitleRedirectSearch(work, epoch, rows)
+    search = _TitleToArticleResolution(work, epoch, rows)
     for _ in range(MAX_TITLE_REDIRECTS + 1):
         search.advance_trails()
     for title, trail in search.trails.items():
@@ -94,7 +94,7 @@ def pin_article_revisions_at_epoch(
 
 
 def load_article_texts(
-    work: BatchWork, revisions: Iterable[tuple[str, str, int]]
+    work: BatchInProgress, revisions: Iterable[tuple[str, str, int]]
 ) -> dict[int, str | MissingArticleReason]:
     """Return revision id → the article's text; `revisions`: (row id, title that leads to the article, revision id).
 
@@ -127,10 +127,10 @@ def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleR
 
 
 @dataclass(slots=True)
-class _TitleRedirectSearch:
+class _TitleToArticleResolution:
     """Step-by-step resolution of titles to articles, with the redirects followed so far."""
 
-    work: BatchWork
+    work: BatchInProgress
     at: str
     rows: Mapping[str, list[str]]
     """Title in MediaWiki's spelling → rows that need it."""
@@ -237,7 +237,7 @@ def _was_reached_by_redirect(revision: PageRevision | MissingArticleReason) -> b
 
 
 def _send_wikipedia_calls(
-    work: BatchWork, rows: Mapping[K, list[str]], calls: Mapping[K, Call]
+    work: BatchInProgress, rows: Mapping[K, list[str]], calls: Mapping[K, Call]
 ) -> Iterator[tuple[K, CallResponse]]:
     """Send a call for every key, on behalf of all rows that need it; yield (key, reply)."""
     pairs = ((row_id, call) for key, call in calls.items() for row_id in rows[key])

@@ -27,7 +27,7 @@ from factmill.tasks.models.exact_batches import run_equal_length_filled_batches
 from factmill.tasks.models.model_folder import (
     load_manifest_and_check_sizes,
     load_verified_manifest,
-    parse_model_settings,
+    parse_settings_in_manifest,
     resolve_model_folder,
 )
 
@@ -94,7 +94,7 @@ class CrossEncoder:
         from tokenizers import Tokenizer
 
         manifest = load_verified_manifest(path, "cross-encoder")
-        self.settings = parse_model_settings(path, manifest, CrossEncoderSettings)
+        self.settings = parse_settings_in_manifest(path, manifest, CrossEncoderSettings)
         self.name, self.digest = manifest.name, manifest.digest
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_ctranslate2_device(device)
@@ -155,5 +155,5 @@ def get_cross_encoder_identity(
     """Return name and digest of a cross-encoder without opening it; UsageError if a wanted label is missing."""
     path = resolve_cross_encoder_folder(name_or_path, home_folder)
     manifest = load_manifest_and_check_sizes(path, "cross-encoder")
-    parse_model_settings(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted_labels, manifest.name)
+    parse_settings_in_manifest(path, manifest, CrossEncoderSettings).resolve_label_columns(wanted_labels, manifest.name)
     return {"name": manifest.name, "digest": manifest.digest}

@@ -41,7 +41,7 @@ from factmill.tasks.models.model_folder import (
     list_model_names,
     load_manifest_and_check_sizes,
     load_verified_manifest,
-    parse_model_settings,
+    parse_settings_in_manifest,
     resolve_model_folder,
 )
 
@@ -146,7 +146,7 @@ class SentenceEncoder:
         from tokenizers import Tokenizer
 
         manifest = load_verified_manifest(path, "embedder")
-        self.settings = parse_model_settings(path, manifest, SentenceEncoderSettings)
+        self.settings = parse_settings_in_manifest(path, manifest, SentenceEncoderSettings)
         self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_ctranslate2_device(device)

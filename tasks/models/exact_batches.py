@@ -88,14 +88,14 @@ def run_batches(
 def run_equal_length_filled_batches(
     lengths: Sequence[int],
     workers: int,
-    multiplier: MatmulInstructions | None,
+    matmul_instructions: MatmulInstructions | None,
     work: Callable[[list[int]], npt.NDArray[F]],
 ) -> Iterator[tuple[list[int], npt.NDArray[F]]]:
     """Yield places of texts of one length with their results, a row each; `workers` batches run in parallel.
 
     `work` gets the places of a batch, filled up at its end by repeating the first, and returns a row for each.
     """
-    batches = list(batch_by_length_with_filled_sizes(lengths, multiplier))
+    batches = list(batch_by_length_with_filled_sizes(lengths, matmul_instructions))
     with ThreadPoolExecutor(workers) as pool:
         filled = [rows + rows[:1] * (size - len(rows)) for rows, size in batches]
         for (rows, _), found in zip(batches, pool.map(work, filled), strict=True):
@@ -103,23 +103,23 @@ def run_equal_length_filled_batches(
 
 
 def batch_by_length_with_filled_sizes(
-    lengths: Sequence[int], multiplier: MatmulInstructions | None
+    lengths: Sequence[int], matmul_instructions: MatmulInstructions | None
 ) -> Iterator[tuple[list[int], int]]:
     """Yield batches of places of one length, longest first, with the number of texts to fill each up to."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
     for length in sorted(by_length, reverse=True):
-        places, most = by_length[length], count_max_texts_per_batch(length, multiplier)
+        places, most = by_length[length], count_max_texts_per_batch(length, matmul_instructions)
         for start in range(0, len(places), most):
             batch = places[start : start + most]
-            yield batch, choose_filled_batch_size(len(batch), length, multiplier)
+            yield batch, choose_filled_batch_size(len(batch), length, matmul_instructions)
 
 
-def count_max_texts_per_batch(length: int, multiplier: MatmulInstructions | None) -> int:
+def count_max_texts_per_batch(length: int, matmul_instructions: MatmulInstructions | None) -> int:
     """Return how many texts of `length` tokens an encoder's batch has, at most."""
-    most = max(1, _MAX_ENCODER_BATCH_TOKENS[multiplier] // length)
-    if multiplier == "avx512":
+    most = max(1, _MAX_ENCODER_BATCH_TOKENS[matmul_instructions] // length)
+    if matmul_instructions == "avx512":
         return most
     return next(
         texts
@@ -128,19 +128,19 @@ def count_max_texts_per_batch(length: int, multiplier: MatmulInstructions | None
     )
 
 
-def choose_filled_batch_size(texts: int, length: int, multiplier: MatmulInstructions | None) -> int:
+def choose_filled_batch_size(text_count: int, length: int, matmul_instructions: MatmulInstructions | None) -> int:
     """Return the number of texts to fill a batch of texts of one length up to, so that each gets its usual bits."""
-    if multiplier == "avx512":
-        return max(texts, math.ceil(MIN_EXACT_ROWS_AVX512 / length))
-    most = count_max_texts_per_batch(length, multiplier)
-    if multiplier is None:
+    if matmul_instructions == "avx512":
+        return max(text_count, math.ceil(MIN_EXACT_ROWS_AVX512 / length))
+    most = count_max_texts_per_batch(length, matmul_instructions)
+    if matmul_instructions is None:
         return most
-    sizes = range(texts, most)
+    sizes = range(text_count, most)
     return next(
         (
             size
             for size in sizes
-            if all(odd.start >= texts * length for odd in list_avx2_row_ranges_summed_differently(size * length))
+            if all(odd.start >= text_count * length for odd in list_avx2_row_ranges_summed_differently(size * length))
         ),
         most,
     )

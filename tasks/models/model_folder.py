@@ -210,7 +210,7 @@ def load_verified_manifest(path: Path, kind: ModelKind) -> ModelManifest:
     return manifest
 
 
-def parse_model_settings(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
+def parse_settings_in_manifest(path: Path, manifest: ModelManifest, settings: type[S]) -> S:
     """Parse a manifest's settings as its kind's settings class; UsageError if they do not fit."""
     try:
         return settings.model_validate(manifest.settings)

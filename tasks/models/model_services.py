@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_response
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_response
 from factmill.tasks.models.perplexity import LanguageModel
 from factmill.tasks.models.translator import Translator
 from factmill.tasks.text.translating.translation import PathPart, Untranslatable
@@ -23,7 +23,7 @@ _TEXTS_PER_RUN = 2048
 """Texts or paths translated before their replies are delivered."""
 
 
-class _WaitingCalls:
+class _WaitingCallsOfOneCaller:
     """One caller's calls that wait for the model."""
 
     def __init__(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
@@ -60,7 +60,7 @@ class LocalModelService(Generic[M]):
         self._answers = answers
         self._model: M | None = None
         self._lock = threading.Lock()
-        self._waiting: list[_WaitingCalls] = []
+        self._waiting: list[_WaitingCallsOfOneCaller] = []
         self._queueing = threading.Lock()
 
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
@@ -73,7 +73,7 @@ class LocalModelService(Generic[M]):
                 deliver(
                     call, CallResponse(None, "failed", f"unknown_operation: a {self._what} has no {call.operation}")
                 )
-        own = _WaitingCalls([call for call in calls if call.operation in self._answers], deliver)
+        own = _WaitingCallsOfOneCaller([call for call in calls if call.operation in self._answers], deliver)
         with self._queueing:
             self._waiting.append(own)
         try:
@@ -86,7 +86,7 @@ class LocalModelService(Generic[M]):
         if own.problem is not None:
             raise own.problem
 
-    def _answer_waiting_calls(self, own: _WaitingCalls) -> None:
+    def _answer_waiting_calls(self, own: _WaitingCallsOfOneCaller) -> None:
         """Answer the calls of all callers waiting now; callers still without replies go back to waiting."""
         with self._queueing:
             together, self._waiting = self._waiting, []
@@ -155,4 +155,4 @@ def _iterate_runs_by_length(calls: Sequence[Call], count: Callable[[Call], int])
 
 def _answer_perplexity(model: LanguageModel, calls: Sequence[Call], deliver: ResponseHandler) -> None:
     for place, outcome in model.iterate_log_probabilities([str(call.parts["text"]) for call in calls]):
-        deliver(calls[place], make_perplexity_response(outcome))
+        deliver(calls[place], make_log_probability_response(outcome))

@@ -49,7 +49,7 @@ from factmill.tasks.models.model_folder import (
     ModelManifest,
     load_manifest_and_check_sizes,
     load_verified_manifest,
-    parse_model_settings,
+    parse_settings_in_manifest,
     resolve_model_folder,
 )
 
@@ -119,7 +119,7 @@ def load_text_tokenizer(path: Path) -> TextTokenizer:
     return TextTokenizer(path, cut, numbers, getattr(tokenizer.model, "unk_token", None))
 
 
-class PerplexitySettings(StrictModel):
+class LanguageModelSettings(StrictModel):
     """How to use a converted language model (ModelManifest.settings)."""
 
     identity: str
@@ -147,7 +147,7 @@ class LanguageModel:
     ) -> None:
         """Open a model folder; `threads` batches run in parallel on the CPU (default: one a core)."""
         manifest = load_verified_manifest(path, "perplexity")
-        self.settings = parse_model_settings(path, manifest, PerplexitySettings)
+        self.settings = parse_settings_in_manifest(path, manifest, LanguageModelSettings)
         self._cut = load_text_tokenizer(path / self.settings.tokenizer).tokenise_text
         vocabulary: list[str] = json.loads((path / VOCABULARY_FILE).read_text("utf-8"))
         self._numbers = {token: number for number, token in enumerate(vocabulary)}

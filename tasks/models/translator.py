@@ -58,7 +58,7 @@ from factmill.tasks.models.model_folder import (
     ModelManifest,
     load_manifest_and_check_sizes,
     load_verified_manifest,
-    parse_model_settings,
+    parse_settings_in_manifest,
     resolve_model_folder,
 )
 from factmill.tasks.text.translating.placeholders import list_letter_runs
@@ -136,7 +136,7 @@ class BeamSearchResult:
         return cls(tuple(result.hypotheses[0][1:]), result.scores[0])
 
 
-class BeamSearch:
+class BeamSearchAndScoring:
     """Beam search and scoring of token lists by a converted model."""
 
     def __init__(
@@ -270,7 +270,7 @@ class BeamSearch:
 
 
 def choose_batch_invariant_search_sizes(
-    multiplier: MatmulInstructions | None, decoding: BeamSearchOptions
+    matmul_instructions: MatmulInstructions | None, decoding: BeamSearchOptions
 ) -> BatchInvariantSearchSizes | None:
     """Return the sizes of an anchored search for an instruction set (`devices.find_matmul_instructions`); None: each text alone.
 
@@ -280,11 +280,11 @@ def choose_batch_invariant_search_sizes(
     they may be larger, texts of one length get one size.
     """
     beams = decoding.beam_size
-    if multiplier == "avx512":
+    if matmul_instructions == "avx512":
         return BatchInvariantSearchSizes(
             math.ceil(MIN_EXACT_ROWS_AVX512 / beams), decoding.batch_texts, (MIN_EXACT_ROWS_AVX512,)
         )
-    if multiplier == "avx2" and beams <= 12:
+    if matmul_instructions == "avx2" and beams <= 12:
         anchors = math.ceil(3 / beams)
         return BatchInvariantSearchSizes(anchors, 12 - anchors, (4, 6, 12), MAX_EXACT_ROWS_AVX2 // 12)
     return None
@@ -323,12 +323,14 @@ class Translator:
         import sentencepiece
 
         manifest = load_verified_manifest(path, "translator")
-        self.settings = parse_model_settings(path, manifest, TranslatorSettings)
+        self.settings = parse_settings_in_manifest(path, manifest, TranslatorSettings)
         self.decoding = decoding or BeamSearchOptions()
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
         numbers = choose_compute_type(path, compute_type)
-        self.search = BeamSearch(path, device, numbers, threads, batching, self.decoding, positions, made_with)
+        self.search = BeamSearchAndScoring(
+            path, device, numbers, threads, batching, self.decoding, positions, made_with
+        )
         self.identity = _format_translator_identity(manifest, numbers, self.search.device, self.decoding)
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path / NLLB_SENTENCEPIECE_FILE))
         words = path / KNOWN_WORDS_FILE

@@ -6,8 +6,8 @@ from factmill.tasks.core.calls.entity_linking import SAME_AS_OPERATION
 from factmill.tasks.core.calls.path_calls import PATH_OPERATIONS
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
-from factmill.tasks.core.rows import BuildComparisonRules
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssets
+from factmill.tasks.core.rows import BuildRowMatchingRules
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
 from factmill.tasks.multihal.core.path_selection import count_paths_to_score
 from factmill.tasks.multihal.core.rows import DroppedPath, MultiHalRow
 from factmill.tasks.multihal.params import MultiHalParams, resolve_multihal_inputs
@@ -67,7 +67,7 @@ MULTIHAL = Benchmark(
     },
     ordered_list_columns=frozenset({"trip_labels"}),
     trace_id_columns=("id", "path_id", "question_id"),
-    matching=BuildComparisonRules(
+    matching=BuildRowMatchingRules(
         # ids count rows of files, and the paths of a question
         keys=(
             ("id", "input", "responses"),
@@ -102,7 +102,7 @@ MULTIHAL = Benchmark(
         FROM (SELECT *, responses_formatted AS ids, unnest(range(1, len(responses_formatted) - 1, 2)) AS hop FROM multihal)
     """,
     forms=ExportSpec(separators={"trip_labels": "; "}, csv_id_column="path_id"),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(
             "refusals.txt",

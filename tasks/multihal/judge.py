@@ -8,7 +8,7 @@ from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, ParsedCompletion, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, ParsedCompletion, make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
@@ -23,10 +23,10 @@ from factmill.tasks.multihal.core.path_selection import (
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
     PathDropReason,
+    PathSelectedForScoring,
     QuestionWithPaths,
     QuestionWithSelectedPaths,
     ScoredPath,
-    SelectedPath,
     make_dropped_path,
 )
 from factmill.tasks.multihal.params import MultiHalInputs
@@ -53,7 +53,7 @@ def select_paths(batch: StageBatch) -> BatchReceipt:
 
 
 def _run_selection_round(
-    work: BatchWork,
+    work: BatchInProgress,
     rows: Sequence[QuestionWithPaths],
     choices: dict[str, PathSelectionState],
     failed: dict[str, Reject],
@@ -82,11 +82,11 @@ def _finish_selection_and_add_dropped(
     row: QuestionWithPaths, choice: PathSelectionState, dropped: list[DroppedPath]
 ) -> QuestionWithSelectedPaths:
     chosen = choice.list_selected()
-    kept: dict[str, SelectedPath] = {}
+    kept: dict[str, PathSelectedForScoring] = {}
     for number, path in enumerate(row.paths):
         words = format_path(path.labels)
         if words in chosen and words not in kept:
-            kept[words] = SelectedPath(**path.model_dump(), chosen_by=chosen[words])
+            kept[words] = PathSelectedForScoring(**path.model_dump(), chosen_by=chosen[words])
         else:
             reason: PathDropReason = "same_words" if words in kept else "not_selected"
             dropped.append(make_dropped_path(row.id, f"select/{number}", path.ids, reason, words))
@@ -122,7 +122,11 @@ def score_paths(batch: StageBatch) -> BatchReceipt:
 
 
 def _make_scored_path(
-    path_id: str, row: QuestionWithSelectedPaths, path: SelectedPath, score: int, answer: ParsedCompletion[int]
+    path_id: str,
+    row: QuestionWithSelectedPaths,
+    path: PathSelectedForScoring,
+    score: int,
+    answer: ParsedCompletion[int],
 ) -> ScoredPath:
     statement = [path.statement] if path.statement else []
     return row.narrow_to(

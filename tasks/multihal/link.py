@@ -15,7 +15,7 @@ from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.entity_linking import (
     EntityLinkingResult,
-    make_entity_linking_call,
+    make_entity_and_relation_linking_call,
     make_same_as_call,
     parse_entity_linking_result,
     parse_same_as_item,
@@ -23,7 +23,7 @@ from factmill.tasks.core.calls.entity_linking import (
 from factmill.tasks.core.calls.wikidata import make_resolve_item_redirect_call
 from factmill.tasks.core.calls.wikipedia import make_resolve_title_call, parse_resolved_title
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.multihal.core.linking import (
     MAX_LINK_CANDIDATES,
     EntityMention,
@@ -32,7 +32,7 @@ from factmill.tasks.multihal.core.linking import (
     list_spelling_variants,
     select_mentions,
 )
-from factmill.tasks.multihal.core.rows import EntityLink, EntityLinkedQuestion, TypedQuestion
+from factmill.tasks.multihal.core.rows import AnswerTypedQuestion, EntityLink, EntityLinkedQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
 
 MAX_LINKED_OPTIONAL_ANSWERS = 2
@@ -62,7 +62,7 @@ class UnlinkedNames:
 def link_entities(batch: StageBatch) -> BatchReceipt:
     """Link names in question, answers and context to items, up to three candidates per name (§2.2)."""
     work = open_batch(batch)
-    rows = work.rows(TypedQuestion)
+    rows = work.rows(AnswerTypedQuestion)
     texts = [(row.id, text) for row in rows for text in (row.input, *_list_linkable_answers(row))]
     missed = UnlinkedNames()
     failed: dict[str, Reject] = {}
@@ -73,7 +73,7 @@ def link_entities(batch: StageBatch) -> BatchReceipt:
     return work.finish(_resolve_link_redirects(work, outcomes), EntityLinkedQuestion)
 
 
-def _list_linkable_answers(row: TypedQuestion) -> list[str]:
+def _list_linkable_answers(row: AnswerTypedQuestion) -> list[str]:
     """Return the answers to link to items; none where the answer is a value."""
     if row.answer_type != "other":
         return []
@@ -81,7 +81,7 @@ def _list_linkable_answers(row: TypedQuestion) -> list[str]:
 
 
 def _link_question(
-    row: TypedQuestion, found: MentionsByText, articles: Sequence[EntityLink], missed: UnlinkedNames
+    row: AnswerTypedQuestion, found: MentionsByText, articles: Sequence[EntityLink], missed: UnlinkedNames
 ) -> RowOutcome:
     subjects = [*_make_links(found[row.input]), *articles]
     objects = [link for text in _list_linkable_answers(row) for link in _make_links(found[text])]
@@ -94,7 +94,7 @@ def _link_question(
     return row.extend_to(EntityLinkedQuestion, **links, missed=causes)
 
 
-def _resolve_link_redirects(work: BatchWork, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
+def _resolve_link_redirects(work: BatchInProgress, outcomes: Sequence[RowOutcome]) -> list[RowOutcome]:
     """Return the outcomes with redirecting QIDs replaced by their targets; links via local labels never redirect."""
     service = work.run.services.wikidata
     asked = [
@@ -138,7 +138,7 @@ def _deduplicate_links(links: Iterable[EntityLink]) -> list[EntityLink]:
     return list(first.values())
 
 
-def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> MentionsByText:
+def _link_by_labels(work: BatchInProgress, texts: Sequence[tuple[str, str]]) -> MentionsByText:
     graph = work.run.services.graph()
     function_words = frozenset(load_list_entries("function_words"))
     spans = {text: list_linkable_spans(text, function_words) for _, text in texts}
@@ -152,10 +152,12 @@ def _link_by_labels(work: BatchWork, texts: Sequence[tuple[str, str]]) -> Mentio
 
 
 def _link_by_falcon(
-    work: BatchWork, texts: Sequence[tuple[str, str]], missed: UnlinkedNames, failed: dict[str, Reject]
+    work: BatchInProgress, texts: Sequence[tuple[str, str]], missed: UnlinkedNames, failed: dict[str, Reject]
 ) -> MentionsByText:
     service = work.run.services.falcon
-    calls = {text: make_entity_linking_call(service.identity, text, MAX_LINK_CANDIDATES) for _, text in texts}
+    calls = {
+        text: make_entity_and_relation_linking_call(service.identity, text, MAX_LINK_CANDIDATES) for _, text in texts
+    }
     records = work.get_call_records(service, ((row_id, calls[text]) for row_id, text in texts))
     linked = {}
     resources: list[tuple[str, str]] = []
@@ -184,7 +186,7 @@ def _make_falcon_mentions(links: EntityLinkingResult, same: Mapping[str, str]) -
 
 
 def _map_dbpedia_to_wikidata(
-    work: BatchWork, resources: Sequence[tuple[str, str]], missed: UnlinkedNames
+    work: BatchInProgress, resources: Sequence[tuple[str, str]], missed: UnlinkedNames
 ) -> dict[str, str]:
     """Return DBpedia resource → QID; add resources without one to `missed`, with the cause."""
     service = work.run.services.dbpedia
@@ -202,7 +204,7 @@ def _map_dbpedia_to_wikidata(
 
 
 def _link_context_articles(
-    work: BatchWork, rows: Sequence[TypedQuestion], missed: UnlinkedNames
+    work: BatchInProgress, rows: Sequence[AnswerTypedQuestion], missed: UnlinkedNames
 ) -> dict[str, list[EntityLink]]:
     """Return row id → links to the items of English Wikipedia articles whose addresses occur in its context."""
     service = work.run.services.wikipedia

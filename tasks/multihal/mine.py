@@ -13,10 +13,14 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
 from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_path_id_lists
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
-from factmill.tasks.lookups.labels import look_up_labels
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
+from factmill.tasks.lookups.labels import look_up_labels_by_entity_id
 from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, make_subject_target_pairs
-from factmill.tasks.multihal.core.path_selection import find_parts_without_words, iterate_ids_to_label, list_path_labels
+from factmill.tasks.multihal.core.path_selection import (
+    find_path_parts_without_readable_text,
+    iterate_ids_to_label,
+    list_path_labels,
+)
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
     EntityLinkedQuestion,
@@ -69,7 +73,7 @@ def mine_paths(batch: StageBatch) -> BatchReceipt:
 
 
 def _mine_paths_of_answer_type(
-    work: BatchWork,
+    work: BatchInProgress,
     answer_type: str,
     pairs: Sequence[SubjectTargetPair],
     found: dict[str, list[WikidataPath]],
@@ -123,7 +127,7 @@ def _make_mining_outcome(
 
 
 def _make_call_sender(
-    work: BatchWork, pairs: Sequence[SubjectTargetPair], failed: FailedPairs
+    work: BatchInProgress, pairs: Sequence[SubjectTargetPair], failed: FailedPairs
 ) -> Callable[[Sequence[Call]], Sequence[CallResponse]]:
     """Return a function that sends calls through the call cache, on behalf of the rows whose pairs they concern."""
     rows: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -161,7 +165,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
     keeps_alike = work.inputs(MultiHalInputs).params.keep_ends_alike
     rows = work.rows(QuestionWithPaths)
     asked = ((row.id, each) for row in rows for path in row.paths for each in iterate_ids_to_label(path))
-    labels, failed = look_up_labels(work, asked, "en")
+    labels, failed = look_up_labels_by_entity_id(work, asked, "en")
     outcomes: list[RowOutcome] = []
     dropped: list[DroppedPath] = []
     for row in rows:
@@ -174,7 +178,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             reason: PathDropReason
             if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
                 reason, detail = "part_without_label", ", ".join(missing)
-            elif wordless := find_parts_without_words(path, labels):
+            elif wordless := find_path_parts_without_readable_text(path, labels):
                 reason, detail = "part_in_no_words", ", ".join(wordless)
             elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.core.table_columns import UserSourceSettings
-from factmill.tasks.engine.benchmark import BuildInputs, ResolvedBuildInputs, make_sources_absolute
+from factmill.tasks.engine.benchmark import BuildInputs, BuildInputsAndSourceFiles, make_sources_absolute
 from factmill.tasks.engine.naming.identities import (
     check_graph_languages,
     embedder_name_and_digest,
@@ -30,7 +30,7 @@ from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, apply_stated_name_and_licence, make_own_source
-from factmill.tasks.storage.source_files import SourceFile, pin_source_file
+from factmill.tasks.storage.source_files import SourceFile, make_source_file_with_digest
 
 _EMBEDDED_FOUNDATIONS = ASSETS_ROOT / "data" / "world" / "sources"
 
@@ -77,7 +77,7 @@ class MultiHalInputs(BuildInputs):
     """Identity of the translator; None for a build in English only."""
 
 
-def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> ResolvedBuildInputs[MultiHalInputs]:
+def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> BuildInputsAndSourceFiles[MultiHalInputs]:
     """Resolve options into a build's inputs and source files; UsageError and SourceError state what was expected."""
     own = make_own_source(params, bool(params.source))
     paths = [Path(path) for path in params.source] or [_EMBEDDED_FOUNDATIONS / name for name in FOUNDATIONS]
@@ -93,7 +93,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         found = find_foundation_files(paths, params.foundations or None)
         notes = found.left_out
         files = {
-            foundation: [apply_stated_name_and_licence(pin_source_file(path), own) for path in each]
+            foundation: [apply_stated_name_and_licence(make_source_file_with_digest(path), own) for path in each]
             for foundation, each in found.files.items()
         }
     world = load_world(run.world, run.graph)
@@ -104,7 +104,7 @@ def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> Resolved
         check_graph_languages(world, factmill_home(), [LANGUAGE_TAGS[language] for language in languages])
     if len(languages) == 1 and not params.languages:
         print_and_log(f"the world {world.name} has no translator: the build has only rows in English")
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         MultiHalInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             own_source=own if own != UserSourceSettings() else None,

@@ -16,7 +16,7 @@ from factmill.tasks.multihal.core.preprocessing import (
     merge_duplicate_questions,
     normalise_refusals,
 )
-from factmill.tasks.multihal.core.rows import FoundationQuestion, TypedQuestion
+from factmill.tasks.multihal.core.rows import AnswerTypedQuestion, FoundationQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.multihal.sources.foundations import DEFAN_RANK_DOMAIN, FOUNDATIONS
 from factmill.tasks.multihal.sources.own_questions import read_own_questions
@@ -67,7 +67,9 @@ def classify_answer_types(batch: StageBatch) -> BatchReceipt:
     """Drop refusals; classify each answer and extract the value to look for (§2.1, Appendix B)."""
     work = open_batch(batch)
     refusals = normalise_refusals(load_list_entries("refusals"))
-    return work.finish((_make_typed_question(row, refusals) for row in work.rows(FoundationQuestion)), TypedQuestion)
+    return work.finish(
+        (_make_typed_question(row, refusals) for row in work.rows(FoundationQuestion)), AnswerTypedQuestion
+    )
 
 
 def _make_typed_question(row: FoundationQuestion, refusals: frozenset[str]) -> RowOutcome:
@@ -82,4 +84,4 @@ def _make_typed_question(row: FoundationQuestion, refusals: frozenset[str]) -> R
     # merged rows may contribute refusals
     others = [answer for answer in row.optional_output if not is_refusal(answer, refusals)]
     typed = row.replace(answer_type=settled.answer_type, optional_output=others)
-    return typed.extend_to(TypedQuestion, looked_for=looked_for, looked_for_unit=unit)
+    return typed.extend_to(AnswerTypedQuestion, looked_for=looked_for, looked_for_unit=unit)

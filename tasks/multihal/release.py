@@ -29,6 +29,7 @@ from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.multihal.core.linking import make_subject_target_pairs
 from factmill.tasks.multihal.core.rows import (
     LANGUAGE_TAGS,
+    AnswerTypedQuestion,
     DroppedPath,
     EntityLinkedQuestion,
     FoundationQuestion,
@@ -36,17 +37,16 @@ from factmill.tasks.multihal.core.rows import (
     QuestionWithPaths,
     QuestionWithSelectedPaths,
     ScoredPath,
-    TypedQuestion,
 )
 from factmill.tasks.multihal.sources.foundations import FoundationName
 from factmill.tasks.options import BuildReport
 
 if TYPE_CHECKING:
-    from factmill.tasks.engine.batches import StageDataset
-    from factmill.tasks.engine.building import Build
+    from factmill.tasks.engine.batches import StageOutputShards
+    from factmill.tasks.engine.building import BuildInProgress
 
 
-def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
+def publish_multihal(build: "BuildInProgress", *stages: "StageOutputShards") -> BuildReport:
     """Publish the main table (a row per path and language) and that of dropped paths; `stages`: in recipe order."""
     read, unique, typed, linked, mined, labelled, selected, scored, translated = stages
     rows, paths, found = translated.table(MultiHalRow), scored.table(ScoredPath), mined.table(QuestionWithPaths)
@@ -56,7 +56,7 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
     questions = {
         "questions_read": read.table(FoundationQuestion),
         "questions_united": united,
-        "questions_typed": typed.table(TypedQuestion),
+        "questions_typed": typed.table(AnswerTypedQuestion),
         "questions_linked": linked_rows,
         "questions_with_paths": found,
         "questions_with_labelled_paths": labelled.table(QuestionWithPaths),
@@ -69,9 +69,9 @@ def publish_multihal(build: "Build", *stages: "StageDataset") -> BuildReport:
         "questions_disputed": _count_rows_by_foundation(
             united.filter(pc.greater(pc.list_value_length(united["disputed_answers"]), 0))
         ),
-        "paths_mined": _count_paths_by_source(found),
-        "paths_labelled": _count_paths_by_source(questions["questions_with_labelled_paths"]),
-        "paths_selected": _count_paths_by_source(selected.table(QuestionWithSelectedPaths)),
+        "paths_mined": _count_paths_by_foundation(found),
+        "paths_labelled": _count_paths_by_foundation(questions["questions_with_labelled_paths"]),
+        "paths_selected": _count_paths_by_foundation(selected.table(QuestionWithSelectedPaths)),
         "paths_scored_high": _count_rows_by_foundation(paths),
         "questions_published": count_values_sorted_by_value(source_of_question.values()),
         "rows": _count_rows_by_foundation(rows),
@@ -104,7 +104,7 @@ def _count_rows_by_foundation(rows: pa.Table) -> dict[str, int]:
     return count_values_sorted_by_value(rows["source_dataset"].to_pylist())
 
 
-def _count_paths_by_source(questions: pa.Table) -> dict[str, int]:
+def _count_paths_by_foundation(questions: pa.Table) -> dict[str, int]:
     """Return source → number of its questions' paths."""
     counts: Counter[str] = Counter()
     for source, paths in zip(questions["source_dataset"].to_pylist(), questions["paths"].to_pylist(), strict=True):

@@ -13,8 +13,8 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
     parse_translated_path,
 )
 from factmill.tasks.core.rows import Reject, RowOutcome
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
-from factmill.tasks.lookups.labels import look_up_labels
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
+from factmill.tasks.lookups.labels import look_up_labels_by_entity_id
 from factmill.tasks.multihal.core.path_selection import is_item_or_property_id
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS, MultiHalRow, ScoredPath
 from factmill.tasks.multihal.params import MultiHalInputs
@@ -44,7 +44,7 @@ def translate_paths(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, MultiHalRow)
 
 
-def _translate_rows(work: BatchWork, rows: list[ScoredPath], languages: Iterable[str]) -> list[RowOutcome]:
+def _translate_rows(work: BatchInProgress, rows: list[ScoredPath], languages: Iterable[str]) -> list[RowOutcome]:
     """Translate rows into all languages in one call: the model batches texts by length, across languages."""
     service = work.run.services.translator()
     wants_labels = work.inputs(MultiHalInputs).params.label_source == "wikidata"
@@ -54,7 +54,7 @@ def _translate_rows(work: BatchWork, rows: list[ScoredPath], languages: Iterable
         tag = LANGUAGE_TAGS[language]
         # Wikidata's own labels, if requested
         ids = [(row.id, each) for row in rows for each in row.responses_formatted if is_item_or_property_id(each)]
-        labels, lost = look_up_labels(work, ids, tag) if wants_labels else ({}, {})
+        labels, lost = look_up_labels_by_entity_id(work, ids, tag) if wants_labels else ({}, {})
         failed |= {(language, row_id): replace(why, row_id=f"{row_id}_{language}") for row_id, why in lost.items()}
         for row in rows:
             own = [labels.get(each) for each in row.responses_formatted]

@@ -1,7 +1,7 @@
 """Assembly of a release from the warehouse: its rows, what is left out of them, and its attachments.
 
 A changelog omits rows that the release leaves out, and rows that a release of the earlier build would leave out
-(`restrict_diff_to_release`).
+(`restrict_diff_and_list_left_out_sources`).
 """
 
 import shlex
@@ -43,8 +43,8 @@ from factmill.tasks.release.contents import (
 )
 from factmill.tasks.release.core.licences import (
     choose_whole_release_licences,
-    get_licence,
-    list_refused_licences,
+    get_licence_or_refused_unknown,
+    list_licences_refused_unless_allowed,
     split_licence_expression,
 )
 from factmill.tasks.release.core.selection_and_gates import (
@@ -108,7 +108,7 @@ def verify_and_assemble_release(
         pages=_count_rows_by_page(
             shown[spec.pages_table or benchmark.main_table], spec, get_wikipedia_url_or_embedded(build.lock)
         ),
-        pages_licence=get_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
+        pages_licence=get_licence_or_refused_unknown(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
         is_from_embedded_world=is_own_world,
         left_out=left_out,
         tables={
@@ -154,7 +154,7 @@ def check_exclusions_and_licences(
             f"{', '.join(sorted(known)) or 'none'}{format_did_you_mean(wrong[0], known)}"
         )
     staying = [each for each, is_kept in zip(sources, keep, strict=True) if is_kept]
-    refused = list_refused_licences((licence for _, licence in staying), options.allowed_licences)
+    refused = list_licences_refused_unless_allowed((licence for _, licence in staying), options.allowed_licences)
     lines = []
     for licence in refused:
         under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
@@ -251,7 +251,7 @@ def _sample_example_rows(configs: Sequence[ReleaseDatasetConfig]) -> tuple[Mappi
     return tuple(row for row in rows if row["id"] in drawn)
 
 
-def restrict_diff_to_release(
+def restrict_diff_and_list_left_out_sources(
     warehouse: Path, release: Release, earlier: BuildRecord, diff: BuildDiff
 ) -> tuple[BuildDiff, list[str]]:
     """Return `diff`, the changes since an earlier build, without rows that a release of either build leaves out; and
@@ -262,7 +262,9 @@ def restrict_diff_to_release(
         with open_warehouse(warehouse) as db:
             main = load_published_table(db, build.build_id, release.benchmark.main_table)
         sources = list_row_sources(main, release.forms, build)
-        refused = list_refused_licences((licence for _, licence in sources), release.options.allowed_licences)
+        refused = list_licences_refused_unless_allowed(
+            (licence for _, licence in sources), release.options.allowed_licences
+        )
         without = dict.fromkeys([*release.options.excluded, *(each.id for each in refused)])
         there = {name for source, licence in sources for name in (source, *split_licence_expression(licence))}
         names |= {name: None for name in without if name in there}

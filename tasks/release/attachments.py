@@ -17,11 +17,11 @@ from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, find_judge_identity
 from factmill.tasks.release.contents import BuildEvaluation, BuildPrompt, Release, ReleaseOmission, ReleaseOptions
-from factmill.tasks.release.core.licences import list_refused_licences
+from factmill.tasks.release.core.licences import list_licences_refused_unless_allowed
 from factmill.tasks.reports.builds.build_page import BuildPageVisibility
 from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, load_table_digests
 from factmill.tasks.storage.export import read_rejects
-from factmill.tasks.storage.human_judgments import load_audit_verdicts, load_judge_cards
+from factmill.tasks.storage.human_judgments import load_audit_verdicts_by_row_id, load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, query_rows
 
 _METRICS_TABLE = "evaluation_metrics"
@@ -67,7 +67,9 @@ def load_build_rejects_evaluations_and_audit(
             evaluations=evaluations,
             judge_cards=tuple(_load_evaluation_judge_cards(db, benchmark, evaluations)),
             audit=tuple(
-                compute_audit_criterion_results(benchmark.audit, list(load_audit_verdicts(db, build.build_id).values()))
+                compute_audit_criterion_results(
+                    benchmark.audit, list(load_audit_verdicts_by_row_id(db, build.build_id).values())
+                )
             ),
         )
 
@@ -125,7 +127,7 @@ def _explain_withheld_details(
     """Return why the detail texts of rejects, which may quote rows, are left out; empty if they are not."""
     if held_out:
         return "they may reveal answers of the test part"
-    if choices.excluded or list_refused_licences(reject_licences, choices.allowed_licences):
+    if choices.excluded or list_licences_refused_unless_allowed(reject_licences, choices.allowed_licences):
         return "they may quote rows that are left out, or rows whose licence forbids redistribution"
     return ""
 

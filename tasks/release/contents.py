@@ -15,7 +15,7 @@ from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import Licence
-from factmill.tasks.reports.builds.build_page import format_build_notice
+from factmill.tasks.reports.builds.build_page import format_caution_or_scripted_notice
 from factmill.tasks.reports.formatting import format_language_names, format_own_source_name
 from factmill.tasks.storage.builds import BuildRecord
 
@@ -193,7 +193,7 @@ class Release:
     @property
     def notice(self) -> str:
         """Notice at the start of every text: rows from scripted replies are no benchmark; empty if there are none."""
-        return format_build_notice(self.build)
+        return format_caution_or_scripted_notice(self.build)
 
     @property
     def stages(self) -> Sequence[Mapping[str, Any]]:

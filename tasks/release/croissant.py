@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
-from factmill.tasks.release.dataset_card import format_release_bibtex
+from factmill.tasks.release.dataset_card import format_paper_and_release_bibtex
 from factmill.tasks.release.licence_tables import list_licence_lines
 
 _CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
@@ -81,7 +81,7 @@ def render_croissant(release: Release) -> str:
         ),
         "license": [licence.url or licence.name for licence in release.licences],
         "url": _PROJECT_URL,
-        "citeAs": format_release_bibtex(release),
+        "citeAs": format_paper_and_release_bibtex(release),
         "creator": [
             {"@type": "sc:Person" if author.family else "sc:Organization", "name": author.name}
             for author in release.options.authors

@@ -42,7 +42,7 @@ def render_dataset_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(make_card_metadata(release), sort_keys=False, allow_unicode=True, width=120)
     markdown_environment().filters.update(
-        figure=_format_number_as_markup, cell=_escape_markdown_table_cell, name=_format_short_name
+        figure=_format_number_as_markup, cell=_escape_markdown_table_cell, name=_shorten_name
     )
     return f"---\n{head}---\n{_render_card_body(release)}"
 
@@ -62,7 +62,7 @@ def _render_card_body(release: Release) -> str:
         parquet=parquet,
         read=max((each.rows for each in release.audit), default=0),
         united=sum(stage.get("merged", 0) for stage in release.stages),
-        ends=list_headline_results(release),
+        ends=list_headline_metric_by_model(release),
         built_in="; ".join(
             f"{model}: {description.partition(':')[0]}"
             for model, description in BUILT_IN_MODELS.items()
@@ -70,7 +70,7 @@ def _render_card_body(release: Release) -> str:
         ),
         alike=group_configs_by_table(release.configs),
         title_of_rows=_format_main_table_title(release),
-        only={config.name: _format_split_notes(config) for config in release.configs},
+        only={config.name: _format_split_notes_by_column(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
         own_prompts=format_prompt_digests(release.build.own_prompt_digests),
@@ -95,7 +95,7 @@ def _render_card_body(release: Release) -> str:
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_overall_metrics(release),
         measured=sorted(shown),
-        bibtex=format_release_bibtex(release),
+        bibtex=format_paper_and_release_bibtex(release),
         no_author=NO_AUTHOR_GIVEN,
         licence_lines=list_licence_lines(release),
         evidence_epoch=format_evidence_epoch(release.build.lock),
@@ -127,7 +127,7 @@ def group_configs_by_table(configs: Sequence[ReleaseDatasetConfig]) -> list[tupl
     return list(groups.values())
 
 
-def list_headline_results(release: Release) -> list[tuple[str, float, int]]:
+def list_headline_metric_by_model(release: Release) -> list[tuple[str, float, int]]:
     """Return the models' values of the headline metric, lowest first: model (with setting if several), value, scored items.
 
     Of several evaluations of a model, the one with the most scored items counts, of these the newest.
@@ -169,7 +169,7 @@ def _format_main_table_title(release: Release) -> str:
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
 
 
-def _format_split_notes(config: ReleaseDatasetConfig) -> dict[str, str]:
+def _format_split_notes_by_column(config: ReleaseDatasetConfig) -> dict[str, str]:
     """Return column → note on the splits that have it, for columns that some split lacks."""
     notes = {}
     for column in config.docs:
@@ -216,11 +216,11 @@ def _escape_markdown_table_cell(markdown: str) -> Markup:
     return Markup(" ".join(markdown.split()).replace("|", "\\|").replace("<", "&lt;"))
 
 
-def _format_short_name(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)
 
 
-def format_release_bibtex(release: Release) -> str:
+def format_paper_and_release_bibtex(release: Release) -> str:
     """Return the BibTeX entries of the paper, if there is one, and of the release."""
     return format_bibtex(
         release.benchmark.name,
@@ -261,7 +261,7 @@ def render_citation_cff(release: Release) -> str:
             {"type": "other", "value": f"sha256:{build.lock_digest}", "description": "Manifest of the build"},
         ],
         "keywords": ["benchmark", "factuality", "language models"],
-        **({"references": [_make_paper_reference(release.forms.paper)]} if release.forms.paper else {}),
+        **({"references": [_make_cff_paper_reference(release.forms.paper)]} if release.forms.paper else {}),
     }
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
     remark = "" if release.options.authors else f"# {NO_AUTHOR_GIVEN}\n"
@@ -274,7 +274,7 @@ def _make_cff_author(author: Author) -> dict[str, str]:
     return {"name": author.name}
 
 
-def _make_paper_reference(paper: PaperCitation) -> dict[str, Any]:
+def _make_cff_paper_reference(paper: PaperCitation) -> dict[str, Any]:
     authors = [{"given-names": given, "family-names": family} for given, family in paper.authors]
     venue = {"collection-title": paper.venue} if paper.venue else {}
     return {

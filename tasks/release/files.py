@@ -25,7 +25,7 @@ from factmill.tasks.errors import BuildFormatTooOld, OutputError, SourceError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.release.contents import Release, ReleaseDataFile, ReleaseDatasetConfig, ReleaseSplit
 from factmill.tasks.storage.export import csv_bytes, jsonl_bytes
-from factmill.tasks.storage.housekeeping.reclaimed_space import is_left_by_dead_process
+from factmill.tasks.storage.housekeeping.reclaimed_space import is_file_with_pid_left_by_dead_process
 from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, is_release, load_verified_release
 from factmill.tasks.storage.shards import parquet_bytes
 
@@ -117,7 +117,7 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
 
     OutputError if `target` cannot be written, holds anything but a release, or holds a release and `force` is false.
     """
-    release = ReplaceableFolder(
+    release = ReplaceableFolderKind(
         name="a release",
         advice="replace it with --force",
         may_replace=lambda folder: force and is_release(folder),
@@ -128,7 +128,7 @@ def open_release_draft(target: Path, force: bool) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceableFolder:
+class ReplaceableFolderKind:
     """A kind of folder that a draft may replace."""
 
     name: str
@@ -142,7 +142,7 @@ class ReplaceableFolder:
 
 
 @contextmanager
-def open_folder_draft(target: Path, kind: ReplaceableFolder) -> Iterator[Path]:
+def open_folder_draft(target: Path, kind: ReplaceableFolderKind) -> Iterator[Path]:
     """Yield an empty draft folder that is renamed to `target` at the end, or removed on an error; OutputError."""
     target = resolve_absolute_path(target)
     try:
@@ -185,7 +185,7 @@ def _check_replaceable(target: Path, force: bool) -> None:
         ) from error
 
 
-def _replace_target_by_draft(draft: Path, target: Path, kind: ReplaceableFolder) -> None:
+def _replace_target_by_draft(draft: Path, target: Path, kind: ReplaceableFolderKind) -> None:
     """Rename the draft to its target, replacing a folder there if its kind allows it."""
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
     try:
@@ -216,7 +216,7 @@ def _remove_or_restore_leftovers(target: Path) -> None:
     """Remove the leftovers of crashed runs next to `target`; restore a release that such a run had just moved away."""
     for left in sorted(target.parent.iterdir()):
         found = _LEFTOVER_NAME.fullmatch(left.name)
-        if not found or found["name"] != target.name or not is_left_by_dead_process(found["process"]):
+        if not found or found["name"] != target.name or not is_file_with_pid_left_by_dead_process(found["process"]):
             continue
         if found["kind"] == "draft":
             shutil.rmtree(left, ignore_errors=True)

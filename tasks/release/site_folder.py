@@ -7,7 +7,7 @@ from pathlib import Path
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import OutputError
 from factmill.tasks.files import load_file_bytes, resolve_absolute_path
-from factmill.tasks.release.files import ReplaceableFolder, open_folder_draft, write_release_file
+from factmill.tasks.release.files import ReplaceableFolderKind, open_folder_draft, write_release_file
 
 SITE_INDEX_FILE = "factmill-site.json"
 """File of a site with the SHA-256 of all others, by which it is known."""
@@ -20,7 +20,7 @@ def write_site_folder(folder: Path, files: Mapping[str, str]) -> Path:
     OutputError if the folder contains anything but an unchanged site, or cannot be written. Existing contents stay untouched
     until all files are written; hidden files at the top, such as .git, stay.
     """
-    kind = ReplaceableFolder(
+    kind = ReplaceableFolderKind(
         name="a site", advice="run the command again", may_replace=_is_site, check=check_site_folder
     )
     with open_folder_draft(folder, kind) as draft:
@@ -47,7 +47,7 @@ def check_site_folder(target: Path) -> None:
             f"{target}: the folder contains something other than a site (no {SITE_INDEX_FILE}) and is not replaced; choose "
             "another with --to"
         )
-    if changed := _list_changed_files(target):
+    if changed := _list_files_differing_from_site_index(target):
         more = f" and {len(changed) - 5} more" if changed[5:] else ""
         raise OutputError(
             f"{target}: not replaced, because files there are not those that this command wrote: {', '.join(changed[:5])}{more}. "
@@ -55,7 +55,7 @@ def check_site_folder(target: Path) -> None:
         )
 
 
-def _list_changed_files(folder: Path) -> list[str]:
+def _list_files_differing_from_site_index(folder: Path) -> list[str]:
     """Return the paths of files that are missing, changed or not of the site; hidden ones at the top are passed over."""
     try:
         sums = json.loads(load_file_bytes(folder / SITE_INDEX_FILE))["files"]

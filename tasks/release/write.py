@@ -20,7 +20,7 @@ from factmill.tasks.release.files import (
     write_data_files,
     write_release_file,
 )
-from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
+from factmill.tasks.release.licence_tables import render_licences_csv, render_page_attribution_csv
 from factmill.tasks.storage.released_folders import CHECKSUMS_FILE, INDEX_FILE, MANIFEST_FILE, REJECTS_FILE
 
 RELEASE_FILE_RENDERERS: Mapping[str, Callable[[Release], str]] = {
@@ -28,9 +28,9 @@ RELEASE_FILE_RENDERERS: Mapping[str, Callable[[Release], str]] = {
     "croissant.json": render_croissant,
     "CITATION.cff": render_citation_cff,
     "LICENSES.csv": render_licences_csv,
-    "ATTRIBUTION.csv": render_attribution_csv,
+    "ATTRIBUTION.csv": render_page_attribution_csv,
     "decisions.csv": lambda release: format_review_queue_csv(release.decisions, release.forms.canary_line),
-    MANIFEST_FILE: lambda release: _format_json(make_redacted_release_manifest(release)),
+    MANIFEST_FILE: lambda release: _format_json(make_manifest_without_withheld_texts(release)),
     INDEX_FILE: lambda release: _format_json(make_release_index(release)),
 }
 """File name → renderer of its text (UTF-8), called when the data files are written (`ReleaseSplit.files`)."""
@@ -68,7 +68,7 @@ def write_release(
     return WrittenRelease(folder, files, release)
 
 
-def make_redacted_release_manifest(release: Release) -> dict[str, Any]:
+def make_manifest_without_withheld_texts(release: Release) -> dict[str, Any]:
     """Return the build and its manifest as JSON; review decisions lose texts on hidden or excluded rows."""
     build, lock = release.build, dict(release.build.lock)
     reviewing = lock["params"].get("reviewing")

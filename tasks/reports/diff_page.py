@@ -89,7 +89,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
             KeyFigure(
                 "rows without a known cause",
                 f"{unexplained:,}",
-                f"most differ by {_shorten_diff_name(main)}: {sum(causes[main].values()):,}"
+                f"most differ by {_shorten_name_on_diff_page(main)}: {sum(causes[main].values()):,}"
                 if main
                 else "no row differs",
             ),
@@ -117,13 +117,13 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
             for each in diff.inputs
         ],
         "causes": [
-            {"label": _shorten_diff_name(label), "counts": of, "meaning": CAUSE_KIND_MEANINGS[kinds[label]]}
+            {"label": _shorten_name_on_diff_page(label), "counts": of, "meaning": CAUSE_KIND_MEANINGS[kinds[label]]}
             for label, of in causes.items()
         ],
         "rows": len(diff.rows),
         "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",
         "filters": list_filters(map(_list_change_filter_values, diff.rows[:MAX_INDEXED_ROWS])),
-        "entries": [_make_row_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
+        "entries": [_make_changed_row_page_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
     }
     all_rows = _pack_changed_rows_for_search(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
     return render_html_template(
@@ -198,7 +198,7 @@ def _make_json_object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {"told" if name == "change_description" else name: value for name, value in fields}  # the published key
 
 
-def _make_row_entry(row: RowChange) -> dict[str, Any]:
+def _make_changed_row_page_entry(row: RowChange) -> dict[str, Any]:
     columns = [
         _ChangedColumn(
             f"{each.table}.{each.name}" if each.table else each.name,
@@ -210,8 +210,10 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
     changed = {each.name for each in row.columns}
     return {
         "kind": row.kind,
-        "id": _shorten_diff_name(row.id),
-        "id_before": _shorten_diff_name(row.id_before) if row.kind == "changed" and row.id_before != row.id else "",
+        "id": _shorten_name_on_diff_page(row.id),
+        "id_before": _shorten_name_on_diff_page(row.id_before)
+        if row.kind == "changed" and row.id_before != row.id
+        else "",
         "causes": [
             {
                 "label": _format_cause_label(each),
@@ -223,7 +225,7 @@ def _make_row_entry(row: RowChange) -> dict[str, Any]:
         "fate": row.fate
         and {
             **asdict(row.fate),
-            "reason": _shorten_diff_name(row.fate.reason),
+            "reason": _shorten_name_on_diff_page(row.fate.reason),
             "detail": format_value_in_line(row.fate.detail, _MAX_DIFF_VALUE_CHARACTERS),
         },
         "shown": {
@@ -242,13 +244,13 @@ def _list_change_filter_values(row: RowChange) -> dict[str, list[str]]:
         "kind": [row.kind],
         "cause": [_format_cause_label(each) for each in row.causes],
         "column": [each.name for each in row.columns],
-        "rejected": [_shorten_diff_name(row.fate.reason)] if row.fate else [],
+        "rejected": [_shorten_name_on_diff_page(row.fate.reason)] if row.fate else [],
     }
 
 
 def _format_cause_label(cause: ChangeCause) -> str:
-    return _shorten_diff_name(cause.label)
+    return _shorten_name_on_diff_page(cause.label)
 
 
-def _shorten_diff_name(name: str) -> str:
+def _shorten_name_on_diff_page(name: str) -> str:
     return shorten_line(name, MAX_NAME_CHARACTERS)

@@ -17,7 +17,7 @@ from factmill.tasks.core.evaluation.judge_cards import JudgeCard, JudgeIdentity,
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import format_prompt_digests
-from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rates
+from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rate_by_setting
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
 from factmill.tasks.reports.formatting import (
     format_evidence_epoch,
@@ -26,8 +26,8 @@ from factmill.tasks.reports.formatting import (
     format_snake_case_as_words,
 )
 from factmill.tasks.reports.item_browser import (
-    ItemBrowserEntry,
-    list_item_entries,
+    QuestionWithModelAnswers,
+    list_item_entries_and_count_all,
     pack_item_entries_for_search,
     shorten_with_note,
 )
@@ -127,7 +127,7 @@ class EvaluationReport:
     grouped: tuple[EvaluationMetric, ...] = ()
     figures: tuple[ReportFigure, ...] = ()
     unscored: tuple[UnscoredCount, ...] = ()
-    entries: tuple[ItemBrowserEntry, ...] = ()
+    entries: tuple[QuestionWithModelAnswers, ...] = ()
     entries_in_all: int = 0
     has_items: bool = True
     """False: of a comparison that was made without single items."""
@@ -175,7 +175,7 @@ def make_evaluation_report(
     labels = report.models
     items = {label: evaluation.list_report_items(each.answers) for label, each in zip(labels, evaluated, strict=True)}
     build = evaluated[0].record.origin["flow"]["build"]
-    entries, in_all = list_item_entries(items, evaluation.benchmark.name, build)
+    entries, in_all = list_item_entries_and_count_all(items, evaluation.benchmark.name, build)
     metrics = relabel_metrics_by_model(labels, evaluated)
     return dataclasses.replace(
         report,
@@ -216,7 +216,7 @@ def _make_report_reference(
     evaluation: Evaluation, labels: Sequence[str], records: Sequence[BuildRecord], with_items: bool
 ) -> CitationAndCommands:
     name = evaluation.benchmark.name
-    title = f"{', '.join(labels)}: measured on {_get_benchmark_title(evaluation)} by factmill"
+    title = f"{', '.join(labels)}: measured on {_get_benchmark_title_before_colon(evaluation)} by factmill"
     made = [format_build_command(["evaluate", name], evaluation.params, record) for record in records]
     ids = " ".join(record.build_id for record in records)
     items = " --items" if with_items and len(records) > 1 else ""
@@ -229,7 +229,7 @@ def _make_report_reference(
     )
 
 
-def _get_benchmark_title(evaluation: Evaluation) -> str:
+def _get_benchmark_title_before_colon(evaluation: Evaluation) -> str:
     return evaluation.benchmark.title.partition(":")[0]
 
 
@@ -249,7 +249,7 @@ def make_report_of_overall_metrics(
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
     paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper_results}
     return EvaluationReport(
-        title=f"{', '.join(labels)}: measured on {_get_benchmark_title(evaluation)}",
+        title=f"{', '.join(labels)}: measured on {_get_benchmark_title_before_colon(evaluation)}",
         benchmark=evaluation.benchmark.name,
         warnings=tuple(
             dict.fromkeys(
@@ -267,7 +267,7 @@ def make_report_of_overall_metrics(
         corrected=tuple(
             rate
             for label, each in named.items()
-            for rate in compute_judge_corrected_rates(
+            for rate in compute_judge_corrected_rate_by_setting(
                 evaluation, label, each.record.build_id, each.answers, each.scores, each.card, each.judge, seed
             )
         ),

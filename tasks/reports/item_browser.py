@@ -28,7 +28,7 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemBrowserEntry:
+class QuestionWithModelAnswers:
     """One question in one setting, with the answer of each model."""
 
     answer_id: str
@@ -48,9 +48,9 @@ class ItemBrowserEntry:
         return {"setting": self.setting, "verdict": verdicts, **self.groups}
 
 
-def list_item_entries(
+def list_item_entries_and_count_all(
     items: Mapping[str, Sequence[AnswerShownInReport]], benchmark: str, build: str, most: int = MAX_ITEM_ENTRIES
-) -> tuple[list[ItemBrowserEntry], int]:
+) -> tuple[list[QuestionWithModelAnswers], int]:
     """Return the entries that fit on a page, and the total number of entries.
 
     `items`: model → its answers. For one model: unscored answers, then the lowest scores. For several: questions that
@@ -62,7 +62,7 @@ def list_item_entries(
     rows = [(item, *(each[item.answer_id] for each in known)) for item in shared]
     if others:
         rows.sort(key=lambda row: -_compute_score_spread(row))
-    kept: list[ItemBrowserEntry] = []
+    kept: list[QuestionWithModelAnswers] = []
     room = MAX_ITEM_ENTRY_BYTES
     for row in rows[:most]:
         entry = _make_item_entry(row, list(items), benchmark, build)
@@ -108,9 +108,9 @@ def shorten_with_note(text: str, longest: int = _MAX_ANSWER_CHARACTERS) -> str:
 
 def _make_item_entry(
     row: Sequence[AnswerShownInReport], models: Sequence[str], benchmark: str, build: str
-) -> ItemBrowserEntry:
+) -> QuestionWithModelAnswers:
     item = row[0]
-    return ItemBrowserEntry(
+    return QuestionWithModelAnswers(
         answer_id=item.answer_id,
         setting=item.setting,
         question=shorten_with_note(item.question),

@@ -58,7 +58,7 @@ class EvaluationReportLink:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkEvaluations:
+class BenchmarkEvaluationOfEachModel:
     """The card's input for one benchmark: one evaluation of each model, all on the same rows."""
 
     evaluation: Evaluation
@@ -175,7 +175,7 @@ _CARD_FACTS = (
 """The facts of a report that a card repeats."""
 
 
-def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> ModelCard:
+def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOfEachModel]) -> ModelCard:
     """Return the card of models over benchmarks, both in the given order."""
     named = tuple(map(escape_control_characters, models))
     outlines = [_make_main_metric_report(each) if each.evaluated else None for each in taken]
@@ -216,7 +216,7 @@ def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFi
     )
 
 
-def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluations]) -> CitationAndCommands:
+def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOfEachModel]) -> CitationAndCommands:
     each_made = [(one.evaluation, evaluated.record) for one in taken for evaluated in one.evaluated]
     made = [
         format_build_command(["evaluate", evaluation.benchmark.name], evaluation.params, record)
@@ -232,16 +232,16 @@ def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluat
     )
 
 
-def _make_main_metric_report(taken: BenchmarkEvaluations) -> EvaluationReport:
+def _make_main_metric_report(taken: BenchmarkEvaluationOfEachModel) -> EvaluationReport:
     evaluation = dataclasses.replace(taken.evaluation, headline_metrics=(taken.evaluation.main_metric,))
     return make_report_of_overall_metrics(evaluation, taken.evaluated)
 
 
 def _make_card_part(
-    taken: BenchmarkEvaluations, report: EvaluationReport | None, common: Sequence[str]
+    taken: BenchmarkEvaluationOfEachModel, report: EvaluationReport | None, common: Sequence[str]
 ) -> BenchmarkCardPart:
     evaluation = taken.evaluation
-    best = [] if report is None else [*_list_paper_bests(evaluation, report.paper)]
+    best = [] if report is None else [*_list_paper_bests_by_setting_and_group(evaluation, report.paper)]
     ids = [each.record.build_id for each in taken.evaluated]
     return BenchmarkCardPart(
         benchmark=evaluation.benchmark.name,
@@ -250,7 +250,7 @@ def _make_card_part(
         metric=evaluation.main_metric,
         rows=() if report is None else tuple(_list_setting_results(evaluation, report, best)),
         best_by_group=() if any(not each.group for each in best) else tuple(best),
-        paper_notes=_list_paper_notes(evaluation) if best else (),
+        paper_notes=_list_paper_result_places_and_notes(evaluation) if best else (),
         facts={}
         if report is None
         else {
@@ -291,7 +291,9 @@ def _list_setting_results(
         )
 
 
-def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow]) -> Iterator[PaperBestModel]:
+def _list_paper_bests_by_setting_and_group(
+    evaluation: Evaluation, paper: Sequence[PaperComparisonRow]
+) -> Iterator[PaperBestModel]:
     """Yield the paper's best model for each setting and group in which we have the main metric too."""
     sign = -1 if evaluation.main_metric in evaluation.lower_is_better else 1
     for row in paper:
@@ -305,13 +307,13 @@ def _list_paper_bests(evaluation: Evaluation, paper: Sequence[PaperComparisonRow
             yield PaperBestModel(row.setting, group, model, row.paper[model], row.ours)
 
 
-def _list_paper_notes(evaluation: Evaluation) -> tuple[str, ...]:
+def _list_paper_result_places_and_notes(evaluation: Evaluation) -> tuple[str, ...]:
     """Return where the paper states the main metric, and why ours may not be comparable."""
     results = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
     return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in results))
 
 
-def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluations]) -> Iterator[str]:
+def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:
     measured = (each.measured for one in taken for each in one.evaluated)
     builds = dict.fromkeys(build.build_id for build in measured if build is not None and is_scripted(build.lock))
     if builds:
@@ -336,7 +338,7 @@ def _warn_of_low_score_coverage_on_card(reports: Sequence[EvaluationReport | Non
         )
 
 
-def _format_left_out_evaluations(taken: BenchmarkEvaluations) -> Iterator[str]:
+def _format_left_out_evaluations(taken: BenchmarkEvaluationOfEachModel) -> Iterator[str]:
     for each in taken.evaluated:
         others = taken.left_out.get(each.record.build_id, ())
         if others:

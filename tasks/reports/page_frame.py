@@ -105,7 +105,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….{format_prompts_folder_note([build])}",
+        f"{build.content_digest[:16]}….{format_unknown_prompts_folder_note([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def make_evaluations_reference(
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
-        f"{format_prompts_folder_note(records)}",
+        f"{format_unknown_prompts_folder_note(records)}",
         tuple(commands),
     )
 
@@ -159,7 +159,7 @@ def format_build_command(
         said += [option, str(word)] if word and word != "embedded" else []
     if build.own_prompts:
         # a reader of a release has to make the folder
-        folder = format_prompts_folder_name(build) if for_others else find_prompts_folder(build)
+        folder = format_prompts_folder_name(build) if for_others else find_own_prompts_folder(build)
         said += ["--prompts", folder or _UNKNOWN_PROMPTS_FOLDER]
     return shlex.join(said)
 
@@ -167,7 +167,7 @@ def format_build_command(
 _UNKNOWN_PROMPTS_FOLDER = "FOLDER"
 
 
-def find_prompts_folder(build: BuildRecord) -> str:
+def find_own_prompts_folder(build: BuildRecord) -> str:
     """Return the folder of a build's own prompts, as it was given; empty if it is not recorded."""
     files: Mapping[str, str] = build.origin.get("prompt_files") or {}
     name, path = next(((name, Path(files[name])) for name in build.own_prompts if name in files), ("", Path()))
@@ -176,13 +176,13 @@ def find_prompts_folder(build: BuildRecord) -> str:
 
 def format_prompts_folder_name(build: BuildRecord) -> str:
     """Return the name, without its path, of the folder of a build's own prompts, as `NAME/`; `my-prompts/` if it has none."""
-    return f"{Path(find_prompts_folder(build)).name or 'my-prompts'}/"
+    return f"{Path(find_own_prompts_folder(build)).name or 'my-prompts'}/"
 
 
-def format_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
+def format_unknown_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
     """Return a sentence on what the folder that commands name as FOLDER must hold; empty if no command does."""
     for build in builds:
-        if build.own_prompts and not find_prompts_folder(build):
+        if build.own_prompts and not find_own_prompts_folder(build):
             example = next(iter(build.own_prompts))
             folder = _UNKNOWN_PROMPTS_FOLDER
             return f" {folder} holds the own prompts above, such as {folder}/{example}.md."

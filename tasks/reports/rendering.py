@@ -29,7 +29,7 @@ from factmill.tasks.reports.formatting import (
 )
 from factmill.tasks.reports.model_card import ModelCard
 from factmill.tasks.reports.page_frame import make_metric_key_figure
-from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour
+from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour_variable
 
 _MAX_VERDICT_FILTERS = 12
 """Maximum number of different verdicts for a verdict filter: score-like verdicts differ from item to item."""
@@ -143,7 +143,11 @@ def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
         "figure": figure,
         "svg": Markup(draw_inline_svg(figure)) if is_seen else "",
         "legend": [
-            (get_series_colour(figure, at), signs[at % len(signs)], shorten_line(each.label, MAX_NAME_CHARACTERS))
+            (
+                get_series_colour_variable(figure, at),
+                signs[at % len(signs)],
+                shorten_line(each.label, MAX_NAME_CHARACTERS),
+            )
             for at, each in enumerate(figure.series)
             if any(value is not None for value in each.y)
         ],
@@ -184,14 +188,14 @@ def list_filters(items: Iterable[FilterValues]) -> list[dict[str, Any]]:
     return [{"by": by, "values": sorted(values)} for by, values in found.items() if len(values) > 1]
 
 
-def format_filter_values(item: FilterValues) -> str:
+def format_filter_values_as_json(item: FilterValues) -> str:
     """Return the filter values of an item as JSON for the page's script, a list for each filter."""
     named = {by: [values] if isinstance(values, str) else values for by, values in item.items()}
     return json.dumps(named, ensure_ascii=False)
 
 
 def _register_report_jinja_helpers(made: Environment) -> None:
-    made.filters.update(_TEMPLATE_FILTERS, filter_values=format_filter_values)
+    made.filters.update(_TEMPLATE_FILTERS, filter_values=format_filter_values_as_json)
     made.globals.update(
         list_values=list_x_values,
         format_series_point=format_series_point,

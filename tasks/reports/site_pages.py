@@ -85,7 +85,7 @@ class LeaderboardStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderboardTable:
+class MetricAndSettingLeaderboard:
     """All models by one metric in one setting, the best first."""
 
     metric: str
@@ -125,9 +125,9 @@ class Leaderboard:
     """Date of that build; empty: it is not at hand."""
     meaning: str
     """What the main metric measures."""
-    main: tuple[LeaderboardTable, ...]
+    main: tuple[MetricAndSettingLeaderboard, ...]
     """By the main metric, a table for each setting."""
-    more: tuple[LeaderboardTable, ...]
+    more: tuple[MetricAndSettingLeaderboard, ...]
     """By the other headline metrics."""
     warnings: tuple[str, ...]
     facts: Mapping[str, str]
@@ -245,7 +245,7 @@ def _make_table(
     baseline_ids: Collection[str],
     metric: str,
     setting: str,
-) -> LeaderboardTable:
+) -> MetricAndSettingLeaderboard:
     ranking = next((each for each in report.rankings if (each.metric, each.setting) == (metric, setting)), None)
     ranks = {each.model: each.ranks for each in ranking.placed} if ranking else {}
     order = {each.model: place for place, each in enumerate(ranking.placed)} if ranking else {}
@@ -275,7 +275,7 @@ def _make_table(
             )
             for each in found
         ]
-    return LeaderboardTable(
+    return MetricAndSettingLeaderboard(
         metric=metric,
         setting=setting,
         description=evaluation.settings.get(setting, ""),
@@ -296,7 +296,7 @@ def _list_ties(ranking: ModelRanking | None, model: str) -> tuple[str, ...]:
     return tuple(each.model for each in ranking.placed if each.model in tied) if ranking else ()
 
 
-def _make_standings_figure(table: LeaderboardTable, suffix: str) -> ReportFigure | None:
+def _make_standings_figure(table: MetricAndSettingLeaderboard, suffix: str) -> ReportFigure | None:
     """Return a figure of one bar for each model with its interval; None without any value. `suffix`: of its name."""
     if all(each.metric.value is None for each in table.standings):
         return None
@@ -316,7 +316,7 @@ def _make_standings_figure(table: LeaderboardTable, suffix: str) -> ReportFigure
     )
 
 
-def make_rows_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigure | None:
+def make_row_changes_by_build_figure(benchmark: str, builds: Sequence[SiteBuild]) -> ReportFigure | None:
     """Return a figure of the rows of each build, oldest first, by what became of them; None for fewer than two builds.
 
     Rows of a build that is compared with none are drawn apart.
@@ -366,14 +366,14 @@ def render_site_index(pages: Sequence[BenchmarkPage]) -> str:
     drawn = {}
     for page in pages:
         board = page.leaderboards[0] if page.leaderboards else None
-        figures = [board.figure if board else None, make_rows_figure(page.name, page.builds)]
+        figures = [board.figure if board else None, make_row_changes_by_build_figure(page.name, page.builds)]
         drawn[page.name] = [draw_figure_with_legend(figure) for figure in figures if figure]
     return render_html_template("site_index.html", digest="", pages=pages, warnings=warnings, figures=drawn)
 
 
 def render_benchmark_page(page: BenchmarkPage) -> str:
     """Return the page of a benchmark, without any script."""
-    figure = make_rows_figure(page.name, page.builds)
+    figure = make_row_changes_by_build_figure(page.name, page.builds)
     return render_html_template(
         "site_benchmark.html",
         digest="",

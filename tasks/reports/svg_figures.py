@@ -90,12 +90,12 @@ def format_colour_legend_as_text(figure: ReportFigure) -> str:
         f"o{at}": word for at, word in enumerate(_ORDERED_COLOUR_WORDS)
     }
     return ", ".join(
-        f"{words[get_series_colour(figure, at)]}: {escape_control_characters(series.label)}"
+        f"{words[get_series_colour_variable(figure, at)]}: {escape_control_characters(series.label)}"
         for at, series in enumerate(figure.series)
     )
 
 
-def get_series_colour(figure: ReportFigure, at: int) -> str:
+def get_series_colour_variable(figure: ReportFigure, at: int) -> str:
     """Return the colour of a figure's series as the name of the page's variable: c0 to c7, or o0 to o4 if ordered."""
     if figure.palette == "distinct":
         return f"c{at % SERIES_COLOUR_COUNT}"
@@ -103,7 +103,7 @@ def get_series_colour(figure: ReportFigure, at: int) -> str:
 
 
 def _get_placeholder_colour(figure: ReportFigure, at: int) -> str:
-    name = get_series_colour(figure, at)
+    name = get_series_colour_variable(figure, at)
     return (_SERIES_PLACEHOLDERS if name[0] == "c" else _ORDERED_PLACEHOLDERS)[int(name[1])]
 
 
@@ -170,7 +170,7 @@ def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
             _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
-    _format_category_axis(axes, figure, places)
+    _format_bar_figure_axes(axes, figure, places)
 
 
 def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
@@ -184,10 +184,10 @@ def _draw_stacked(axes: Axes, figure: ReportFigure) -> None:
         colour = _get_placeholder_colour(figure, number)
         axes.barh(list(places.values()), values, 0.7, left=left, color=colour, edgecolor=_PAPER, linewidth=0.8)
         left += values
-    _format_category_axis(axes, figure, places)
+    _format_bar_figure_axes(axes, figure, places)
 
 
-def _format_category_axis(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
+def _format_bar_figure_axes(axes: Axes, figure: ReportFigure, places: Mapping[str, float]) -> None:
     axes.set_yticks(list(places.values()), [_wrap_axis_name(name) for name in places])
     axes.set_ylim(max(0.5, sum(_list_category_heights_in_slots(figure)) - 0.5), -0.5)
     axes.grid(visible=False, axis="y")
@@ -226,7 +226,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
         values = sorted({float(x) for series in figure.series for x in series.x})
         if len(values) <= 12 and all(value.is_integer() for value in values):
             axes.set_xticks(values)
-    _set_axis_labels_and_range(axes, figure)
+    _set_axes_and_draw_reference_line(axes, figure)
 
 
 def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
@@ -239,7 +239,7 @@ def _draw_scatter(axes: Axes, figure: ReportFigure) -> None:
                 _draw_error_bars(axes, [at], [y], [(y, at, low, high)], is_x=False, colour=colour)
     axes.margins(0.12)
     axes.locator_params(axis="x", nbins=5)
-    _set_axis_labels_and_range(axes, figure)
+    _set_axes_and_draw_reference_line(axes, figure)
     ends = figure.y_range
     if ends and all(ends[0] <= float(x) <= ends[1] for series in figure.series for x in series.x):
         axes.set_xlim(*ends)  # both are of one kind: shares
@@ -259,7 +259,7 @@ def _draw_error_bars(
     axes.errorbar(xs, ys, **which, fmt="none", color=colour, ecolor=colour, clip_on=False, elinewidth=0.9, capsize=2)
 
 
-def _set_axis_labels_and_range(axes: Axes, figure: ReportFigure) -> None:
+def _set_axes_and_draw_reference_line(axes: Axes, figure: ReportFigure) -> None:
     axes.set(xlabel=escape_control_characters(figure.x_label), ylabel=escape_control_characters(figure.y_label))
     if figure.y_range:
         axes.set_ylim(*figure.y_range)

@@ -6,10 +6,10 @@ from typing import Any
 from factmill.tasks.assets import load_article_text_removal_rules
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.core.rows import BuildComparisonRules
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets
+from factmill.tasks.core.rows import BuildRowMatchingRules
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
-from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
+from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqRow
 from factmill.tasks.slaq.params import SlaqParams, resolve_slaq_inputs
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sentences import split_sentences
@@ -82,7 +82,7 @@ SLAQ = Benchmark(
     release="factmill.tasks.slaq.release:SLAQ_RELEASE",
     page="factmill.tasks.slaq.release:draw_slaq_distributions",
     narrowing_params=frozenset({"categories", "candidates"}),
-    tables={"slaq": SlaqRow, "slaq_categories": CategoryCount, "slaq_review": ReviewItem},
+    tables={"slaq": SlaqRow, "slaq_categories": CategoryPageCount, "slaq_review": ReviewItem},
     main_table="slaq",
     group_column="Category",
     pilot_stage="write_questions",
@@ -90,7 +90,7 @@ SLAQ = Benchmark(
     pilot_balance_column="half",
     display_columns={"id": "id", "Topic": "topic", "half": "viewed", "ShortQ1": "first question", "ShortA1": "answer"},
     trace_id_columns=("id", "Category"),
-    matching=BuildComparisonRules(
+    matching=BuildRowMatchingRules(
         # an id joins category and page id, and several categories may contain one page
         keys=(("id",), ("URL",)),
         provenance_columns=("source_name", "source_row"),
@@ -102,7 +102,7 @@ SLAQ = Benchmark(
     audit=SLAQ_AUDIT,
     reads_wikipedia_files=True,
     required_services=lambda params: ("wikipedia",) if params.source else ("wikipedia", "pageviews"),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=("slaq/generate", "slaq/check", "slaq/fact_type"),
         lists=(
             "slaq_categories.txt",

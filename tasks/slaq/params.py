@@ -8,7 +8,7 @@ from factmill.tasks.assets import load_list_entries
 from factmill.tasks.core.calls.pageviews import make_pageview_window
 from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.engine.benchmark import BuildInputs, ResolvedBuildInputs, make_sources_absolute
+from factmill.tasks.engine.benchmark import BuildInputs, BuildInputsAndSourceFiles, make_sources_absolute
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
 from factmill.tasks.settings import World, load_world
@@ -74,7 +74,7 @@ class SlaqInputs(BuildInputs):
     licence: str
 
 
-def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedBuildInputs[SlaqInputs]:
+def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSourceFiles[SlaqInputs]:
     """Resolve the inputs of a build; raise UsageError for an invalid parameter or review file."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
@@ -95,7 +95,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> ResolvedBuildInp
     if params.source and not has_views:
         _require_page_views(params, world, run)
     window = None if has_views else make_pageview_window(world.epoch_day(), params.days)
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         SlaqInputs(
             params=params.model_copy(update={"source": make_sources_absolute(params.source)}),
             own_source=own if params.source else None,

@@ -18,7 +18,7 @@ from factmill.tasks.engine.batches import (
     make_batch_cache_key,
     open_batch,
 )
-from factmill.tasks.slaq.core.article_matching import make_check_word_lists
+from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
 from factmill.tasks.slaq.core.checks import check_generated_pairs, format_problems, replace_faulty_pairs
 from factmill.tasks.slaq.core.pair_replies import (
     CHECK_LINES_FORM,
@@ -30,8 +30,8 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_generated_question_answer_pairs,
     read_question_answer_pair_verdicts,
 )
-from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic, SlaqRow
-from factmill.tasks.slaq.core.topic_sampling import make_page_sort_key
+from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, SlaqRow, TopicInPopularityHalf
+from factmill.tasks.slaq.core.topic_sampling import make_equal_views_sort_key
 from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE_PAIRS_PROMPT, CHECK_PAIRS_PROMPT, FACT_TYPE_PROMPT = "slaq/generate", "slaq/check", "slaq/fact_type"
@@ -58,17 +58,18 @@ def write_questions(batch: StageBatch) -> BatchReceipt:
     """Have the author model write five short pairs and a long one for each article; retry a failed check once (A.1)."""
     work = open_batch(batch)
     prompt = load_prompt(GENERATE_PAIRS_PROMPT)
-    lists = make_check_word_lists(
+    lists = make_question_check_word_lists(
         load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
     )
     asked = [
-        (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text)) for row in work.rows(ChosenTopic)
+        (row.id, row, fill_prompt_template(prompt, topic=row.title, article=row.text))
+        for row in work.rows(TopicInPopularityHalf)
     ]
 
     firsts: dict[str, tuple[GeneratedQuestionAnswerPairs, set[int]]] = {}
     """Row id → its first reply, and the numbers of the faulty pairs (0: the long one)."""
 
-    def read(row: ChosenTopic, texts: Sequence[str]) -> GeneratedQuestionAnswerPairs | UnreadableCompletion:
+    def read(row: TopicInPopularityHalf, texts: Sequence[str]) -> GeneratedQuestionAnswerPairs | UnreadableCompletion:
         generated = read_generated_question_answer_pairs(texts[0])
         if isinstance(generated, UnreadableCompletion):
             return generated
@@ -89,7 +90,9 @@ def write_questions(batch: StageBatch) -> BatchReceipt:
     )
 
 
-def _make_questioned_topic(row: ChosenTopic, answer: ParsedCompletion[GeneratedQuestionAnswerPairs]) -> RowOutcome:
+def _make_questioned_topic(
+    row: TopicInPopularityHalf, answer: ParsedCompletion[GeneratedQuestionAnswerPairs]
+) -> RowOutcome:
     if isinstance(answer.parsed, Reject):
         # the funnel counts rejects by the check that failed
         failed = _FAILED_CHECK.match(answer.parsed.detail)
@@ -153,7 +156,7 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         category_rows = [row for row in rows if row.category == category]
-        category_rows.sort(key=lambda row: (-(row.views or 0), *make_page_sort_key(row)))
+        category_rows.sort(key=lambda row: (-(row.views or 0), *make_equal_views_sort_key(row)))
         most = [row for row in category_rows if row.half == "most"]
         least = [row for row in reversed(category_rows) if row.half == "least"]
         kept = min(len(most), len(least), per_half)
@@ -183,10 +186,10 @@ def classify_fact_answers(batch: StageBatch) -> BatchReceipt:
     return work.finish((_make_slaq_row(row, answers[row.id], licence) for row in rows), SlaqRow)
 
 
-def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:
-    if failed := next((answer.parsed for answer in answers if isinstance(answer.parsed, Reject)), None):
+def _make_slaq_row(row: CheckedTopic, fact_type_replies: Sequence[ParsedCompletion[str]], licence: str) -> RowOutcome:
+    if failed := next((answer.parsed for answer in fact_type_replies if isinstance(answer.parsed, Reject)), None):
         return failed
-    types = [answer.parsed for answer in answers]
+    types = [answer.parsed for answer in fact_type_replies]
     columns: dict[str, object] = {}
     for number, (question, answer, kind) in enumerate(zip(row.questions, row.answers, types, strict=True), 1):
         columns |= {f"ShortQ{number}": question, f"ShortA{number}": answer}
@@ -201,6 +204,6 @@ def _make_slaq_row(row: CheckedTopic, answers: Sequence[ParsedCompletion[str]], 
         LongA=row.long_answer,
         Pageviews=row.views or 0,
         fact_types=types,
-        fact_types_by=answers[0].model,
+        fact_types_by=fact_type_replies[0].model,
         licence=licence,
     )

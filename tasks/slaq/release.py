@@ -28,18 +28,20 @@ from factmill.tasks.core.publishing.release_spec import (
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.options import BuildReport
-from factmill.tasks.slaq.core.rows import CategoryCount, SlaqRow
+from factmill.tasks.slaq.core.rows import CategoryPageCount, SlaqRow
 
 if TYPE_CHECKING:
-    from factmill.tasks.engine.batches import StageDataset
-    from factmill.tasks.engine.building import Build
+    from factmill.tasks.engine.batches import StageOutputShards
+    from factmill.tasks.engine.building import BuildInProgress
 
 
-def publish_slaq(build: "Build", drawn: "StageDataset", checked: "StageDataset", typed: "StageDataset") -> BuildReport:
+def publish_slaq(
+    build: "BuildInProgress", drawn: "StageOutputShards", checked: "StageOutputShards", typed: "StageOutputShards"
+) -> BuildReport:
     """Publish the topics, the page counts of their categories, and the review queue with its decisions."""
     rows = typed.table(SlaqRow)
     queue = checked.companion_rows(arrow_schema(ReviewItem)).drop_columns(["file", "line"])
-    counts = drawn.companion_rows(arrow_schema(CategoryCount))
+    counts = drawn.companion_rows(arrow_schema(CategoryPageCount))
     entities = sum(pc.sum(rows[f"ShortQ{number}_Entity"]).as_py() or 0 for number in range(1, 6))
     facts = {
         "categories": count_values_sorted_by_value(rows["Category"].to_pylist()),

@@ -28,15 +28,21 @@ from factmill.tasks.core.calls.wikipedia import (
 from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import (
-    BatchWork,
+    BatchInProgress,
     make_batch_cache_key,
     open_batch,
     send_calls_and_mark_resultless_for_retry,
 )
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import ServiceUnreachable, UsageError
-from factmill.tasks.lookups.popularity import look_up_page_views
-from factmill.tasks.slaq.core.rows import CategoryCount, CategoryPage, ChosenTopic, TopicArticle, ViewedTopic
+from factmill.tasks.lookups.popularity import look_up_page_views_by_title
+from factmill.tasks.slaq.core.rows import (
+    CategoryPage,
+    CategoryPageCount,
+    TopicArticle,
+    TopicInPopularityHalf,
+    ViewedTopic,
+)
 from factmill.tasks.slaq.core.topic_sampling import (
     CategoryMemberPage,
     sample_category_pages,
@@ -101,7 +107,7 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
             source_licence=inputs.licence,
         )
         rows.append(page)
-    work.extras = make_arrow_table(CategoryCount, [CategoryCount(id=batch.unit, drawn=len(drawn), **counts)])
+    work.extras = make_arrow_table(CategoryPageCount, [CategoryPageCount(id=batch.unit, drawn=len(drawn), **counts)])
     return work.finish(rows, CategoryPage)
 
 
@@ -150,8 +156,8 @@ def read_own_topics(batch: StageBatch) -> BatchReceipt:
         else:
             problem = f"page {made.pageid} is {first.title}, in another row; expected one title for each page"
             outcomes.append(Reject(row_id, MALFORMED_ROW, problem))
-    count = CategoryCount(id=batch.unit, members=len(topics), subcategories=0, drawn=len(kept))
-    work.extras = make_arrow_table(CategoryCount, [count])
+    count = CategoryPageCount(id=batch.unit, members=len(topics), subcategories=0, drawn=len(kept))
+    work.extras = make_arrow_table(CategoryPageCount, [count])
     return work.finish(outcomes, CategoryPage)
 
 
@@ -180,7 +186,7 @@ def choose_topic_reader(inputs: SlaqInputs) -> Task[[StageBatch], BatchReceipt]:
 
 
 def _iterate_and_count_category_tree_pages(
-    work: BatchWork, category: str, depth: int, counts: dict[str, int]
+    work: BatchInProgress, category: str, depth: int, counts: dict[str, int]
 ) -> Iterator[CategoryMemberPage]:
     """Yield the pages of a category and its subcategories; visit each category once, even where they form cycles.
 
@@ -202,7 +208,7 @@ def _iterate_and_count_category_tree_pages(
 
 
 def _iterate_category_members(
-    work: BatchWork, unit: str, category: str, kind: Literal["page", "subcat"]
+    work: BatchInProgress, unit: str, category: str, kind: Literal["page", "subcat"]
 ) -> Iterator[PageReference]:
     """Yield a category's members, one request after another; ServiceUnreachable where a listing fails."""
     service, after = work.run.services.wikipedia, None
@@ -285,7 +291,7 @@ def _make_missing_page_reject(row: CategoryPage) -> Reject:
 
 
 def _make_topic_or_reject(
-    work: BatchWork, row: CategoryPage, revision: PageRevision, page: RevisionHtml | None
+    work: BatchInProgress, row: CategoryPage, revision: PageRevision, page: RevisionHtml | None
 ) -> RowOutcome:
     inputs = work.inputs(SlaqInputs)
     at, least = inputs.epoch, inputs.params.min_chars
@@ -312,7 +318,7 @@ def count_topic_pageviews(batch: StageBatch) -> BatchReceipt:
     if first is None or last is None:
         views = {row.title: row.stated_views for row in rows}
     else:
-        views, failed = look_up_page_views(work, ((row.id, row.title) for row in rows), first, last)
+        views, failed = look_up_page_views_by_title(work, ((row.id, row.title) for row in rows), first, last)
     return work.finish(
         (
             failed.get(row.id) or row.extend_to(ViewedTopic, views=views[row.title], views_from=first, views_to=last)
@@ -334,8 +340,8 @@ def split_topics_by_views(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for category, topics in groups.items():
         most, least, left_out = select_most_and_least_viewed(topics, per_half)
-        outcomes += [row.extend_to(ChosenTopic, half="most") for row in most]
-        outcomes += [row.extend_to(ChosenTopic, half="least") for row in least]
+        outcomes += [row.extend_to(TopicInPopularityHalf, half="most") for row in most]
+        outcomes += [row.extend_to(TopicInPopularityHalf, half="least") for row in least]
         detail = f"{per_half} topics per half (with spares) of {len(topics)} in {category}"
         outcomes += [Reject(row.id, reason, f"{row.views} views; {detail}") for row, reason in left_out]
-    return work.finish(outcomes, ChosenTopic)
+    return work.finish(outcomes, TopicInPopularityHalf)

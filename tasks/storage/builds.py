@@ -98,7 +98,7 @@ def is_scripted(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest.get("scripted") or manifest.get("rules"))
 
 
-def format_planted_faults(counts: Mapping[str, Mapping[str, int]]) -> str:
+def format_planted_fault_shares_by_prompt(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
     shares = [
         f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
@@ -173,7 +173,7 @@ def publish_build_tables(
     digests = {name: digest_table_as_parquet(table.sort_by("id")) for name, table in sorted(tables.items())}
     content = combine_digests(f"{name} {digest}" for name, digest in digests.items())
     lock_digest = digest_json(manifest)
-    build_id = _choose_build_id(db, benchmark, lock_digest, content)
+    build_id = _find_or_make_build_id(db, benchmark, lock_digest, content)
     full_report = {**report, "build_id": build_id}
     inputs = (benchmark, lock_digest, dict(manifest), dict(origin), content)
     record = BuildRecord(build_id, *inputs, full_report, started_at, datetime.now(UTC))
@@ -326,13 +326,15 @@ def load_first_reject_details(warehouse: Path, build_id: str) -> dict[tuple[str,
     return {(stage, reason): detail for stage, reason, detail in found}
 
 
-def list_calls_to_retry(db: duckdb.DuckDBPyConnection, run_id: str, reasons: Collection[str]) -> list[tuple[str, str]]:
+def list_stages_and_record_ids_to_retry(
+    db: duckdb.DuckDBPyConnection, run_id: str, reject_reasons: Collection[str]
+) -> list[tuple[str, str]]:
     """Return (stage, record id) of a run's failed calls, and of the chat calls behind rejects with these reasons."""
     return db.execute(
         "SELECT DISTINCT u.stage, u.record_id FROM build_calls u JOIN calls c USING (record_id) "
         "LEFT JOIN rejects r ON r.build_id = u.build_id AND r.stage = u.stage AND r.id = u.id WHERE u.build_id = ? "
         "AND (c.status <> 'ok' OR (c.operation = 'chat' AND coalesce(list_contains(?, r.reason), false)))",
-        [run_id, sorted(reasons)],
+        [run_id, sorted(reject_reasons)],
     ).fetchall()
 
 
@@ -382,7 +384,7 @@ def load_table_summaries(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[s
     return {name: {"rows": rows, "sha256": sha256} for name, rows, sha256 in found}
 
 
-def _choose_build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
+def _find_or_make_build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest: str, content: str) -> str:
     """Return the id of the build with this manifest and content; a new, numbered id if the content is new."""
     before = db.execute(
         "SELECT build_id, content_digest FROM builds WHERE lock_digest = ? ORDER BY published_at", [lock_digest]
@@ -397,7 +399,7 @@ def _choose_build_id(db: duckdb.DuckDBPyConnection, benchmark: str, lock_digest:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildCallUsage:
+class BuildStagesAndCalls:
     """Stages and calls of a build or a pilot."""
 
     stages: list[dict[str, Any]]
@@ -407,7 +409,7 @@ class BuildCallUsage:
     `parts`: only of chat calls without reported usage."""
 
 
-def load_build_call_usage(warehouse: Path, build_id: str, begun: datetime) -> BuildCallUsage:
+def load_build_stages_and_calls(warehouse: Path, build_id: str, begun: datetime) -> BuildStagesAndCalls:
     """Return the stages and calls of a build; `begun`: when it began."""
     with open_warehouse(warehouse) as db:
         stages = query_rows(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)
@@ -423,7 +425,7 @@ def load_build_call_usage(warehouse: Path, build_id: str, begun: datetime) -> Bu
             build_id,
             begun,
         )
-    return BuildCallUsage(stages, calls)
+    return BuildStagesAndCalls(stages, calls)
 
 
 def delete_pilot_rows(warehouse: Path, run_id: str) -> None:

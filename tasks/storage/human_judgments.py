@@ -76,7 +76,7 @@ def save_audit_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: 
         db.execute("INSERT OR REPLACE INTO audit_verdicts VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def load_audit_verdicts(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, AuditVerdict]:
+def load_audit_verdicts_by_row_id(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, AuditVerdict]:
     """Return row id → verdict of a build, sorted by row id."""
     query = "SELECT row_id, marks, reviewer, note FROM audit_verdicts WHERE build_id = ? ORDER BY row_id"
     found = {row["row_id"]: row for row in query_rows(db, query, build_id)}

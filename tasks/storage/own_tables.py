@@ -31,13 +31,13 @@ from factmill.tasks.storage.source_files import (
     DELIMITERS,
     SourceFile,
     choose_csv_delimiter,
-    format_source_contents,
+    format_source_paths_and_their_files,
     iterate_csv,
     iterate_json,
     iterate_parquet,
     list_source_files,
+    make_source_file_with_digest,
     peek_columns,
-    pin_source_file,
 )
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
@@ -183,13 +183,13 @@ def find_table_files(paths: Sequence[Path], split: str | None = None) -> list[Pa
         found += [file for file in files if file not in found]
     if not found:
         raise SourceError(
-            f"no table in {format_source_contents(paths)}; expected files that end in {', '.join(TABLE_SUFFIXES)}"
+            f"no table in {format_source_paths_and_their_files(paths)}; expected files that end in {', '.join(TABLE_SUFFIXES)}"
         )
     return found
 
 
 def _choose_split(folder: Path, files: Sequence[Path], split: str | None) -> list[Path]:
-    names = {file: _list_split_names(folder, file) for file in files}
+    names = {file: _list_split_name_candidates(folder, file) for file in files}
     if split:
         chosen = [file for file in files if split.casefold() in names[file]]
         if not chosen and files:
@@ -205,7 +205,7 @@ def _choose_split(folder: Path, files: Sequence[Path], split: str | None) -> lis
     return list(files)
 
 
-def _list_split_names(folder: Path, file: Path) -> set[str]:
+def _list_split_name_candidates(folder: Path, file: Path) -> set[str]:
     """Return the names that may tell a file's split: its own without the number of a shard, parts of that, its folder's."""
     stem = _SHARD_NUMBER.sub("", file.stem.casefold())
     parts = {stem, *re.split(r"[._-]+", stem)}
@@ -236,7 +236,7 @@ def check_and_digest_own_tables(
     row_count = 0
     for file in files:
         name = file.name if alike[file.name] == 1 else f"{file.parent.name}/{file.name}"
-        source = apply_stated_name_and_licence(pin_source_file(file, name), own)
+        source = apply_stated_name_and_licence(make_source_file_with_digest(file, name), own)
         found = list_table_columns(source)
         columns = resolve_table_columns(str(file), form, column_map, found, defaults)
         if own.columns and columns != own.columns:

@@ -92,7 +92,7 @@ class BuildRow(WarehouseTable):
     """When it was published."""
 
 
-class BuildTableRow(WarehouseTable):
+class PublishedTableSummaryRow(WarehouseTable):
     """A table that a build published."""
 
     table, primary_key = "build_tables", ("build_id", "table_name")
@@ -158,7 +158,7 @@ class RejectRow(WarehouseTable):
     """The row as the stage received it, mostly JSON; a malformed source row as in its file."""
 
 
-class MergedRow(WarehouseTable):
+class MergedDuplicateRow(WarehouseTable):
     """A duplicate row that was merged into another one."""
 
     table = "merged_rows"
@@ -172,7 +172,7 @@ class MergedRow(WarehouseTable):
     """Id of the remaining row."""
 
 
-class BuildCallRow(WarehouseTable):
+class BuildCallUseRow(WarehouseTable):
     """A recorded call that a row uses."""
 
     table = "build_calls"
@@ -293,7 +293,16 @@ class ForecastRow(WarehouseTable):
 
 
 WAREHOUSE_TABLES: tuple[type[WarehouseTable], ...] = (
-    *(CallRow, BuildRow, BuildTableRow, BuildStageRow, RejectRow, MergedRow, BuildCallRow, RevalidatedCallRow),
+    *(
+        CallRow,
+        BuildRow,
+        PublishedTableSummaryRow,
+        BuildStageRow,
+        RejectRow,
+        MergedDuplicateRow,
+        BuildCallUseRow,
+        RevalidatedCallRow,
+    ),
     *(ReviewDecisionRow, AuditVerdictRow, LabelItemRow, LabelRow, JudgeCardRow, ForecastRow),
 )
 

@@ -60,14 +60,14 @@ class SourceFile:
     """Licence of its rows, if its content is that of a known file."""
 
 
-def pin_source_file(path: Path, name: str | None = None) -> SourceFile:
+def make_source_file_with_digest(path: Path, name: str | None = None) -> SourceFile:
     """Return a file under a name (default: its own), with the digest of its current content and the licence if known.
 
     SourceError if it has no rows.
     """
-    source = make_unpinned_source(path)
+    source = make_source_file_without_digest(path)
     digest = hashlib.sha256()
-    with _open_bytes(source) as stream:
+    with _open_source_file_as_stored(source) as stream:
         while block := stream.read(_BLOCK):
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
@@ -109,7 +109,7 @@ def format_unused_files(paths: Sequence[Path], used: Sequence[Path], why: str) -
     return [f"not used, {why}: {_format_file_names(unused)}"] if unused else []
 
 
-def format_source_contents(paths: Sequence[Path]) -> str:
+def format_source_paths_and_their_files(paths: Sequence[Path]) -> str:
     """Return a source's paths and the files in its folders, as text for the error that no file is usable."""
     return "; ".join(
         f"{path} (holds {_format_file_names(list_source_files(path)) or 'no data'})" if path.is_dir() else str(path)
@@ -122,7 +122,7 @@ def _format_file_names(files: Sequence[Path]) -> str:
     return ", ".join(file.name for file in files[:_MAX_LISTED_FILES]) + more
 
 
-def make_unpinned_source(path: Path) -> SourceFile:
+def make_source_file_without_digest(path: Path) -> SourceFile:
     """Return a file under its own name, without a digest to check."""
     return SourceFile(path, path.name)
 
@@ -180,7 +180,7 @@ def iterate_csv(
         number = 0
         try:
             header = next(reader)
-            _check_columns(source.path, header, columns)
+            _check_expected_columns_occur_once(source.path, header, columns)
             for cells in reader:
                 if not cells:
                     continue
@@ -201,12 +201,12 @@ def iterate_csv(
 
 def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, column → value) for each row of a Parquet file with at least these columns."""
-    with _open_bytes(source) as stream:
+    with _open_source_file_as_stored(source) as stream:
         for _ in _iterate_verified_blocks(source, stream):
             pass  # for the digest alone
         try:
             file = pq.ParquetFile(stream)
-            _check_columns(source.path, file.schema_arrow.names, columns)
+            _check_expected_columns_occur_once(source.path, file.schema_arrow.names, columns)
             batches = file.iter_batches(batch_size=1024, columns=list(columns) or None)
             yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
         except (pa.ArrowException, OSError) as error:
@@ -238,7 +238,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
     return tuple(first) if isinstance(first, dict) else ()
 
 
-def _open_bytes(source: SourceFile) -> BinaryIO:
+def _open_source_file_as_stored(source: SourceFile) -> BinaryIO:
     try:
         return open_regular_file(source.path)
     except OSError as error:
@@ -247,7 +247,7 @@ def _open_bytes(source: SourceFile) -> BinaryIO:
 
 @contextmanager
 def _open_verified_text(source: SourceFile, expected: str) -> Iterator[io.TextIOWrapper]:
-    with _open_bytes(source) as stream:
+    with _open_source_file_as_stored(source) as stream:
         if not _check_utf8_and_has_text(source.path, _iterate_verified_blocks(source, stream)):
             raise SourceError(f"{source.path}: the file is empty; expected {expected}")
         stream.seek(0)
@@ -281,7 +281,7 @@ def _iterate_verified_blocks(source: SourceFile, stream: BinaryIO) -> Iterator[b
         raise SourceError(f"{source.path}: the file has changed since the build began; start the build again")
 
 
-def _check_columns(path: Path, found: Sequence[str], expected: Sequence[str]) -> None:
+def _check_expected_columns_occur_once(path: Path, found: Sequence[str], expected: Sequence[str]) -> None:
     if missing := [column for column in expected if column not in found]:
         raise SourceError(
             f"{path}: row 1: the column {missing[0]} is missing (found: {', '.join(found)[:300] or 'none'}); "

@@ -224,7 +224,7 @@ def parse_markdown_tables(lines: Sequence[str]) -> list[tuple[int, tuple[str, ..
     return rows
 
 
-def blank_code_fences(text: str) -> str:
+def blank_code_fence_lines(text: str) -> str:
     """Return a text with the lines of code fences made blank."""
     return _FENCE.sub("", text)
 
@@ -234,7 +234,7 @@ def fold_full_width(text: str) -> str:
     return text.translate(_FULL_WIDTH_FOLDING)
 
 
-def strip_list_marker(line: str) -> str:
+def strip_list_quote_and_heading_marks(line: str) -> str:
     """Return a line without its leading bullets, quote marks and heading marks."""
     mark = _LIST_MARK.match(line)
     return line[mark.end() :] if mark else line
@@ -281,9 +281,9 @@ def strip_lead_in_and_remarks(lines: Sequence[str], *, last_counts: bool = False
     kept = [line.rstrip() for line in lines]
     dropped = set()
     while kept:
-        announces = _LEAD_IN.match(strip_list_marker(kept[0]).strip("*_ ")) or _ANSWER_HEADING.fullmatch(
-            kept[0].strip()
-        )
+        announces = _LEAD_IN.match(
+            strip_list_quote_and_heading_marks(kept[0]).strip("*_ ")
+        ) or _ANSWER_HEADING.fullmatch(kept[0].strip())
         if kept[0] and not (announces and any(kept[1:])):
             break
         dropped |= {"lead_in"} if kept[0] else set()

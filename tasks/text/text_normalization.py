@@ -83,10 +83,14 @@ def contains_whole_words(folded_sentence: str, folded_words: str) -> bool:
 
 def _is_word_boundary(left: str, right: str) -> bool:
     """True when a word can end between two characters; either may be empty."""
-    return not (_is_letter(left) and _is_letter(right)) or _is_unspaced_script(left) or _is_unspaced_script(right)
+    return (
+        not (_is_letter_digit_or_accent(left) and _is_letter_digit_or_accent(right))
+        or _is_unspaced_script(left)
+        or _is_unspaced_script(right)
+    )
 
 
-def _is_letter(character: str) -> bool:
+def _is_letter_digit_or_accent(character: str) -> bool:
     return bool(character) and (character.isalnum() or unicodedata.category(character)[0] == "M")
 
 

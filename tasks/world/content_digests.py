@@ -36,7 +36,7 @@ class WorldContentDigestsService:
     def send(self, calls: Sequence[Call], deliver: ResponseHandler) -> None:
         """Answer every call (see core.calls.call.Service)."""
         for call in calls:
-            deliver(call, CallResponse(_load_cached_content_digests(digest_world_files())))
+            deliver(call, CallResponse(_compute_world_content_digests_cached(digest_world_files())))
 
 
 class _RawReprText(str):
@@ -49,7 +49,7 @@ class _RawReprText(str):
 
 
 @lru_cache(maxsize=2)
-def _load_cached_content_digests(_digest: str) -> dict[str, JsonValue]:
+def _compute_world_content_digests_cached(_digest: str) -> dict[str, JsonValue]:
     return digest_world_contents_by_entry(load_world_data())
 
 

@@ -71,7 +71,7 @@ class QuantityValue:
 
 
 @dataclass(frozen=True, slots=True)
-class TextValue:
+class StringIdOrUrlValue:
     """A string, an external id or a URL."""
 
     text: str
@@ -82,7 +82,7 @@ class UnknownValue:
     """A value that exists but is unknown."""
 
 
-StatementValue = ItemValue | TimeValue | QuantityValue | TextValue | UnknownValue
+StatementValue = ItemValue | TimeValue | QuantityValue | StringIdOrUrlValue | UnknownValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementVa
         if match := _QUANTITY_PATTERN.fullmatch(text):
             return QuantityValue(match["amount"].removeprefix("+"), match["unit"])
         raise ValueError(f"{text!r} is not a quantity; expected a number, then a unit item or nothing: `1.96 Q11573`")
-    return TextValue(text)
+    return StringIdOrUrlValue(text)
 
 
 def parse_time_value(text: str) -> TimeValue:
@@ -174,7 +174,7 @@ WORLD_ANSWERS_VERSION = "2"
 
 
 @dataclass(frozen=True, slots=True)
-class WorldProperty:
+class WikidataProperty:
     """A Wikidata property."""
 
     pid: str
@@ -276,7 +276,7 @@ class WorldArticle:
 class WorldData:
     """All contents of data/world/."""
 
-    properties: Mapping[str, WorldProperty]
+    properties: Mapping[str, WikidataProperty]
     """PID → property."""
     items: Mapping[str, Item]
     """QID → item."""

@@ -30,10 +30,10 @@ from factmill.tasks.world.data import (
     Qualifier,
     QuantityValue,
     Statement,
+    WikidataProperty,
     WorldArticle,
     WorldArticleRevision,
     WorldData,
-    WorldProperty,
     digest_world_files,
     parse_statement_value,
     split_statement,
@@ -148,7 +148,7 @@ def _load_cached_world_data(folder: Path, _digest: str) -> WorldData:
 def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileViolation]]:
     """Load a world's folder; return the valid data and every violation."""
     findings = WorldFileFindings()
-    properties: dict[str, WorldProperty] = {}
+    properties: dict[str, WikidataProperty] = {}
     for pid, line in findings.load_mapping(folder / "properties.yaml", folder):
         kind, bar, names = line.partition(" | ") if isinstance(line, str) else ("", "", "")
         if not is_pid(pid) or kind not in PROPERTY_DATA_TYPES or not bar:
@@ -156,7 +156,7 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
                 pid, f"expected `PID: type | labels` with one type of {', '.join(PROPERTY_DATA_TYPES)}"
             )
         elif findings.register_description(f"property {pid}"):
-            properties[pid] = WorldProperty(pid, kind, _parse_multilingual_labels(pid, names, findings))
+            properties[pid] = WikidataProperty(pid, kind, _parse_multilingual_labels(pid, names, findings))
     items: dict[str, Item] = {}
     paths = sorted(folder.glob("entities/*.yaml"))
     if not paths:
@@ -181,12 +181,12 @@ def load_world_and_violations(folder: Path) -> tuple[WorldData, list[WorldFileVi
             source: article.title for source in article.redirects if findings.register_description(f"redirect {source}")
         }
     data = WorldData(properties, items, articles, tree, redirects)
-    add_reference_violations(data, findings)
+    add_reference_and_duplicate_violations(data, findings)
     return data, findings.violations
 
 
 def _parse_item(
-    qid: str, entry: Mapping[str, Any], properties: Mapping[str, WorldProperty], findings: WorldFileFindings
+    qid: str, entry: Mapping[str, Any], properties: Mapping[str, WikidataProperty], findings: WorldFileFindings
 ) -> Item:
     texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
     for key in entry:
@@ -211,7 +211,7 @@ def _parse_item(
 
 
 def _parse_statements(
-    key: str, pid: str, entry: Any, properties: Mapping[str, WorldProperty], findings: WorldFileFindings
+    key: str, pid: str, entry: Any, properties: Mapping[str, WikidataProperty], findings: WorldFileFindings
 ) -> Iterator[Statement]:
     if pid not in properties:
         findings.add_violation(key, "unknown property; expected one of properties.yaml")
@@ -371,10 +371,10 @@ def _parse_number(key: str, value: Any, minimum: int, findings: WorldFileFinding
     return 0
 
 
-def add_reference_violations(data: WorldData, findings: WorldFileFindings) -> None:
+def add_reference_and_duplicate_violations(data: WorldData, findings: WorldFileFindings) -> None:
     """Add a violation for every dangling reference and every duplicate id or title."""
     for owner, key, problem in chain(
-        _check_item_references(data), _check_article_references(data), _check_category_and_redirect_references(data)
+        _check_item_references(data), _check_references_from_articles(data), _check_category_parents_and_redirects(data)
     ):
         findings.add_violation(key, problem, owner)
 
@@ -396,7 +396,7 @@ def _check_item_references(data: WorldData) -> ReferenceProblems:
             yield f"item {qid}", f"{qid}.wiki", f"{titles[item.title]} has the article {item.title!r} too"
 
 
-def _check_article_references(data: WorldData) -> ReferenceProblems:
+def _check_references_from_articles(data: WorldData) -> ReferenceProblems:
     owners: dict[str, list[str]] = defaultdict(list)
     for title, article in data.articles.items():
         owner, key = f"article {title}", f"{title}.qid"
@@ -417,7 +417,7 @@ def _check_article_references(data: WorldData) -> ReferenceProblems:
             yield f"article {title}", title, f"{titles[0]!r} uses {number} already"
 
 
-def _check_category_and_redirect_references(data: WorldData) -> ReferenceProblems:
+def _check_category_parents_and_redirects(data: WorldData) -> ReferenceProblems:
     for name, parents in data.categories.items():
         for parent in parents:
             if parent not in data.categories:

@@ -18,11 +18,11 @@ from factmill.tasks.world.data import (
     QuantityValue,
     Statement,
     StatementValue,
-    TextValue,
+    StringIdOrUrlValue,
     TimeValue,
     UnknownValue,
+    WikidataProperty,
     WorldData,
-    WorldProperty,
 )
 
 WD = "http://www.wikidata.org/entity/"
@@ -96,7 +96,7 @@ def format_xsd_datetime(time: TimeValue) -> str:
     return f"{sign}{abs(time.year):04d}-{time.month:02d}-{time.day:02d}T00:00:00Z"
 
 
-def _iterate_property_triples(prop: WorldProperty) -> Iterator[str]:
+def _iterate_property_triples(prop: WikidataProperty) -> Iterator[str]:
     kind = _PROPERTY_TYPES[prop.data_type]
     if prop.data_type == "external":
         kind = _EXTERNAL_PROPERTY_TYPES.get(prop.pid, kind)
@@ -192,7 +192,7 @@ def _iterate_value_node_triples(
     node: str, predicate: str, value: StatementValue, seen_values: set[str]
 ) -> Iterator[str]:
     """Yield the link to a time's or quantity's value node, and the node itself on first use."""
-    if isinstance(value, ItemValue | TextValue | UnknownValue):
+    if isinstance(value, ItemValue | StringIdOrUrlValue | UnknownValue):
         return
     full = _format_iri(WDV, digest_json([repr(value)])[:32])
     yield _format_triple(node, predicate, full)

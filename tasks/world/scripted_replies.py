@@ -67,7 +67,7 @@ class ScriptedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedRepliesFile:
+class ScriptedRepliesToPrompt:
     """The file of scripted replies to one prompt."""
 
     written_by: str
@@ -99,15 +99,15 @@ def get_scripted_replies_path(prompt_id: str) -> Path:
     return SCRIPTED_REPLIES_FOLDER / f"{prompt_id}.yaml"
 
 
-def load_scripted_replies(prompt_id: str) -> ScriptedRepliesFile:
+def load_scripted_replies(prompt_id: str) -> ScriptedRepliesToPrompt:
     """Load the replies to a prompt, none if there is no file; EmbeddedWorldError if the file is invalid."""
     return _load_scripted_replies_file(get_scripted_replies_path(prompt_id), prompt_id)
 
 
 @cache
-def _load_scripted_replies_file(path: Path, prompt_id: str) -> ScriptedRepliesFile:
+def _load_scripted_replies_file(path: Path, prompt_id: str) -> ScriptedRepliesToPrompt:
     if not path.is_file():
-        return ScriptedRepliesFile("", {})
+        return ScriptedRepliesToPrompt("", {})
     content = parse_yaml_text(path.read_text("utf-8"), str(path))
     if (
         not isinstance(content, dict)
@@ -115,7 +115,7 @@ def _load_scripted_replies_file(path: Path, prompt_id: str) -> ScriptedRepliesFi
         or not isinstance(content["replies"], list)
     ):
         raise EmbeddedWorldError(f"{path}: expected `written_by: …` and `replies:` with a list, and no other key")
-    return ScriptedRepliesFile(
+    return ScriptedRepliesToPrompt(
         str(content["written_by"]), parse_scripted_replies(content["replies"], prompt_id, str(path))
     )
 
@@ -168,7 +168,7 @@ def _parse_scripted_reply(entry: Any, inputs: Sequence[str], where: str) -> tupl
     )
 
 
-def format_scripted_replies_file(prompt_id: str, file: ScriptedRepliesFile) -> str:
+def format_scripted_replies_file(prompt_id: str, file: ScriptedRepliesToPrompt) -> str:
     """Format a file: entries sorted by their variables in the prompt's order, digests last."""
     inputs = load_prompt(prompt_id).inputs
     names = [f"{name}{ending}" for name in inputs for ending in ("", _DIGEST_SUFFIX, _BEGINS_SUFFIX)]
@@ -189,7 +189,7 @@ def format_scripted_replies_file(prompt_id: str, file: ScriptedRepliesFile) -> s
     )
 
 
-def write_scripted_replies(prompt_id: str, file: ScriptedRepliesFile) -> None:
+def write_scripted_replies(prompt_id: str, file: ScriptedRepliesToPrompt) -> None:
     """Write the replies to a prompt to their file."""
     path = get_scripted_replies_path(prompt_id)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def find_scripted_reply(prompt_id: str, variables: PromptVariables) -> ScriptedR
     return load_scripted_replies(prompt_id).replies.get(make_scripted_reply_key(variables))
 
 
-def digest_scripted_reply(prompt_id: str, variables: PromptVariables) -> str:
+def digest_reply_scripted_for_prompt(prompt_id: str, variables: PromptVariables) -> str:
     """Return the digest, part of a call's key, of the reply to a prompt with these variables; empty: no reply."""
     reply = find_scripted_reply(prompt_id, variables)
     return "" if reply is None else digest_json([reply.text, reply.finish, reply.fault])[:16]

@@ -45,12 +45,12 @@ from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import (
     NoPerplexity,
     TextLogProbability,
-    make_perplexity_response,
+    make_log_probability_response,
 )
 from factmill.tasks.core.service_settings import ModelSettings
 
-IMPOSSIBLE = make_perplexity_response(TextLogProbability(-math.inf, 3))
-UNWEIGHABLE = make_perplexity_response(NoPerplexity("too_long", "2000 tokens; at most 1024 are read"))
+IMPOSSIBLE = make_log_probability_response(TextLogProbability(-math.inf, 3))
+UNWEIGHABLE = make_log_probability_response(NoPerplexity("too_long", "2000 tokens; at most 1024 are read"))
 DOWN = CallResponse(None, "failed", "http_503: overloaded", transient=True)
 
 

@@ -13,13 +13,17 @@ from factmill.tasks.clients.pageviews import PageviewsClient
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
-from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, parse_entity_linking_result
+from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_linking_call, parse_entity_linking_result
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
-from factmill.tasks.core.calls.path_calls import EndpointPathFinder, make_item_paths_call, make_uncached_sender
+from factmill.tasks.core.calls.path_calls import (
+    WikidataCallPathFinder,
+    make_paths_between_items_call,
+    make_uncached_sender,
+)
 from factmill.tasks.core.calls.wikidata import make_find_items_call
 from factmill.tasks.core.calls.wikipedia import (
+    make_newest_page_revisions_call,
     make_page_revision_at_call,
-    make_page_states_call,
     make_resolve_title_call,
     make_revision_html_call,
     parse_page_revision,
@@ -83,7 +87,7 @@ def test_redirect_leads_to_its_article_and_item(clients: dict[str, CallService])
 
 
 def test_falcon_links_names_in_question(clients: dict[str, CallService]) -> None:
-    (reply,) = ask(clients["falcon"], [make_entity_linking_call("f", "Who painted the Mona Lisa?", 3)])
+    (reply,) = ask(clients["falcon"], [make_entity_and_relation_linking_call("f", "Who painted the Mona Lisa?", 3)])
     assert "Q12418" in str(parse_entity_linking_result(reply.body))
 
 
@@ -91,7 +95,7 @@ CALLS: dict[str, Call] = {
     "wikidata": make_find_items_call("w", "Berlin"),
     "wikipedia": make_resolve_title_call("p", "Berlin"),
     "pageviews": make_pageviews_call("v", "Berlin", "20250101", "20250131"),
-    "falcon": make_entity_linking_call("f", "Where is Berlin?", 3),
+    "falcon": make_entity_and_relation_linking_call("f", "Where is Berlin?", 3),
 }
 PATHS = {"wikidata": "/sparql", "wikipedia": "/w/api.php", "pageviews": "/api/rest_v1", "falcon": "/falcon2"}
 FAULTS: list[dict[str, Any]] = [
@@ -132,7 +136,7 @@ SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
 
 def find_paths(service: CallService) -> FoundPaths:
     """Find the paths of one and two hops between sixty items and a country."""
-    return EndpointPathFinder(make_uncached_sender(service), "w").find_item_paths(
+    return WikidataCallPathFinder(make_uncached_sender(service), "w").find_item_paths(
         SUBJECTS, OBJECTS, PathSearchOptions(always_two_hops=True)
     )
 
@@ -143,7 +147,7 @@ def test_paths_are_found_in_world(clients: dict[str, CallService]) -> None:
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
     assert found.failures == {}
-    school = EndpointPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
+    school = WikidataCallPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
         np.array([42]), [PartialDate(1974)], frozenset({582}), PathSearchOptions()
     )
     assert make_path_id_lists(school.paths, np.array([42])).to_pylist() == [
@@ -182,7 +186,7 @@ def test_permanently_refused_path_call_fails_with_its_code(
         json={"path": PATHS["wikidata"], "kind": "status", "status": 413, "times": LIMITS.attempts},
         timeout=5,
     )
-    (reply,) = ask(clients["wikidata"], [make_item_paths_call("w", 42, 145, 1)])
+    (reply,) = ask(clients["wikidata"], [make_paths_between_items_call("w", 42, 145, 1)])
     assert (reply.status, str(reply.error).partition(":")[0], reply.transient) == ("failed", "http_413", True)
 
 
@@ -193,7 +197,7 @@ TITLES = ("Saturn", "saturn", "Cambridge (disambiguation)", "Ringed planet", "No
 def test_page_states_match_separate_title_and_revision_calls(clients: dict[str, CallService], follow: bool) -> None:
     """The state of a page agrees with separate requests for its title and its revision."""
     wiki = clients["wikipedia"]
-    (looked,) = ask(wiki, [make_page_states_call("p", TITLES, follow, "now")])
+    (looked,) = ask(wiki, [make_newest_page_revisions_call("p", TITLES, follow, "now")])
     at = "2100-01-01T00:00:00Z"
     alone = ask(wiki, [make_page_revision_at_call("p", title, at, follow) for title in TITLES])
     for title, revision in zip(TITLES, alone, strict=True):

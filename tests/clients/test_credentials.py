@@ -19,7 +19,7 @@ from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.chat import make_chat_call
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
@@ -102,7 +102,7 @@ def test_scorer_and_batch_jobs_send_same_headers_query_and_token(server, inbox, 
     logprobs = {"token_logprobs": [None, -1.0, -2.0], "text_offset": [0, 1, 2]}
     scored = {"choices": [{"text": "a b", "logprobs": logprobs}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     server.handle = lambda seen: {"json": scored if "completions" in seen.path else {"id": "x"}}
-    call = make_perplexity_call("m", "a b")
+    call = make_log_probability_call("m", "a b")
     TextPerplexityClient("m", model(server, **given), lambda: "none", "tests").send([call], inbox)
     assert inbox[call].status == "ok"
     remote = OpenAiBatchClient(

@@ -7,8 +7,8 @@ import pytest
 from factmill.tasks.clients.falcon import LINK_LIST_KEYS, FalconEntityLinkingClient
 from factmill.tasks.core.calls.entity_linking import (
     EntityLinkingResult,
-    LinkCandidate,
-    make_entity_linking_call,
+    EntityOrRelationCandidate,
+    make_entity_and_relation_linking_call,
     parse_entity_linking_result,
 )
 
@@ -27,10 +27,10 @@ def open_client(server, limits, timeout_s):
 
 
 def test_entity_in_text_is_linked(client, server, inbox):
-    call = make_entity_linking_call(HERE, 'Who founded "Berlin"?', 2)
+    call = make_entity_and_relation_linking_call(HERE, 'Who founded "Berlin"?', 2)
     server.script(FOUND)
     client.send([call], inbox)
-    assert parse_entity_linking_result(inbox[call].body).items == (LinkCandidate("Q64", "Berlin"),)
+    assert parse_entity_linking_result(inbox[call].body).items == (EntityOrRelationCandidate("Q64", "Berlin"),)
     sent = server.seen[0]
     assert (sent.method, sent.path, sent.query) == ("POST", "/falcon2/api", {"mode": "long", "k": "2", "db": "1"})
     assert sent.json() == {"text": 'Who founded "Berlin"?'}
@@ -51,17 +51,17 @@ ALL_OF_2020 = {
     "relations_dbpedia": [["<http://dbpedia.org/ontology/founder>", "founded"]],
 }
 LINKED = EntityLinkingResult(
-    (LinkCandidate("Q64", "Berlin"),),
-    (LinkCandidate("P112", "founded"),),
-    (LinkCandidate("http://dbpedia.org/resource/Berlin", "Berlin"),),
-    (LinkCandidate("http://dbpedia.org/ontology/founder", "founded"),),
+    (EntityOrRelationCandidate("Q64", "Berlin"),),
+    (EntityOrRelationCandidate("P112", "founded"),),
+    (EntityOrRelationCandidate("http://dbpedia.org/resource/Berlin", "Berlin"),),
+    (EntityOrRelationCandidate("http://dbpedia.org/ontology/founder", "founded"),),
 )
 
 
 @pytest.mark.parametrize("reply", [ALL_OF_TODAY, ALL_OF_2020], ids=["objects", "pairs"])
 def test_responses_of_both_formats_are_recorded_unchanged_and_parse_alike(client, server, inbox, reply):
     server.script({"json": reply})
-    call = make_entity_linking_call(HERE, "Who founded Berlin?")
+    call = make_entity_and_relation_linking_call(HERE, "Who founded Berlin?")
     client.send([call], inbox)
     assert inbox[call].body == reply
     assert parse_entity_linking_result(inbox[call].body) == LINKED
@@ -72,7 +72,7 @@ def test_responses_of_both_formats_are_recorded_unchanged_and_parse_alike(client
 def test_each_link_list_may_be_empty_null_or_missing(client, server, inbox, key, nothing):
     reply = {**ALL_OF_TODAY, key: nothing}
     server.script({"json": {name: found for name, found in reply.items() if found != "missing"}})
-    call = make_entity_linking_call(HERE, "Who founded Berlin?")
+    call = make_entity_and_relation_linking_call(HERE, "Who founded Berlin?")
     client.send([call], inbox)
     links = parse_entity_linking_result(inbox[call].body)
     found = dict(
@@ -90,7 +90,7 @@ def test_first_attempt_times_out_at_half_of_configured_timeout(server, limits, i
     assert client._sender._timeouts_s == (3.0, 6.0)
     answered = threading.Event()
     server.script({**FOUND, "until": answered}, FOUND)
-    call = make_entity_linking_call(HERE, "x")
+    call = make_entity_and_relation_linking_call(HERE, "x")
     client.send([call], inbox)
     answered.set()
     assert inbox[call].status == "ok"
@@ -114,7 +114,7 @@ def test_failure_reports_code_attempts_and_whether_it_is_transient(
     client, server, inbox, answer, code, tries, transient
 ):
     server.script(answer)
-    call = make_entity_linking_call(HERE, "x")
+    call = make_entity_and_relation_linking_call(HERE, "x")
     client.send([call], inbox)
     assert (inbox[call].error.partition(":")[0], inbox[call].transient) == (code, transient)
     assert len(server.seen) == tries

@@ -19,7 +19,7 @@ from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.clients.sending.secret_redaction import SecretRedactor
 from factmill.tasks.core.calls.chat import make_chat_call
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 from factmill.tasks.errors import FactmillError
@@ -108,7 +108,7 @@ def ask_anthropic(server: Loopback, handed: list[str]) -> None:
 
 def ask_scorer(server: Loopback, handed: list[str]) -> None:
     scorer = TextPerplexityClient("m", model(server), lambda: KEY, "tests")
-    scorer.send([make_perplexity_call("m", "a b")], lambda _, reply: handed.append(str(reply)))
+    scorer.send([make_log_probability_call("m", "a b")], lambda _, reply: handed.append(str(reply)))
 
 
 def look(server: Loopback, handed: list[str]) -> None:

@@ -7,8 +7,8 @@ from clients.test_chat import KEY, model
 
 from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_log_probability_call,
     make_model_service_identity,
-    make_perplexity_call,
     parse_log_probability,
 )
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -25,7 +25,7 @@ def open_scorer(server, **changed) -> TextPerplexityClient:
 
 
 def ask(scorer: TextPerplexityClient, text: str = TEXT):
-    return make_perplexity_call(scorer.identity, text)
+    return make_log_probability_call(scorer.identity, text)
 
 
 def compute_perplexities(scorer: TextPerplexityClient, inbox, text: str = TEXT):

@@ -8,7 +8,7 @@ from clients.test_chat_tools import TOOL
 from clients.test_refusals import ONE_BY_ONE
 
 from factmill.tasks.clients.parameter_probes import ParameterProbes, list_possible_parameter_omissions
-from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
+from factmill.tasks.clients.sending.budget import Budget, RunBudgetForService, charge_requests_to_account
 from factmill.tasks.core.calls.chat import make_chat_call
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -174,7 +174,7 @@ def test_tools_are_omitted_last_and_caller_gets_tools_refused_error(server, inbo
 def test_every_probe_counts_as_request(server, inbox) -> None:
     server.handle = refuse_silently("system")
     budget = Budget(BudgetLimits(requests=100))
-    with charge_requests_to_account(ServiceBudgetAccount("test", budget)):
+    with charge_requests_to_account(RunBudgetForService("test", budget)):
         open_chat(server, limits=ONE_BY_ONE).send([ask()], inbox)
     assert inbox[ask()].status == "ok"
     assert budget.requests.total() == len(server.seen) == 4

@@ -12,8 +12,8 @@ from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.wikipedia import (
     make_category_members_call,
+    make_newest_page_revisions_call,
     make_page_revision_at_call,
-    make_page_states_call,
     make_resolve_title_call,
     make_revision_html_call,
     make_search_call,
@@ -102,7 +102,7 @@ def test_search_ranks_articles_of_file(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_page_states_match_file(ask: Ask) -> None:
-    states: Any = ask(make_page_states_call, ["Algebras", "Geometry", "a|b"], True, DAY).body
+    states: Any = ask(make_newest_page_revisions_call, ["Algebras", "Geometry", "a|b"], True, DAY).body
     assert (states["Algebras"]["revid"], states["Algebras"]["timestamp"]) == (77, "2025-11-02")
     assert states["Geometry"]["missing"]
     assert states["a|b"] is None

@@ -23,7 +23,7 @@ from factmill.tasks.core.authoring.granular_answers import (
     CONSISTENCY_FORMAT,
     LEVELS_FORMAT,
     read_answer_levels,
-    read_consistency_verdict,
+    read_description_fit_verdict,
 )
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
@@ -79,7 +79,7 @@ STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
         make_reader(LEVELS_FORMAT, read_answer_levels, "Ulm"),
         "1:: Ulm\n2:: a town on the Danube\n3:: Germany",
     ),
-    "granola consistency": (make_reader(CONSISTENCY_FORMAT, read_consistency_verdict), "Yes"),
+    "granola consistency": (make_reader(CONSISTENCY_FORMAT, read_description_fit_verdict), "Yes"),
     "granola answer": (make_reader(PLAIN_TEXT_FORMAT, read_short_answer), "Ulm"),
     "multihal selection": (make_reader(SELECTION_REPLY_FORM, read_selected_paths), "Path: A; r1; B\nPath: A; r2; B"),
     "multihal score": (make_reader(SCORE_REPLY_FORM, read_path_score), "Score: 4"),

@@ -15,7 +15,13 @@ from factmill.tasks.core.completions import PLAIN_TEXT_FORMAT, UnreadableComplet
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.rows import MergedAway, Reject, Row, make_arrow_table
 from factmill.tasks.engine import runs
-from factmill.tasks.engine.batches import BatchWork, StageDataset, choose_batch_size, find_batch_receipt, open_batch
+from factmill.tasks.engine.batches import (
+    BatchInProgress,
+    StageOutputShards,
+    choose_batch_size,
+    find_batch_receipt,
+    open_batch,
+)
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.errors import BuildError
 from factmill.tasks.storage.recording.call_cache import CallCache
@@ -56,10 +62,10 @@ def read_number(row: Named, texts: list[str]) -> int | UnreadableCompletion:
 
 
 @pytest.fixture
-def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Scripted], BatchWork]]:
+def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Scripted], BatchInProgress]]:
     recorders: list[CallCache] = []
 
-    def open_with(model: Scripted) -> BatchWork:
+    def open_with(model: Scripted) -> BatchInProgress:
         recorder = CallCache(empty_warehouse(tmp_path / "w.duckdb"), "record")
         recorders.append(recorder)
         services: Any = SimpleNamespace(
@@ -74,7 +80,7 @@ def open_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
         recorder.close()
 
 
-def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
+def ask_all(work: BatchInProgress, names: Sequence[str]) -> dict[str, Any]:
     asked = [(name, Named(id=name, name=name), fill_prompt_template(PROMPT, name=name)) for name in names]
     return {
         row.name: answer.parsed for row, answer in work.prompt_model("author", asked, PLAIN_TEXT_FORMAT, read_number)
@@ -82,7 +88,7 @@ def ask_all(work: BatchWork, names: Sequence[str]) -> dict[str, Any]:
 
 
 def test_unreadable_completion_is_requested_once_more_with_reason(
-    open_work: Callable[[Scripted], BatchWork],
+    open_work: Callable[[Scripted], BatchInProgress],
 ) -> None:
     whole = said("3", finish="length")  # a whole answer counts even at the token limit
     model = Scripted({"a": [said("1")], "b": [said("two"), said("2")], "c": [whole]})
@@ -92,7 +98,7 @@ def test_unreadable_completion_is_requested_once_more_with_reason(
 
 
 def test_correction_request_repeats_conversation_with_unreadable_completion(
-    open_work: Callable[[Scripted], BatchWork],
+    open_work: Callable[[Scripted], BatchInProgress],
 ) -> None:
     model = Scripted({"b": [said("<think>hm</think>two"), said("2")]})
     ask_all(open_work(model), ["b"])
@@ -118,14 +124,16 @@ def test_correction_request_repeats_conversation_with_unreadable_completion(
     ],
 )
 def test_unreadable_completion_has_reason_and_is_retried_only_where_useful(
-    open_work: Callable[[Scripted], BatchWork], replies: list[CallResponse], reason: str, asked: int
+    open_work: Callable[[Scripted], BatchInProgress], replies: list[CallResponse], reason: str, asked: int
 ) -> None:
     model = Scripted({"b": replies})
     assert ask_all(open_work(model), ["b"])["b"].reason == reason
     assert len(model.asked) == asked
 
 
-def test_text_stripped_from_completion_is_stored_with_its_call(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_text_stripped_from_completion_is_stored_with_its_call(
+    open_work: Callable[[Scripted], BatchInProgress],
+) -> None:
     work = open_work(Scripted({"a": [said("1")], "b": [said("<think>?</think>\n```\n**2**\n```")]}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -136,7 +144,9 @@ def test_text_stripped_from_completion_is_stored_with_its_call(open_work: Callab
 
 
 @pytest.mark.parametrize("drawn", [[0, 1], [1], []])
-def test_pilot_draw_passes_on_only_drawn_rows(open_work: Callable[[Scripted], BatchWork], drawn: list[int]) -> None:
+def test_pilot_draw_passes_on_only_drawn_rows(
+    open_work: Callable[[Scripted], BatchInProgress], drawn: list[int]
+) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -149,7 +159,9 @@ def test_pilot_draw_passes_on_only_drawn_rows(open_work: Callable[[Scripted], Ba
     assert receipt.drawn == {"ab"[place]: 0.5 for place in drawn}
 
 
-def test_second_unreadable_completion_becomes_reject_that_keeps_it(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_second_unreadable_completion_becomes_reject_that_keeps_it(
+    open_work: Callable[[Scripted], BatchInProgress],
+) -> None:
     result = ask_all(open_work(Scripted({"b": [said("two"), said("zwei")]})), ["b"])["b"]
     assert (result.row_id, result.reason) == ("b", "reply_not_in_format")
     assert "zwei" in result.detail
@@ -157,13 +169,13 @@ def test_second_unreadable_completion_becomes_reject_that_keeps_it(open_work: Ca
 
 @pytest.mark.parametrize("transient", [True, False])
 def test_failed_model_call_becomes_reject_with_cause(
-    open_work: Callable[[Scripted], BatchWork], transient: bool
+    open_work: Callable[[Scripted], BatchInProgress], transient: bool
 ) -> None:
     model = Scripted({"a": [CallResponse(None, "failed", "http_503: down", transient=transient)]})
     assert ask_all(open_work(model), ["a"])["a"] == Reject("a", "model_failed", "http_503: down", retryable=transient)
 
 
-def test_finish_writes_rows_rejects_merges_and_call_uses(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_finish_writes_rows_rejects_merges_and_call_uses(open_work: Callable[[Scripted], BatchInProgress]) -> None:
     work = open_work(Scripted({"a": [said("1")]}))
     rows = [Named(id=name, name=name) for name in "abc"]
     for row in rows:
@@ -182,7 +194,7 @@ def test_finish_writes_rows_rejects_merges_and_call_uses(open_work: Callable[[Sc
     assert not texts & {id(value) for value in vars(work.batch).values()}
 
 
-def test_transient_failure_leaves_batch_without_receipt(open_work: Callable[[Scripted], BatchWork]) -> None:
+def test_transient_failure_leaves_batch_without_receipt(open_work: Callable[[Scripted], BatchInProgress]) -> None:
     work = open_work(Scripted({}))
     work.add_input_row("a", "{}")
     assert work.finish([Reject("a", "model_failed", "down", retryable=True)], Named).unsettled == 1
@@ -199,7 +211,9 @@ def test_transient_failure_leaves_batch_without_receipt(open_work: Callable[[Scr
     ],
     ids=["lost", "doubled", "row and reject", "one too many"],
 )
-def test_lost_or_duplicate_rows_stop_build(open_work: Callable[[Scripted], BatchWork], outcomes: list[Any]) -> None:
+def test_lost_or_duplicate_rows_stop_build(
+    open_work: Callable[[Scripted], BatchInProgress], outcomes: list[Any]
+) -> None:
     work = open_work(Scripted({}))
     for name in "ab":
         work.add_input_row(name, "{}")
@@ -222,7 +236,7 @@ class Local(Scripted):
 
 @pytest.mark.parametrize("outside", [False, True])
 def test_lookup_shared_by_several_rows_is_requested_and_parsed_once(
-    open_work: Callable[[Scripted], BatchWork], outside: bool, monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchInProgress], outside: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Local, "is_outside", outside)
     graph = Local({"Ada": [CallResponse(["Q7259"])], "Bob": [CallResponse(None, "failed", "bad_call: no")]})
@@ -239,7 +253,7 @@ def test_lookup_shared_by_several_rows_is_requested_and_parsed_once(
 
 
 def test_local_graph_is_queried_in_chunks(
-    open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchInProgress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("factmill.tasks.engine.batches._LOCAL_LOOKUP_CHUNK", 2)
     graph = Local(
@@ -259,7 +273,7 @@ def test_local_graph_is_queried_in_chunks(
 
 
 def test_chunked_conversion_to_columns_writes_identical_shard(
-    open_work: Callable[[Scripted], BatchWork], monkeypatch: pytest.MonkeyPatch
+    open_work: Callable[[Scripted], BatchInProgress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipts, written = [], []
     for at_once in (1_000, 2):
@@ -283,8 +297,8 @@ def test_large_stage_has_at_most_64_batches(expected: int, rows: int, size: int)
     assert choose_batch_size(expected, rows) == size
 
 
-def dataset(*rows: int) -> StageDataset:
-    return StageDataset(tuple(make_receipt(f"s{i}", index=i, rows_in=n, rows=n) for i, n in enumerate(rows)))
+def dataset(*rows: int) -> StageOutputShards:
+    return StageOutputShards(tuple(make_receipt(f"s{i}", index=i, rows_in=n, rows=n) for i, n in enumerate(rows)))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +324,7 @@ def test_empty_dataset_has_one_shard_that_provides_columns() -> None:
 
 def test_row_range_names_units_of_its_rows() -> None:
     units = (("P19",), ("P26",), ("P50",), ("P50", "P57"))
-    rows = StageDataset(dataset(3, 0, 4, 2).receipts, units)
+    rows = StageOutputShards(dataset(3, 0, 4, 2).receipts, units)
     assert [rows.units_for_rows(*each) for each in ((0, 3), (2, 4), (7, 9), (0, 9))] == [
         ("P19",),
         ("P19", "P50"),

@@ -9,12 +9,12 @@ from support.steps.receipts import make_receipt
 from factmill.tasks.engine.failures import (
     all_rows_failed,
     count_rejects_by_reason,
-    find_main_reject_reason,
+    find_main_reject_stage_and_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
     no_row_answered,
 )
-from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard
+from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard_and_digest_rows
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_stage_stops_build_when_all_rows_failed_for_run_related_reasons(
 def test_run_related_reason_takes_precedence_over_filter_rejects(
     reasons: dict[str, dict[str, int]], main: tuple[str, str] | None
 ) -> None:
-    assert find_main_reject_reason(reasons) == main
+    assert find_main_reject_stage_and_reason(reasons) == main
 
 
 def test_rejection_message_names_stage_cause_detail_and_advice() -> None:
@@ -83,6 +83,6 @@ def test_stage_without_any_answer_is_reported() -> None:
 
 def test_reject_reasons_are_counted_and_sorted_by_frequency(tmp_path: Path) -> None:
     rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
-    write_shard(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
+    write_shard_and_digest_rows(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
     receipt = make_receipt(tmp_path / "0", rows_in=4, rows=0, rejects=4)
     assert list(count_rejects_by_reason([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

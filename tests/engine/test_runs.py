@@ -80,7 +80,7 @@ def test_abandoned_run_folder_is_removed_and_locked_one_is_kept(tmp_path: Path) 
 def test_prompt_edited_while_build_starts_stops_build() -> None:
     text = '+++\nrole = "judge"\ninputs = ["question", "answer"]\n+++\n# user\n$question $answer\n'
     lock = {"prompts": {"slaq/fact_type": digest_text(text)}}
-    assert list(runs._parse_recorded_prompts(lock, {"prompts": {"slaq/fact_type": text}})) == ["slaq/fact_type"]
-    assert runs._parse_recorded_prompts(lock, {}) == {}
+    assert list(runs._parse_recorded_own_prompts(lock, {"prompts": {"slaq/fact_type": text}})) == ["slaq/fact_type"]
+    assert runs._parse_recorded_own_prompts(lock, {}) == {}
     with pytest.raises(BuildError, match="slaq/fact_type was edited while the build began"):
-        runs._parse_recorded_prompts(lock, {"prompts": {"slaq/fact_type": f"{text}More."}})
+        runs._parse_recorded_own_prompts(lock, {"prompts": {"slaq/fact_type": f"{text}More."}})

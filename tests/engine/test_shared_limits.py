@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.wikidata import make_label_call
 from factmill.tasks.core.calls.wikipedia import make_search_call
 from factmill.tasks.engine import services as opening
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import SettingsError
 
 ANSWERS: dict[str, Any] = {
@@ -71,8 +71,8 @@ def test_services_of_two_worlds_share_wikimedia_limits(tmp_path: Path, server: W
     first = write_world(tmp_path / "a.toml", server.url, rules)
     second = write_world(tmp_path / "b.toml", server.url, "[wikimedia]\nrequests_per_minute = 9000\n")
     with (
-        closing(Services.open(first, None, tmp_path)) as one,
-        closing(Services.open(second, None, tmp_path)) as other,
+        closing(WorldServices.open(first, None, tmp_path)) as one,
+        closing(WorldServices.open(second, None, tmp_path)) as other,
     ):
         started = time.monotonic()
         work = [
@@ -95,7 +95,7 @@ def test_services_of_two_worlds_share_wikimedia_limits(tmp_path: Path, server: W
 def test_query_service_has_its_own_limits(tmp_path: Path, server: Wikimedia) -> None:
     rules = "[wikimedia]\nrequests_per_minute = 0.001\nquery_parallel = 3\n"
     world = write_world(tmp_path / "a.toml", server.url, rules, "{ parallel = 16, batch = 1 }")
-    with closing(Services.open(world, None, tmp_path)) as services:
+    with closing(WorldServices.open(world, None, tmp_path)) as services:
         ask_all(services.wikidata, [make_label_call("a", f"Q{number}") for number in range(1, 31)])
     assert len(server.seen) == 30
     assert server.most_at_once <= 3
@@ -116,7 +116,7 @@ def test_rate_limit_depends_on_access_tokens_unless_world_sets_one(
         if tokens == "both":
             result = result.replace(f'{line}/api/rest_v1"\n', f'{line}/api/rest_v1"\ntoken_env = "WIKI_TOKEN"\n')
         world.write_text(result)
-    with closing(Services.open(str(world), None, tmp_path)) as services:
+    with closing(WorldServices.open(str(world), None, tmp_path)) as services:
         ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
     assert server.seen[0].headers.get("authorization") == ("Bearer token-of-an-account" if tokens else None)
     assert limiting._limiters["wikimedia"]._start_cost_s == pytest.approx(60 / per_minute)
@@ -127,7 +127,7 @@ def test_external_service_requires_contact_address(tmp_path: Path) -> None:
     world = tmp_path / "a.toml"
     world.write_text('name = "w"\nuser_agent = "x"\n[wikipedia]\nurl = "http://wiki.invalid"\n[models]\n')
     with (
-        closing(Services.open(str(world), None, tmp_path)) as services,
+        closing(WorldServices.open(str(world), None, tmp_path)) as services,
         pytest.raises(SettingsError, match=r"wikipedia.* http://wiki.invalid .*user_agent"),
     ):
         ask_all(services.wikipedia, [make_search_call("a", "word", 1)])
@@ -137,7 +137,7 @@ def test_hosts_outside_wikimedia_share_no_limits(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(limiting, "_limiters", {})
     web = Wikimedia()
     try:
-        with closing(Services.open(write_world(tmp_path / "a.toml", web.url), None, tmp_path)) as services:
+        with closing(WorldServices.open(write_world(tmp_path / "a.toml", web.url), None, tmp_path)) as services:
             ask_all(services.wikipedia, [make_search_call("a", f"word {number}", 1) for number in range(20)])
     finally:
         web.close()

@@ -21,7 +21,7 @@ from factmill.tasks.storage.housekeeping.prefect_history import (
     trim_history,
     vacuum_history_or_find_problem,
 )
-from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind
 from factmill.tasks.storage.recording.work_folders import work_folder
 
 
@@ -182,6 +182,6 @@ def test_history_is_counted_before_removal_and_active_runs_remain(house: Path) -
     ("count", "listed", "last"), [(20, 20, "    n19"), (22, 20, "    … 2 more (--json lists all)")]
 )
 def test_cleanup_lists_twenty_names_and_counts_the_rest(count: int, listed: int, last: str) -> None:
-    freed = ReclaimedSpace("builds", count, names=tuple(f"n{number}" for number in range(count)))
+    freed = ReclaimedSpaceOfKind("builds", count, names=tuple(f"n{number}" for number in range(count)))
     _, *lines = _format_reclaimed_space(freed, {})
     assert (sum(line.startswith("    n") for line in lines), lines[-1]) == (listed, last)

@@ -23,7 +23,7 @@ from factmill.flows.prefect_server import (
     find_server_problem,
     find_standing_server_url,
     raising_prefect_lost,
-    shared_server,
+    sharing_one_prefect_server,
     standing_or_own_prefect_server,
 )
 from factmill.tasks.errors import NoRowsPublished, PrefectServerLost, ServiceUnreachable
@@ -117,7 +117,7 @@ def alone(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_repeatedly_exiting_server_is_abandoned_and_next_flow_gets_new_one(alone: Path) -> None:
-    with shared_server():
+    with sharing_one_prefect_server():
         with standing_or_own_prefect_server(alone) as server:
             assert server
             while len(server.unexpected_exits) < MAX_SERVER_EXITS:

@@ -9,8 +9,8 @@ from support.webs.prepared import copy_prepared
 
 from factmill.flows.published_digests import (
     collect_table_digests,
-    digest_scripted_reply_keys,
-    list_unversioned_table_changes,
+    describe_unversioned_build_changes,
+    digest_scripted_reply_keys_by_prompt,
     load_published_digests,
     load_world_and_reply_key_digests,
 )
@@ -26,12 +26,12 @@ def published() -> dict[str, Any]:
 def test_embedded_builds_have_published_table_digests(
     published: dict[str, Any], embedded_builds: dict[str, Any]
 ) -> None:
-    assert not list_unversioned_table_changes(embedded_builds.values())
+    assert not describe_unversioned_build_changes(embedded_builds.values())
     assert collect_table_digests(embedded_builds.values()) == published
 
 
 def test_scripted_reply_keys_of_builds_match_published_digests(embedded_builds: dict[str, Any]) -> None:
-    assert digest_scripted_reply_keys(embedded_builds.values()) == load_world_and_reply_key_digests()[1]
+    assert digest_scripted_reply_keys_by_prompt(embedded_builds.values()) == load_world_and_reply_key_digests()[1]
 
 
 @pytest.mark.parametrize("benchmark", ["biokalma", "multihal"])

@@ -445,6 +445,6 @@ def test_config_file_with_unknown_settings_is_rejected(factmill: Factmill, tmp_p
 
 
 def test_unwritable_log_lines_end_no_run() -> None:
-    program = "import os; from factmill.flows.serving.runner import ServeLog; ServeLog(True).note('x'); os._exit(7)"
+    program = "import os; from factmill.flows.serving.runner import ServeLogPrinter; ServeLogPrinter(True).note('x'); os._exit(7)"
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([sys.executable, "-c", program], stdout=full, check=False).returncode == 7

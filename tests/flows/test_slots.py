@@ -21,7 +21,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.processes.standing import Standing, standing_server
 from support.webs.loopback import Loopback
 
-from factmill.flows.serving.runner import ServeLog, ServingRunner
+from factmill.flows.serving.runner import ServeLogPrinter, ServingRunner
 from factmill.flows.serving.schedule_slots import (
     find_deployment,
     find_newest_slot,
@@ -57,7 +57,7 @@ def make_deployment(name: str, schedule: Schedule | None) -> RunnerDeployment:
 
 
 def make_runner(standing: Standing) -> ServingRunner:
-    return ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLog(as_json=False))
+    return ServingRunner(standing.api, runs=1, catch_up=True, log=ServeLogPrinter(as_json=False))
 
 
 def deploy(client: SyncPrefectClient, name: str, schedule: Schedule | None, said: list[str]) -> DeploymentResponse:

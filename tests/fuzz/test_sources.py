@@ -16,14 +16,14 @@ from support.damage import mutilate, odd_json, replace_parts, write_lines
 
 from factmill.flows.commands.paths import iterate_pairs_file as read_path_pairs
 from factmill.tasks.assets import ASSETS_ROOT
-from factmill.tasks.biokalma.sources.person_pairs import find_pair_files, parse_person_pair_rows
+from factmill.tasks.biokalma.sources.person_pairs import find_pair_files_by_name, parse_person_pair_rows
 from factmill.tasks.core.evaluation.answers import parse_answers_file
 from factmill.tasks.errors import FactmillError
 from factmill.tasks.fanoutqa.params import find_question_files
 from factmill.tasks.fanoutqa.sources.question_files import read_question_file
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, load_entity_questions
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from factmill.tasks.storage.source_files import iterate_json, pin_source_file
+from factmill.tasks.storage.source_files import iterate_json, make_source_file_with_digest
 from factmill.tasks.text.sanitize import escape_control_characters
 
 SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
@@ -33,27 +33,27 @@ QUESTION = {"question": "Where was Ada born?", "answers": ["London"]}
 def read_granola(path: Path) -> Iterable[Any]:
     for files in find_relation_files([path.parent], ["P19"]).values():
         for file in files:
-            yield from load_entity_questions(pin_source_file(file))
+            yield from load_entity_questions(make_source_file_with_digest(file))
 
 
 def read_fanout(path: Path) -> Iterable[Any]:
     for name, file in find_question_files([path]).items():
-        yield from read_question_file(pin_source_file(file, name))
+        yield from read_question_file(make_source_file_with_digest(file, name))
 
 
 def read_people(path: Path) -> Iterable[Any]:
-    for file in find_pair_files([path]).values():
-        yield from parse_person_pair_rows(pin_source_file(file), complete_names=True)
+    for file in find_pair_files_by_name([path]).values():
+        yield from parse_person_pair_rows(make_source_file_with_digest(file), complete_names=True)
 
 
 def read_foundation(path: Path) -> Iterable[Any]:
     for name, files in find_foundation_files([path]).files.items():
         for file in files:
-            yield from FOUNDATIONS[name].read(pin_source_file(file))
+            yield from FOUNDATIONS[name].read(make_source_file_with_digest(file))
 
 
 def read_given_answers(path: Path) -> Iterable[Any]:
-    yield parse_answers_file(iterate_json(pin_source_file(path), "answers"), path.name)
+    yield parse_answers_file(iterate_json(make_source_file_with_digest(path), "answers"), path.name)
 
 
 READERS: dict[str, Callable[[Path], Iterable[Any]]] = {
@@ -124,7 +124,7 @@ def first_rows(file: Path) -> bytes:
         out = io.StringIO()
         csv.writer(out).writerows(itertools.islice(csv.reader(io.StringIO(text)), 4))
         return out.getvalue().encode()
-    rows = [row for _, row in itertools.islice(iterate_json(pin_source_file(file), "rows"), 3)]
+    rows = [row for _, row in itertools.islice(iterate_json(make_source_file_with_digest(file), "rows"), 3)]
     return (
         json.dumps(rows, ensure_ascii=False)
         if text.startswith("[")

@@ -15,7 +15,7 @@ from support.webs.two_wikidatas import AGENT, TwoWikidatas
 
 from factmill.tasks.clients.pageviews import PageviewsClient
 from factmill.tasks.core.review import ReviewItem, ReviewPolicyAndDecisions
-from factmill.tasks.granola.core.rows import DescribedQuestion, EntityQuestion, LinkedQuestion
+from factmill.tasks.granola.core.rows import DescribedQuestion, LinkedQuestion, QuestionWithExtractedEntityName
 from factmill.tasks.granola.disambiguate import describe_entities, link_question_entities, measure_popularity
 
 WORLD = [
@@ -70,7 +70,7 @@ def link(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def run(*names: str, policy: str = "smallest", **changed: Any) -> Left:
         pairs = [name.split(" > ") for name in names]
         rows = [
-            make_row(EntityQuestion, name, question_entity=entity, answer=answer, **changed)
+            make_row(QuestionWithExtractedEntityName, name, question_entity=entity, answer=answer, **changed)
             for name, (entity, answer) in zip(names, pairs, strict=True)
         ]
         return wikidatas.run(
@@ -187,8 +187,8 @@ def test_wikidata_failure_rejects_affected_rows_as_retryable(
 ) -> None:
     monkeypatch.setattr(wikidatas, "too_much", query)
     rows = [
-        make_row(EntityQuestion, "plain", question_entity="Ada", answer="Rome"),
-        make_row(EntityQuestion, "ambiguous", question_entity="Ada", answer="London"),
+        make_row(QuestionWithExtractedEntityName, "plain", question_entity="Ada", answer="Rome"),
+        make_row(QuestionWithExtractedEntityName, "ambiguous", question_entity="Ada", answer="London"),
     ]
     services = SimpleNamespace(wikidata=wikidatas.sparql())
     left = run_step(link_question_entities, rows, services, tmp_path / "run", monkeypatch, granola_inputs())

@@ -8,8 +8,8 @@ from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.granola.description_parsing import (
     cut_nationality,
     load_description_word_lists,
-    read_described_kinds,
     read_description_head,
+    read_kinds_of_thing_described,
     tidy_description,
 )
 
@@ -38,12 +38,12 @@ from factmill.tasks.granola.description_parsing import (
     ],
 )
 def test_kind_is_read_from_head_of_description(description: str, kind: str) -> None:
-    assert kind in read_described_kinds(description)
+    assert kind in read_kinds_of_thing_described(description)
 
 
 @pytest.mark.parametrize("description", ["", "something from somewhere", "?!"])
 def test_unrecognised_description_has_no_kind(description: str) -> None:
-    assert read_described_kinds(description) == frozenset()
+    assert read_kinds_of_thing_described(description) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_tidying_removes_brackets_and_full_stops_and_shortens_sentences(text: st
 
 @given(st.text(max_size=80))
 def test_reading_any_text_never_raises(text: str) -> None:
-    read_described_kinds(text)
+    read_kinds_of_thing_described(text)
     assert read_description_head(tidy_description(text)).noun in {"", *load_description_word_lists().kinds}
 
 

@@ -19,8 +19,8 @@ from factmill.tasks.granola.answer_levels import (
     score_description_consistency,
 )
 from factmill.tasks.granola.core.rows import (
-    ConsistencyScoredQuestion,
     GranolaRow,
+    QuestionWithDescriptionScores,
     QuestionWithLevels,
     QuestionWithPopularity,
 )
@@ -174,7 +174,7 @@ def clean(wikidatas: TwoWikidatas, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Clean the answers of one row, with both engines."""
 
     def run(*levels: str, min_levels: int = 2, **changed: Any) -> Left:
-        row = make_row(ConsistencyScoredQuestion, "r", levels=list(levels), **changed)
+        row = make_row(QuestionWithDescriptionScores, "r", levels=list(levels), **changed)
         inputs = granola_inputs(min_levels=min_levels)
         return wikidatas.run(
             lambda services, folder: run_step(remove_trivial_answers, [row], services, folder, monkeypatch, inputs),
@@ -200,7 +200,7 @@ def test_wikidata_failure_rejects_row_as_retryable(
     services = SimpleNamespace(wikidata=wikidatas.sparql())
     left = run_step(
         remove_trivial_answers,
-        [make_row(ConsistencyScoredQuestion, "r")],
+        [make_row(QuestionWithDescriptionScores, "r")],
         services,
         tmp_path,
         monkeypatch,

@@ -18,8 +18,8 @@ from support.webs.wikidata_web import answer_together
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.item_facts import ItemFact, format_item_facts, make_item_facts_call, parse_item_facts
 from factmill.tasks.core.calls.wikidata import (
-    ItemCandidate,
     ItemDescription,
+    ItemMatchedByName,
     ItemNeighbour,
     make_describe_item_call,
     make_find_items_call,
@@ -141,7 +141,7 @@ def spell_label(number: int, name: str, predicate: str = "rdfs:label") -> str:
 
 def test_names_with_any_characters_are_found(make_graph: Make) -> None:
     graph = make_graph("\n".join(spell_label(number, name) for number, name in enumerate(ODD_NAMES, 1)))
-    expected = {name: [ItemCandidate(f"Q{number}", "label")] for number, name in enumerate(ODD_NAMES, 1)}
+    expected = {name: [ItemMatchedByName(f"Q{number}", "label")] for number, name in enumerate(ODD_NAMES, 1)}
     assert graph.find_items_by_name(ODD_NAMES) == expected
     assert graph.find_labels(f"Q{number}" for number in range(1, 100)) == {
         f"Q{number}": name for number, name in enumerate(ODD_NAMES, 1)
@@ -203,8 +203,8 @@ def test_name_for_all_languages_replaces_missing_language_label(make_graph: Make
     assert [graph.load_descriptions([qid])[qid].label for qid in ("Q1", "Q2", "Q3")] == ["Ada", "Ada", None]
     assert [edge.label for edge in neighbours(graph, ["Q5"], ["P1"])["Q5"]] == ["Ada", "Ada"]
     assert graph.find_items_by_name(["Ada", "Adda"]) == {
-        "Ada": [ItemCandidate("Q1", "label"), ItemCandidate("Q2", "label"), ItemCandidate("Q3", "alias")],
-        "Adda": [ItemCandidate("Q2", "label")],
+        "Ada": [ItemMatchedByName("Q1", "label"), ItemMatchedByName("Q2", "label"), ItemMatchedByName("Q3", "alias")],
+        "Adda": [ItemMatchedByName("Q2", "label")],
     }
 
 
@@ -255,7 +255,7 @@ def test_graph_identity_follows_its_content(make_graph: Make) -> None:
 def test_graph_is_readable_from_many_threads_and_other_process_at_once(make_graph: Make, tmp_path: Path) -> None:
     graph = make_graph(PEOPLE)
     expected = graph.find_items_by_name(["Mercury"])
-    results: list[dict[str, list[ItemCandidate]]] = []
+    results: list[dict[str, list[ItemMatchedByName]]] = []
 
     def look_up() -> None:
         results.extend(graph.find_items_by_name(["Mercury"]) for _ in range(20))

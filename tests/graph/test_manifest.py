@@ -17,7 +17,7 @@ from factmill.tasks.graph import folders as checking
 from factmill.tasks.graph import load as load_module
 from factmill.tasks.graph.folders import (
     GraphManifest,
-    digest_and_check_all_graph_files,
+    digest_graph_files_and_find_damaged,
     list_graph_statuses,
     load_manifest_and_check_files,
 )
@@ -146,7 +146,7 @@ def test_full_check_reads_even_files_that_look_untouched(graphs: Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     load_manifest_and_check_files("small", graphs)
     lines: list[tuple[int, int]] = []
-    made, damage = digest_and_check_all_graph_files("small", graphs, lambda read, total: lines.append((read, total)))
+    made, damage = digest_graph_files_and_find_damaged("small", graphs, lambda read, total: lines.append((read, total)))
     assert damage.keys() == {"graph.duckdb"}
     total = sum(file.size_bytes for file in made.files.values())
     assert lines[-1] == (total, total)
@@ -154,7 +154,7 @@ def test_full_check_reads_even_files_that_look_untouched(graphs: Path) -> None:
     with pytest.raises(LocalGraphError, match=r"graph\.duckdb: has SHA-256"):
         load_manifest_and_check_files("small", graphs)
     flip(path, -1)
-    assert digest_and_check_all_graph_files("small", graphs)[1] == {}
+    assert digest_graph_files_and_find_damaged("small", graphs)[1] == {}
 
 
 def change_manifest(**changes: object) -> Callable[[Path], None]:

@@ -377,7 +377,7 @@ def test_a_cache_of_earlier_code_with_other_class_names_is_not_read(
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("OldName", "NewName"):
         (tmp_path / "renamed_kernel.py").write_text(source.replace("OldName", name))
-        monkeypatch.setattr(compiling, "digest_graph_code", lambda name=name: name)
+        monkeypatch.setattr(compiling, "digest_graph_package_sources", lambda name=name: name)
         importlib.invalidate_caches()
         monkeypatch.delitem(sys.modules, "renamed_kernel", raising=False)
         assert importlib.import_module("renamed_kernel").result == 42

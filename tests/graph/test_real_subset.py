@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.graphs.rdf_lines import neighbours
 
-from factmill.tasks.core.calls.wikidata import ItemCandidate
+from factmill.tasks.core.calls.wikidata import ItemMatchedByName
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
 
@@ -110,7 +110,7 @@ def test_every_name_of_real_dump_finds_its_items(graph: WikidataGraph, plain: Pl
         found
         == {
             name: [
-                ItemCandidate(qid, via)  # type: ignore[arg-type]
+                ItemMatchedByName(qid, via)  # type: ignore[arg-type]
                 for qid, via in sorted(vias[name].items(), key=lambda each: (each[1] == "alias", int(each[0][1:])))
             ]
             for name in names

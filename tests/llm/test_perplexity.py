@@ -8,8 +8,8 @@ import pytest
 from factmill.tasks.clients.perplexity import TextPerplexityClient
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.calls.translation_and_perplexity import (
+    make_log_probability_call,
     make_model_service_identity,
-    make_perplexity_call,
     parse_log_probability,
 )
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -25,7 +25,7 @@ def compute_perplexities(server: Any, texts: list[str]) -> list[CallResponse]:
     scorer = TextPerplexityClient(
         make_model_service_identity(model.url, model.name), model, lambda: server.key, "factmill-tests"
     )
-    calls = [make_perplexity_call(scorer.identity, text) for text in texts]
+    calls = [make_log_probability_call(scorer.identity, text) for text in texts]
     replies: dict[str, CallResponse] = {}
 
     def deliver(call: Call, reply: CallResponse) -> None:

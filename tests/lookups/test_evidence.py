@@ -13,7 +13,7 @@ from factmill.tasks.assets import load_evidence_text_removal_rules, load_list_en
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.service_settings import ServiceLimits
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.lookups.pinned_articles import (
     MAX_TITLE_REDIRECTS,
     MissingArticleReason,
@@ -37,12 +37,12 @@ def wikipedia(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikipediaCli
 
 
 @pytest.fixture
-def work(tmp_path: Path, wikipedia: WikipediaClient) -> Iterator[BatchWork]:
+def work(tmp_path: Path, wikipedia: WikipediaClient) -> Iterator[BatchInProgress]:
     with working(tmp_path, wikipedia) as opened:
         yield opened
 
 
-def pin(work: BatchWork, *titles: str, at: str = THEN) -> list[PinnedArticleRevision | MissingArticleReason]:
+def pin(work: BatchInProgress, *titles: str, at: str = THEN) -> list[PinnedArticleRevision | MissingArticleReason]:
     found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
     return [found[title] for title in titles]
 
@@ -69,7 +69,7 @@ PINNED = [
 
 @pytest.mark.parametrize(("title", "expected", "revision", "case"), PINNED, ids=[case for *_, case in PINNED])
 def test_title_resolves_to_article_revision_at_epoch(
-    work: BatchWork, title: str, expected: str, revision: int, case: str
+    work: BatchInProgress, title: str, expected: str, revision: int, case: str
 ) -> None:
     [found] = pin(work, title)
     assert isinstance(found, PinnedArticleRevision), found
@@ -98,7 +98,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("title", "reason", "text"), REFUSED)
 def test_title_without_article_at_epoch_is_rejected_with_reason(
-    work: BatchWork, title: str, reason: str, text: str
+    work: BatchInProgress, title: str, reason: str, text: str
 ) -> None:
     [found] = pin(work, title)
     assert isinstance(found, MissingArticleReason), found
@@ -106,7 +106,7 @@ def test_title_without_article_at_epoch_is_rejected_with_reason(
     assert text in found.detail
 
 
-def test_earlier_redirect_targets_are_found_at_each_moment(work: BatchWork) -> None:
+def test_earlier_redirect_targets_are_found_at_each_moment(work: BatchInProgress) -> None:
     moments = ["2018-06-01T00:00:00Z", "2021-01-01T00:00:00Z", LATER]
     found = [pin(work, "Split tower", "Merged mill", "Shifting ford", at=at) for at in moments]
     lines = [[each.title if isinstance(each, PinnedArticleRevision) else each.reason for each in row] for row in found]
@@ -118,7 +118,7 @@ def test_earlier_redirect_targets_are_found_at_each_moment(work: BatchWork) -> N
     ]
 
 
-def test_revision_applies_from_its_exact_second(work: BatchWork) -> None:
+def test_revision_applies_from_its_exact_second(work: BatchInProgress) -> None:
     found = [
         pin(work, "Lighthouse of tests", at=at)[0]
         for at in ("2019-12-31T23:59:59Z", "2020-01-01T00:00:00Z", "2022-05-05T05:05:04Z", "2022-05-05T05:05:05Z")
@@ -185,18 +185,18 @@ def test_outage_is_reported_as_retryable_and_retried_by_next_run(
         assert all(isinstance(each, PinnedArticleRevision) for each in pin(work, "Lighthouse of tests", "Merged mill"))
 
 
-def read(work: BatchWork, *revids: int) -> list[str | MissingArticleReason]:
+def read(work: BatchInProgress, *revids: int) -> list[str | MissingArticleReason]:
     found = load_article_texts(work, [("row", "Title", revid) for revid in revids])
     return [found[revid] for revid in revids]
 
 
-def test_text_belongs_to_its_revision(work: BatchWork) -> None:
+def test_text_belongs_to_its_revision(work: BatchInProgress) -> None:
     assert read(work, *(revid_of("Lighthouse of tests", at) for at in range(3))) == [
         f"The light was lit in {year}." for year in (1901, 1902, 1903)
     ]
 
 
-def test_text_includes_tables_lists_captions_and_headings_in_order(work: BatchWork) -> None:
+def test_text_includes_tables_lists_captions_and_headings_in_order(work: BatchInProgress) -> None:
     [text] = read(work, revid_of("Tables of tests", 0))
     assert isinstance(text, str)
     assert text.split("\n\n") == [
@@ -208,7 +208,7 @@ def test_text_includes_tables_lists_captions_and_headings_in_order(work: BatchWo
     ]
 
 
-def test_revision_without_text_and_missing_revision_are_reported(work: BatchWork) -> None:
+def test_revision_without_text_and_missing_revision_are_reported(work: BatchInProgress) -> None:
     blank, absent, redirect = read(work, revid_of("Blank page", 0), 2_000_000_000, revid_of("Loop one", 0))
     for found, result in ((blank, "Blank page shows no text"), (absent, "nosuchrevid"), (redirect, "shows no text")):
         assert isinstance(found, MissingArticleReason)

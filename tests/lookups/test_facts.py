@@ -12,26 +12,26 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from support.webs.two_wikidatas import TwoWikidatas
 
 from factmill.tasks.assets import load_entity_questions_relations
-from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
+from factmill.tasks.core.calls.wikidata import ItemMatchedByName, Qid
 from factmill.tasks.core.rows import MergedAway, Reject, Row
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.lookups.facts import (
     NamedFact,
-    UnmergedQuestion,
+    QuestionBeforeMergingEqual,
     load_named_facts_as_input_rows,
-    look_up_item_facts,
+    look_up_item_facts_by_qid,
     make_fact_questions,
     make_question_id,
     merge_equal_or_reject_conflicting,
 )
 from factmill.tasks.lookups.labels import (
-    look_up_aliases,
-    look_up_item_descriptions,
-    look_up_item_names,
-    look_up_items_by_name,
-    look_up_labels,
+    look_up_aliases_by_qid,
+    look_up_item_candidates_by_name,
+    look_up_item_descriptions_by_qid,
+    look_up_item_names_by_qid,
+    look_up_labels_by_entity_id,
 )
-from factmill.tasks.lookups.popularity import look_up_item_page_views, look_up_page_views
+from factmill.tasks.lookups.popularity import look_up_page_views_by_qid, look_up_page_views_by_title
 
 ITEMS = [
     write_item("Q1", "Ada", "P19 Q84", "P26 Q2", aliases=["Countess"]),
@@ -63,7 +63,7 @@ def wikidatas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikidatas
 
 
 @pytest.fixture(params=["sparql", "graph"])
-def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path) -> Iterator[BatchWork]:
+def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path) -> Iterator[BatchInProgress]:
     """Yield work on the items by SPARQL, and as a local graph, with page views of London alone."""
     wiki = SmallWiki()
     wiki.add(SmallPage(1, "London", views=(30, 12)), SmallPage(2, "Paris", views=None))
@@ -73,39 +73,42 @@ def work(request: pytest.FixtureRequest, wikidatas: TwoWikidatas, tmp_path: Path
     wiki.close()
 
 
-def test_items_are_named_by_labels_and_aliases(work: BatchWork) -> None:
+def test_items_are_named_by_labels_and_aliases(work: BatchInProgress) -> None:
     asked = [("a", "Q84"), ("b", "Q3"), ("c", "Q84")]
-    assert look_up_item_names(work, asked) == ({"Q84": "London", "Q3": None}, {})
-    items, failed = look_up_item_descriptions(work, asked)
+    assert look_up_item_names_by_qid(work, asked) == ({"Q84": "London", "Q3": None}, {})
+    items, failed = look_up_item_descriptions_by_qid(work, asked)
     assert ({qid: (item.label, item.title) for qid, item in items.items()}, failed) == (
         {"Q84": ("London", "London"), "Q3": (None, None)},
         {},
     )
-    assert look_up_labels(work, asked, "en") == ({"Q84": "London"}, {})
-    assert look_up_aliases(work, asked) == ({"Q84": ["Big Smoke", "LDN", "Londinium"], "Q3": []}, {})
+    assert look_up_labels_by_entity_id(work, asked, "en") == ({"Q84": "London"}, {})
+    assert look_up_aliases_by_qid(work, asked) == ({"Q84": ["Big Smoke", "LDN", "Londinium"], "Q3": []}, {})
 
 
-def test_name_lookup_returns_items_with_that_name(work: BatchWork) -> None:
-    found, failed = look_up_items_by_name(work, [("a", "Countess"), ("a", "Nobody")])
-    assert (found, failed) == ({"Countess": [ItemCandidate(Qid("Q1"), "alias")], "Nobody": []}, {})
+def test_name_lookup_returns_items_with_that_name(work: BatchInProgress) -> None:
+    found, failed = look_up_item_candidates_by_name(work, [("a", "Countess"), ("a", "Nobody")])
+    assert (found, failed) == ({"Countess": [ItemMatchedByName(Qid("Q1"), "alias")], "Nobody": []}, {})
 
 
-def test_neighbour_lookup_returns_items_connected_to_item(work: BatchWork) -> None:
-    found, failed = look_up_item_facts(work, [("a", "Q1"), ("b", "Q99")])
+def test_neighbour_lookup_returns_items_connected_to_item(work: BatchInProgress) -> None:
+    found, failed = look_up_item_facts_by_qid(work, [("a", "Q1"), ("b", "Q99")])
     assert ({qid: [(fact.pid, fact.qid) for fact in facts] for qid, facts in found.items()}, failed) == (
         {"Q1": [("P19", "Q84"), ("P26", "Q2"), ("P31", "Q5")], "Q99": [("P31", "Q515")]},
         {},
     )
 
 
-def test_popularity_of_item_is_that_of_its_article(work: BatchWork) -> None:
+def test_popularity_of_item_is_that_of_its_article(work: BatchInProgress) -> None:
     days = ("20250101", "20250102")
-    assert look_up_page_views(work, [("a", "London"), ("b", "Paris")], *days) == ({"London": 42, "Paris": None}, {})
+    assert look_up_page_views_by_title(work, [("a", "London"), ("b", "Paris")], *days) == (
+        {"London": 42, "Paris": None},
+        {},
+    )
     asked = [("a", "Q84"), ("b", "Q90"), ("c", "Q1"), ("d", "Q84")]
-    assert look_up_item_page_views(work, asked, *days) == ({"Q84": 42, "Q90": None, "Q1": None}, {})
+    assert look_up_page_views_by_qid(work, asked, *days) == ({"Q84": 42, "Q90": None, "Q1": None}, {})
 
 
-def take(work: BatchWork, **rules: Any) -> dict[str, NamedFact]:
+def take(work: BatchInProgress, **rules: Any) -> dict[str, NamedFact]:
     return {fact.id: fact for fact in load_named_facts_as_input_rows(work, "P19", None, **rules)}
 
 
@@ -132,7 +135,7 @@ RULES: list[tuple[Any, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("several", "expected"), RULES, ids=[rule for rule, _ in RULES])
 def test_multiple_values_rule_decides_which_facts_of_subject_are_kept(
-    work: BatchWork, several: Any, expected: dict[str, str]
+    work: BatchInProgress, several: Any, expected: dict[str, str]
 ) -> None:
     facts = take(work, multiple_values=several)
     assert name_troubles(facts) == {**dict.fromkeys(UNNAMED, "item_without_label"), **expected}
@@ -141,14 +144,14 @@ def test_multiple_values_rule_decides_which_facts_of_subject_are_kept(
     assert work.rows_as_received["P19-Q1-Q84"] == '{"relation":"P19","subject":"Q1","value":"Q84"}'
 
 
-def test_value_has_all_its_names_when_aliases_are_requested(work: BatchWork) -> None:
+def test_value_has_all_its_names_when_aliases_are_requested(work: BatchInProgress) -> None:
     plain, full = take(work)["P19-Q1-Q84"], take(work, aliases=True)["P19-Q1-Q84"]
     assert (plain.subject_name, plain.value_name, plain.answers) == ("Ada", "London", ("London",))
     assert full.answers == ("London", "Big Smoke", "LDN", "Londinium")
-    assert take(work, name_lookup=partial(look_up_labels, language="it"))["P19-Q1-Q84"].value_name is None
+    assert take(work, name_lookup=partial(look_up_labels_by_entity_id, language="it"))["P19-Q1-Q84"].value_name is None
 
 
-def test_first_fact_of_subject_represents_all_values_under_rule_all(work: BatchWork) -> None:
+def test_first_fact_of_subject_represents_all_values_under_rule_all(work: BatchInProgress) -> None:
     first, whole = (take(work, multiple_values=rule, aliases=True)["P19-Q2-Q84"] for rule in ("first", "all"))
     assert (first.values, whole.values) == (("Q84",), ("Q84", "Q90"))
     assert whole.answers[: len(first.answers)] == first.answers
@@ -157,7 +160,7 @@ def test_first_fact_of_subject_represents_all_values_under_rule_all(work: BatchW
     assert unnamed.values == ("Q90",), "a value without a name is not an answer"
 
 
-def test_limit_counts_subjects(work: BatchWork) -> None:
+def test_limit_counts_subjects(work: BatchInProgress) -> None:
     assert [fact.id for fact in load_named_facts_as_input_rows(work, "P19", 2)] == [
         "P19-Q1-Q84",
         "P19-Q2-Q84",
@@ -186,14 +189,16 @@ def fact(number: int, subject: str, value: str, trouble: Reject | MergedAway | N
     return NamedFact(f"f{number}", number, f"Q{number}", "P19", "Q84", subject, value, (), ("Q84",), trouble)
 
 
-def keep(read: UnmergedQuestion, row_id: str) -> Kept:
+def keep(read: QuestionBeforeMergingEqual, row_id: str) -> Kept:
     return Kept(id=row_id, question=read.question, came_as=read.id)
 
 
 def test_template_turns_fact_into_question_and_rejects_pass_through() -> None:
     lost = Reject("f2", "item_without_label", "")
     made = list(make_fact_questions([fact(1, "Ada", "Ulm"), fact(2, "Bo", "Ulm", lost)], TEMPLATES, "g"))
-    first = UnmergedQuestion("f1", "P19", "Where was Ada born?", "Ulm", "g Q1 P19 Q84", 1, fact(1, "Ada", "Ulm"))
+    first = QuestionBeforeMergingEqual(
+        "f1", "P19", "Where was Ada born?", "Ulm", "g Q1 P19 Q84", 1, fact(1, "Ada", "Ulm")
+    )
     assert made == [first, lost]
 
 

@@ -11,7 +11,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.calls.translation_and_perplexity import (
     PerplexityOutcome,
     TextLogProbability,
-    make_perplexity_call,
+    make_log_probability_call,
     make_translate_text_call,
     parse_log_probability,
 )
@@ -39,7 +39,7 @@ def test_model_is_opened_once_and_only_when_needed(tmp_path) -> None:
     )
     assert opened == []
     calls = [
-        make_perplexity_call(service.identity, text)
+        make_log_probability_call(service.identity, text)
         for text in ("Ada Lovelace is a mathematician.", "Rome is a city.", "", "Rome is a city")
     ]
     replies: dict[str, CallResponse] = {}
@@ -61,7 +61,7 @@ def test_unsupported_operation_is_failed_response(tmp_path) -> None:
     service = make_language_model_service(
         "here", lambda: LanguageModel(EMBEDDED_LANGUAGE_MODEL_FOLDER, "cpu", threads=1)
     )
-    calls = [Call("here", "chat", {"text": "hello"}), make_perplexity_call("here", "hello there")]
+    calls = [Call("here", "chat", {"text": "hello"}), make_log_probability_call("here", "hello there")]
     replies: dict[str, CallResponse] = {}
     service.send(calls, lambda call, reply: replies.update({call.operation: reply}))
     assert replies["chat"].error == "unknown_operation: a language model has no chat"

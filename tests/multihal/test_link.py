@@ -21,7 +21,7 @@ from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
-from factmill.tasks.multihal.core.rows import TypedQuestion
+from factmill.tasks.multihal.core.rows import AnswerTypedQuestion
 from factmill.tasks.multihal.link import link_entities
 
 LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01, batch=50)
@@ -100,7 +100,7 @@ def web() -> Iterator[Web]:
 def link(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Left]:
     """Link questions with Falcon, or by a graph's labels."""
 
-    def run(*rows: TypedQuestion, graph: WikidataGraph | None = None) -> Left:
+    def run(*rows: AnswerTypedQuestion, graph: WikidataGraph | None = None) -> Left:
         inputs = multihal_inputs(linker="labels" if graph else "falcon")
         return run_step(link_entities, rows, web.services(graph), tmp_path / "run", monkeypatch, inputs)
 

@@ -13,7 +13,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.wikidata_web import answer_from, open_store, read_query
 
 from factmill.tasks.clients.sparql import SparqlClient
-from factmill.tasks.core.calls.path_calls import EndpointPathFinder
+from factmill.tasks.core.calls.path_calls import WikidataCallPathFinder
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.multihal.core.rows import EntityLinkedQuestion, QuestionWithPaths
 from factmill.tasks.multihal.mine import label_paths, mine_paths
@@ -63,7 +63,7 @@ class Web:
     def services(self) -> Any:
         wikidata = SparqlClient("Wikidata", self.server.url, "w", LIMITS, "factmill tests")
         return SimpleNamespace(
-            wikidata=wikidata, make_path_finder=lambda ask: EndpointPathFinder(ask, wikidata.identity)
+            wikidata=wikidata, make_path_finder=lambda ask: WikidataCallPathFinder(ask, wikidata.identity)
         )
 
     def _answer(self, seen: Seen) -> dict[str, Any]:

@@ -19,8 +19,12 @@ from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
-from factmill.tasks.release.core.licences import choose_whole_release_licences, get_licence, list_refused_licences
-from factmill.tasks.release.licence_tables import render_attribution_csv, render_licences_csv
+from factmill.tasks.release.core.licences import (
+    choose_whole_release_licences,
+    get_licence_or_refused_unknown,
+    list_licences_refused_unless_allowed,
+)
+from factmill.tasks.release.licence_tables import render_licences_csv, render_page_attribution_csv
 from factmill.tasks.slaq.release import SLAQ_RELEASE
 
 
@@ -38,14 +42,14 @@ def parse(text: str) -> list[dict[str, str]]:
     ],
 )
 def test_forbidding_and_unknown_licences_are_refused(messages: tuple[str, ...], refused: tuple[str, ...]) -> None:
-    assert tuple(licence.id for licence in list_refused_licences(messages, ())) == refused
-    assert list_refused_licences(messages, refused) == ()
+    assert tuple(licence.id for licence in list_licences_refused_unless_allowed(messages, ())) == refused
+    assert list_licences_refused_unless_allowed(messages, refused) == ()
 
 
 def test_refusal_reason_matches_licence() -> None:
-    assert "commercial" in get_licence("CC-BY-NC-4.0").refusal_reason
-    assert "adaptation" in get_licence("CC-BY-ND-4.0").refusal_reason
-    assert "does not know" in get_licence("S-Lab-1.0").refusal_reason
+    assert "commercial" in get_licence_or_refused_unknown("CC-BY-NC-4.0").refusal_reason
+    assert "adaptation" in get_licence_or_refused_unknown("CC-BY-ND-4.0").refusal_reason
+    assert "does not know" in get_licence_or_refused_unknown("S-Lab-1.0").refusal_reason
 
 
 def test_share_alike_licence_applies_to_release() -> None:
@@ -81,7 +85,7 @@ def test_pages_have_title_revision_url_and_licence(tmp_path: Path) -> None:
     release = verify_and_assemble_release(
         tmp_path / "factmill.duckdb", FANOUTQA, FANOUTQA_RELEASE, build, ReleaseOptions()
     )
-    first = parse(render_attribution_csv(release))[0]
+    first = parse(render_page_attribution_csv(release))[0]
     assert (first["title"], first["revision"], first["licence"]) == ("Range 0", "70", "CC-BY-SA-4.0")
     assert (first["url"], first["rows"]) == ("https://en.wikipedia.org/w/index.php?title=Range_0&oldid=70", "1")
     assert first["licence_url"] == "https://creativecommons.org/licenses/by-sa/4.0/"

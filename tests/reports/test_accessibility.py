@@ -16,7 +16,7 @@ from factmill.tasks.diff.core.changes import BuildDiff, ChangeCause, ComparedBui
 from factmill.tasks.reports.builds.build_page import render_build_html
 from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import make_evaluation_report
-from factmill.tasks.reports.model_card import BenchmarkEvaluations, make_model_card
+from factmill.tasks.reports.model_card import BenchmarkEvaluationOfEachModel, make_model_card
 from factmill.tasks.reports.rendering import render_card_html, render_report_html
 from factmill.tasks.reports.site_pages import (
     BenchmarkPage,
@@ -88,7 +88,7 @@ def _list_pages(folder: Path) -> dict[str, str]:
         "report": render_report_html(make_evaluation_report(EVALUATION, evaluated[:1])),
         "comparison": render_report_html(make_evaluation_report(EVALUATION, evaluated)),
         "card": render_card_html(
-            make_model_card(["strong", "weaker"], [BenchmarkEvaluations(EVALUATION, evaluated, {}, (), ())])
+            make_model_card(["strong", "weaker"], [BenchmarkEvaluationOfEachModel(EVALUATION, evaluated, {}, (), ())])
         ),
         "diff": render_changes_html(diff),
     }

@@ -10,7 +10,7 @@ from support.builds.reported import EVALUATION, MODEL, make_evaluated
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks.reports.evaluation_report import PublishedEvaluation
 from factmill.tasks.reports.model_card import (
-    BenchmarkEvaluations,
+    BenchmarkEvaluationOfEachModel,
     EvaluationReportLink,
     MissingEvaluation,
     ModelCard,
@@ -24,13 +24,13 @@ GOOD = ["gold"] * 18 + ["no", "no"]
 
 def take(
     *evaluated: PublishedEvaluation, missing: tuple[MissingEvaluation, ...] = (), **left_out: list[BuildRecord]
-) -> BenchmarkEvaluations:
+) -> BenchmarkEvaluationOfEachModel:
     pages = [
         EvaluationReportLink("strong", "e-1", "e-1.html", "make e-1"),
         EvaluationReportLink(MODEL, "e-2", "", "make e-2"),
     ]
     others = {each.record.build_id: left_out.get("left_out", []) for each in evaluated[:1]}
-    return BenchmarkEvaluations(EVALUATION, evaluated, others, missing, pages if evaluated else ())
+    return BenchmarkEvaluationOfEachModel(EVALUATION, evaluated, others, missing, pages if evaluated else ())
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from support.builds.changes import HOSTILE, make_diff
 from support.docs.chromium import open_filtered
 from support.docs.read_page import ReadPage
 
-from factmill.tasks.diff.core.changes import ChangeCause, InputChange, RowChange, RowDrop, RowValueChange
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, InputChange, RowChange, RowDrop
 from factmill.tasks.reports.diff_page import (
     CHANGES_RENDERERS,
     render_changes_html,
@@ -37,7 +37,7 @@ def test_megabyte_names_are_shortened(name: str = "n" * 1_000_000) -> None:
         name,
         f"{name}2",
         (cause,),
-        (RowValueChange("text", name, "short"),),
+        (ColumnValueChange("text", name, "short"),),
         fate=RowDrop("after", "s", name, name),
     )
     page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(cause, name, name)]))
@@ -71,7 +71,7 @@ def test_search_finds_rows_not_shown_on_page(wanted: dict[str, str], tmp_path: P
     source, reply = ChangeCause("source", "a.json"), ChangeCause("reply", "judge")
     late = RowChange(
         "changed", "x-7", "x-7", (source, reply),
-        (RowValueChange("answer", "Bonn", "Ulm"), RowValueChange("note", "a", "b")), {"question": "The seventh?"},
+        (ColumnValueChange("answer", "Bonn", "Ulm"), ColumnValueChange("note", "a", "b")), {"question": "The seventh?"},
     )  # fmt: skip
     rows = [RowChange("added", f"x{n}", "", (source,), shown={"question": "?"}) for n in range(2_001)]
     dumped = open_filtered(render_changes_html(make_diff(rows=[*rows, late])), tmp_path, **wanted)

@@ -16,7 +16,7 @@ from factmill.tasks.reports.site_pages import (
     SiteBuild,
     make_build_change,
     make_leaderboard,
-    make_rows_figure,
+    make_row_changes_by_build_figure,
     render_benchmark_page,
     render_site_index,
 )
@@ -109,8 +109,8 @@ def test_causes_beyond_five_are_counted_and_figure_groups_rows_by_change() -> No
     change = make_build_change(make_diff(rows=rows), "a", "x.html")
     assert (len(change.causes), change.more_causes, change.rows["changed"]) == (5, 2, 21)
     assert change.causes[0].rows == 3
-    assert make_rows_figure("multihal", [build("a")]) is None
-    figure = make_rows_figure("multihal", [dataclasses.replace(build("b"), change=change), build("a")])
+    assert make_row_changes_by_build_figure("multihal", [build("a")]) is None
+    figure = make_row_changes_by_build_figure("multihal", [dataclasses.replace(build("b"), change=change), build("a")])
     assert figure and [series.label for series in figure.series][::3] == ["compared with no build before", "changed"]
     assert figure.series[0].y == (10, 0)
 

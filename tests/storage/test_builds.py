@@ -14,14 +14,14 @@ from factmill.tasks import progress
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.errors import UnknownBuild, WarehouseError
-from factmill.tasks.granola.core.rows import EntityCandidateRow
+from factmill.tasks.granola.core.rows import NameBearingItemCandidateRow
 from factmill.tasks.storage.builds import (
     BuildRecord,
     find_build_by_manifest,
     format_latest_build_choice_note,
     format_use_restriction,
     list_builds,
-    list_calls_to_retry,
+    list_stages_and_record_ids_to_retry,
     publish_build_tables,
     rank_builds_for_latest,
     resolve_build,
@@ -29,7 +29,7 @@ from factmill.tasks.storage.builds import (
     write_stage_results,
 )
 from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
-from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, write_shard
+from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, write_shard_and_digest_rows
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -41,7 +41,9 @@ SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0,
 
 def candidates(*names: str) -> pa.Table:
     result = {"row_id": "r", "role": "answer", "qid": "Q1", "via": "label", "chosen": True, "linked": None}
-    return make_arrow_table(EntityCandidateRow, [EntityCandidateRow(id=name, name=name, **result) for name in names])
+    return make_arrow_table(
+        NameBearingItemCandidateRow, [NameBearingItemCandidateRow(id=name, name=name, **result) for name in names]
+    )
 
 
 EMBEDDED = {"wikidata": "embedded-1/wikidata", "wikipedia": "embedded-1/wikipedia"}
@@ -57,7 +59,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
         "rejects": pa.Table.from_pylist(reject, REJECTS_SCHEMA),
         "uses": pa.Table.from_pylist(use, CALL_USES_SCHEMA),
     }
-    write_shard(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
+    write_shard_and_digest_rows(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
         write_stage_results(db, "run", 1, [make_receipt(shard, rows_in=2, rejects=1)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
@@ -256,7 +258,9 @@ def test_retry_covers_failed_calls_and_model_calls_of_rows_lost_to_given_reason(
             "VALUES ('1', 'k', 's', ?, '{}', ?, '', false, 'null', 0, 0, 0, 0, ?)",
             [operation, status, NOW],
         )
-        assert list_calls_to_retry(db, record.build_id, ["cut_off"]) == ([("s", "1")] if is_spoilt else [])
+        assert list_stages_and_record_ids_to_retry(db, record.build_id, ["cut_off"]) == (
+            [("s", "1")] if is_spoilt else []
+        )
 
 
 def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
@@ -300,5 +304,5 @@ def test_tables_with_answers_of_test_split_can_be_left_out(tmp_path: Path) -> No
 
 
 def test_empty_table_is_exported_with_header() -> None:
-    header = csv_bytes(arrow_schema(EntityCandidateRow).empty_table(), NO_FORMS).decode()
+    header = csv_bytes(arrow_schema(NameBearingItemCandidateRow).empty_table(), NO_FORMS).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"

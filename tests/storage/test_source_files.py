@@ -21,9 +21,9 @@ from factmill.tasks.storage.source_files import (
     iterate_json,
     iterate_parquet,
     list_source_files,
-    make_unpinned_source,
+    make_source_file_with_digest,
+    make_source_file_without_digest,
     peek_columns,
-    pin_source_file,
 )
 
 ROWS = [{"a": 1, "b": "x, [y] {"}, {"a": 234567, "b": 'é "q"\n'}, {"a": None, "b": "😀"}]
@@ -32,7 +32,7 @@ ROWS = [{"a": 1, "b": "x, [y] {"}, {"a": 234567, "b": 'é "q"\n'}, {"a": None, "
 def file(tmp_path: Path, content: str | bytes, name: str = "rows.json") -> SourceFile:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return make_unpinned_source(path)
+    return make_source_file_without_digest(path)
 
 
 @pytest.mark.parametrize("block", [1, 2, 7, 64, 1 << 20])
@@ -130,13 +130,13 @@ def test_unreadable_csv_reports_position(tmp_path: Path, content: str | bytes, m
 def test_parquet_rows_are_read_by_column(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"c": [1, 2], "a": ["x", None], "b": ["y", "z"]}), path)
-    assert list(iterate_parquet(make_unpinned_source(path), ("a", "b"))) == [
+    assert list(iterate_parquet(make_source_file_without_digest(path), ("a", "b"))) == [
         (1, {"a": "x", "b": "y"}),
         (2, {"a": None, "b": "z"}),
     ]
     assert peek_columns(path) == ("c", "a", "b")
     with pytest.raises(SourceError, match=r"rows\.parquet: row 1: the column d is missing \(found: c, a, b\)"):
-        list(iterate_parquet(make_unpinned_source(path), ("a", "d")))
+        list(iterate_parquet(make_source_file_without_digest(path), ("a", "d")))
 
 
 @pytest.mark.parametrize("keep", [0, 4, -1, -20])
@@ -145,7 +145,7 @@ def test_truncated_parquet_is_reported(tmp_path: Path, keep: int) -> None:
     pq.write_table(pa.table({"a": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(SourceError, match=r"rows\.parquet: .*Parquet file"):
-        list(iterate_parquet(make_unpinned_source(path), ("a",)))
+        list(iterate_parquet(make_source_file_without_digest(path), ("a",)))
 
 
 READERS: list[tuple[str, Callable[[SourceFile], Any]]] = [
@@ -193,27 +193,29 @@ def test_peeking_at_columns_never_raises(
 
 def test_source_is_pinned_with_digest_only_if_it_has_row(tmp_path: Path) -> None:
     whole = file(tmp_path, '{"a": 1}')
-    assert pin_source_file(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
+    assert make_source_file_with_digest(whole.path).sha256 == hashlib.sha256(b'{"a": 1}').hexdigest()
     for name, content in (("a.json", "[]"), ("a.jsonl", " [ ]\n"), ("a.csv", "a,b\n")):
         with pytest.raises(SourceError, match=rf"{name}: no rows; remove the file"):
-            pin_source_file(file(tmp_path, content, name).path)
+            make_source_file_with_digest(file(tmp_path, content, name).path)
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: no rows"):
-        pin_source_file(tmp_path / "a.parquet")
+        make_source_file_with_digest(tmp_path / "a.parquet")
     with pytest.raises(SourceError, match=r"gone\.json: cannot be read: No such file"):
-        pin_source_file(tmp_path / "gone.json")
+        make_source_file_with_digest(tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize("name", ["entityquestions/P19.json", "halueval/qa_data.json", "fanoutqa/places.json"])
 def test_licence_follows_unchanged_content_wherever_file_is_stored(tmp_path: Path, name: str) -> None:
     content = (ASSETS_ROOT / "data" / "world" / "sources" / name).read_bytes()
-    assert pin_source_file(file(tmp_path, content, "mine.json").path).licence == EMBEDDED_WORLD_LICENCE
-    assert pin_source_file(file(tmp_path, content + b"\n", "mine.json").path).licence == NO_LICENCE_STATED
+    assert make_source_file_with_digest(file(tmp_path, content, "mine.json").path).licence == EMBEDDED_WORLD_LICENCE
+    assert make_source_file_with_digest(file(tmp_path, content + b"\n", "mine.json").path).licence == NO_LICENCE_STATED
 
 
 def test_published_files_have_their_licence_and_extracts_have_none(shared_data: Path) -> None:
-    assert {pin_source_file(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {"MIT"}
-    assert pin_source_file(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NO_LICENCE_STATED, (
+    assert {make_source_file_with_digest(path).licence for path in shared_data.glob("entityquestions/dev/*.json")} == {
+        "MIT"
+    }
+    assert make_source_file_with_digest(shared_data / "truthfulqa" / "TruthfulQA.csv").licence == NO_LICENCE_STATED, (
         "300 of its 817 rows"
     )
 

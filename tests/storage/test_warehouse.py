@@ -14,7 +14,7 @@ import pytest
 from factmill.tasks.errors import WarehouseBusy, WarehouseError, WarehouseTooNew
 from factmill.tasks.storage import warehouse
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
-from factmill.tasks.storage.recording.work_folders import make_work_folder, work_folder
+from factmill.tasks.storage.recording.work_folders import make_folder_inside_work_folder, work_folder
 from factmill.tasks.storage.schema import SCHEMA_VERSION, WAREHOUSE_TABLES, ensure_published_table_and_latest_view
 from factmill.tasks.storage.warehouse import close_engine_if_warehouse_is_large, find_lock_holder, open_warehouse
 
@@ -66,7 +66,7 @@ def test_new_warehouse_and_its_log_are_private_to_user(tmp_path: Path) -> None:
             db.execute("COMMIT")
             assert (rights(path), rights(log), log.stat().st_size > 0) == ("600", "600", True), rows
             db.execute("BEGIN")
-    make_work_folder(tmp_path / "w.duckdb.runs" / "journal")
+    make_folder_inside_work_folder(tmp_path / "w.duckdb.runs" / "journal")
     assert rights(tmp_path / "w.duckdb.runs") == "700"
     (tmp_path / "user.txt").write_text("")
     assert (rights(tmp_path / "user.txt"), log.exists()) == ("666", False), "files that the user names follow the umask"

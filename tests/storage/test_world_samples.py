@@ -13,7 +13,7 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.multihal.core.preprocessing import classify_answer, is_refusal, normalise_refusals
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationFiles, find_foundation_files
-from factmill.tasks.storage.source_files import make_unpinned_source
+from factmill.tasks.storage.source_files import make_source_file_without_digest
 from factmill.tasks.world.files import load_world_data
 
 LANGUAGES = {"en", "de", "fr", "it", "es", "pt"}
@@ -47,7 +47,7 @@ def read_samples() -> dict[str, FoundationQuestion | Reject]:
         row.row_id: row.outcome
         for name, paths in find_samples().files.items()
         for path in paths
-        for row in FOUNDATIONS[name].read(make_unpinned_source(path))
+        for row in FOUNDATIONS[name].read(make_source_file_without_digest(path))
     }
 
 

@@ -15,12 +15,12 @@ from factmill.tasks.core.rows import Reject, Row, RowOutcome
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.engine.benchmark import (
     Benchmark,
-    BenchmarkAssets,
+    BenchmarkAssetNames,
     BuildInputs,
-    ResolvedBuildInputs,
+    BuildInputsAndSourceFiles,
     make_sources_absolute,
 )
-from factmill.tasks.lookups.labels import look_up_items_by_name
+from factmill.tasks.lookups.labels import look_up_item_candidates_by_name
 from factmill.tasks.options import BenchmarkParams, CliOption, RunOptions
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -55,10 +55,10 @@ class CountryInputs(BuildInputs):
     params: CountryParams
 
 
-def lock_inputs(params: CountryParams, run: RunOptions) -> ResolvedBuildInputs[CountryInputs]:
+def lock_inputs(params: CountryParams, run: RunOptions) -> BuildInputsAndSourceFiles[CountryInputs]:
     paths = [Path(each) for each in make_sources_absolute(params.source)]
     files = {path.name: [SourceFile(path, path.name, digest_bytes(path.read_bytes()))] for path in paths}
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         CountryInputs(params=params.model_copy(update={"source": tuple(map(str, paths))})), files
     )
 
@@ -76,7 +76,7 @@ def read_countries(batch: StageBatch) -> BatchReceipt:
 def ask_countries(batch: StageBatch) -> BatchReceipt:
     work = open_batch(batch)
     rows = work.rows(Country)
-    found, failed = look_up_items_by_name(work, ((row.id, row.name) for row in rows))
+    found, failed = look_up_item_candidates_by_name(work, ((row.id, row.name) for row in rows))
     most = work.inputs(CountryInputs).params.most_others
 
     def decide(row: Country) -> RowOutcome:
@@ -108,7 +108,7 @@ COUNTRIES = Benchmark(
     trace_id_columns=("id",),
     explain=explain_row,
     audit=AuditProtocol((AuditCriterion("wrong_number", "Is the number another country's?"),), "a test's own"),
-    assets=BenchmarkAssets(queries=("wikidata/find_items",)),
+    assets=BenchmarkAssetNames(queries=("wikidata/find_items",)),
     model_roles=lambda _: (),
 )
 

@@ -18,7 +18,7 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, m
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template, parse_prompt_file
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import BuildInputsAndSourceFiles
 from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
 from factmill.tasks.evaluation.definition import (
     AnswerShownInReport,
@@ -64,7 +64,7 @@ class CountryEvaluationInputs(EvaluationInputs):
     params: CountryEvaluationParams
 
 
-def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> ResolvedBuildInputs[CountryEvaluationInputs]:
+def lock_inputs(params: CountryEvaluationParams, run: RunOptions) -> BuildInputsAndSourceFiles[CountryEvaluationInputs]:
     return resolve_evaluation_inputs(COUNTRIES_EVALUATION, params, run, CountryEvaluationInputs)
 
 

@@ -18,8 +18,8 @@ from factmill.tasks.world import scripted_replies
 from factmill.tasks.world.scripted_replies import (
     ScriptedRepliesService,
     clear_scripted_reply_caches,
+    digest_reply_scripted_for_prompt,
     digest_scripted_replies,
-    digest_scripted_reply,
     find_scripted_reply,
     format_scripted_replies_file,
     get_scripted_replies_path,
@@ -115,13 +115,13 @@ def test_digest_changes_with_reply_but_not_with_comments_or_order(folder: Path) 
         digests.append(
             (
                 digest_scripted_replies(PROMPT),
-                digest_scripted_reply(PROMPT, ASKED),
-                digest_scripted_reply(PROMPT, {**ASKED, "question": "Where?"}),
+                digest_reply_scripted_for_prompt(PROMPT, ASKED),
+                digest_reply_scripted_for_prompt(PROMPT, {**ASKED, "question": "Where?"}),
             )
         )
     assert digests[0] == digests[1]
     assert digests[0][0] != digests[2][0] and digests[0][1] != digests[2][1] and digests[0][2] == digests[2][2]
-    assert digest_scripted_reply(PROMPT, {**ASKED, "question": "When?"}) == ""
+    assert digest_reply_scripted_for_prompt(PROMPT, {**ASKED, "question": "When?"}) == ""
 
 
 def ask(samples: int = 1, **variables: str) -> Call:

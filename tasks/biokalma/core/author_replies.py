@@ -34,7 +34,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from factmill.tasks.biokalma.core.citations import CitedAnswer, make_triple_key, normalise_label_spelling
+from factmill.tasks.biokalma.core.citations import CitedAnswer, make_triple_key, normalise_label_characters_keeping_case
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, PersonKnowledgePiece
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
@@ -51,7 +51,7 @@ from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
     states_wanted_value,
     tokenize_values,
-    tokenize_words_and_amounts,
+    tokenize_words_numbers_and_dates,
 )
 
 _QUESTION_OPENERS = frozenset(
@@ -88,7 +88,7 @@ def find_unsupported_name_or_value(text: str, known_texts: Iterable[str]) -> str
             states_wanted_value(each, value) for each in known_values
         ):
             return written
-    units = (each.value for each in tokenize_words_and_amounts(text))
+    units = (each.value for each in tokenize_words_numbers_and_dates(text))
     return next(
         (str(unit) for unit in units if unit in NORMALIZED_UNITS - _COMMON_WORD_UNITS and unit not in words), None
     )
@@ -248,7 +248,7 @@ _MIN_UNSTATED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ClassifiedParagraphCitations:
+class StatedAndUnstatedCitedPieces:
     """The citations of a paragraph, classified."""
 
     pieces: tuple[PersonKnowledgePiece, ...]
@@ -264,9 +264,9 @@ class ClassifiedParagraphCitations:
         return len(self.unstated) >= max(_MIN_UNSTATED, len(self.pieces) + 1)
 
 
-def classify_paragraph_citations(
+def find_stated_and_unstated_cited_pieces(
     cited: CitedAnswer, pool: Sequence[PersonKnowledgePiece], names: Mapping[str, str]
-) -> ClassifiedParagraphCitations:
+) -> StatedAndUnstatedCitedPieces:
     """Classify the citations of a paragraph; `names`: QID → name of the two people.
 
     A citation is in the pool if a piece has the same item and labels; dates may have any format. Of pieces with the
@@ -287,7 +287,9 @@ def classify_paragraph_citations(
         dates = (
             piece
             for piece in pool
-            if piece.qid == qid and piece.value_qid is None and normalise_label_spelling(piece.property) == label
+            if piece.qid == qid
+            and piece.value_qid is None
+            and normalise_label_characters_keeping_case(piece.property) == label
         )
         found = known.get((qid, label, value)) or next((one for one in dates if is_same_date(one.value, value)), None)
         if found:
@@ -298,7 +300,7 @@ def classify_paragraph_citations(
     stated, unstated = (
         tuple(piece for piece, stated_flag in is_stated.items() if stated_flag is which) for which in (True, False)
     )
-    return ClassifiedParagraphCitations(stated, removed, unstated)
+    return StatedAndUnstatedCitedPieces(stated, removed, unstated)
 
 
 def _is_piece_stated(piece: PersonKnowledgePiece, sentence: str, text: str, names: Mapping[str, str]) -> bool:
@@ -357,7 +359,7 @@ def check_pair_question(
         return UnreadableCompletion(
             f"outside: the question says {foreign!r}, which is no name or value of what it may ask for"
         )
-    if matter := _find_uncovered_aspect(question, pieces, properties_by_label):
+    if matter := _find_asked_aspect_without_piece(question, pieces, properties_by_label):
         return UnreadableCompletion(f"asks_outside: the question asks for {matter!r}, of which no fact tells")
     for aspect in (properties_by_label[label].aspect for label in partial_labels if label in properties_by_label):
         if re.search(_ASKS_FOR_ALL_TEMPLATE.format(re.escape(aspect)), question, re.IGNORECASE):
@@ -392,11 +394,11 @@ def _asks_for(question: str, piece: PersonKnowledgePiece, people: Sequence[str],
     asked = normalize_answer_to_singular(question)
     return any(
         contains_whole_words(asked, normalize_answer_to_singular(word))
-        for word in _list_property_words(piece.property, known)
+        for word in _list_words_asking_for_property(piece.property, known)
     )
 
 
-def _list_property_words(label: str, known: PropertiesByLabel) -> set[str]:
+def _list_words_asking_for_property(label: str, known: PropertiesByLabel) -> set[str]:
     """Return the words that ask for a property; for one not in the list, those of its label."""
     found = known.get(label)
     if found is None:
@@ -404,11 +406,13 @@ def _list_property_words(label: str, known: PropertiesByLabel) -> set[str]:
     return {label, found.aspect, *found.sentence_words, *found.question_words, *filter(None, [found.theme])}
 
 
-def _find_uncovered_aspect(
+def _find_asked_aspect_without_piece(
     question: str, pieces: Sequence[PersonKnowledgePiece], known: PropertiesByLabel
 ) -> str | None:
     """Return an aspect that a question asks for and no piece covers."""
-    held = {normalize_answer(word) for piece in pieces for word in _list_property_words(piece.property, known)}
+    held = {
+        normalize_answer(word) for piece in pieces for word in _list_words_asking_for_property(piece.property, known)
+    }
     matters = {matter for each in known.values() for matter in (each.aspect, each.relationship)}
     for aspect in sorted(filter(_DISTINCT_ASPECT.fullmatch, matters)):
         matter, text = normalize_answer(aspect), f" {normalize_answer(question)} "

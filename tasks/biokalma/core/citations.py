@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_unpaired_square_brackets
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_square_brackets_if_unpaired
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.sentences import split_sentences
 
@@ -60,14 +60,18 @@ def normalise_entities_brackets_and_spaces(text: str) -> str:
     return _LINES.sub("\n", _SPACES.sub(" ", shown))
 
 
-def normalise_label_spelling(label: str) -> str:
+def normalise_label_characters_keeping_case(label: str) -> str:
     """Return a label's compared form: folded, on one line, case kept."""
     return normalise_entities_brackets_and_spaces(label).translate(_FULL_WIDTH_MARKS).strip()
 
 
 def make_triple_key(qid: str, property_label: str, value: str) -> TripleKey:
     """Return the key that all spellings of a triple share."""
-    return qid.upper(), normalise_label_spelling(property_label), normalise_label_spelling(value)
+    return (
+        qid.upper(),
+        normalise_label_characters_keeping_case(property_label),
+        normalise_label_characters_keeping_case(value),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,12 @@ class KnowledgePieceIndex:
                 (self._properties[piece.qid], piece.property, piece.pid),
                 (self._values[piece.qid, piece.property], piece.value, piece.value_qid or ""),
             ):
-                for written in (label, replace_unpaired_square_brackets(label)):
-                    names.add(normalise_label_spelling(written), label)
+                for written in (label, replace_square_brackets_if_unpaired(label)):
+                    names.add(normalise_label_characters_keeping_case(written), label)
                 names.add(item_id, label)
-        self._labels = frozenset(normalise_label_spelling(piece.property).lower() for piece in pieces) - {""}
+        self._labels = frozenset(
+            normalise_label_characters_keeping_case(piece.property).lower() for piece in pieces
+        ) - {""}
         self._lengths = sorted({len(label) for label in self._labels}, reverse=True)
 
     def find_label_start(self, flat: str, end: int, least: int = 0) -> int | None:
@@ -361,11 +367,11 @@ def _read_citation_bracket(
         return _CitationBracket(start, closed, [(CitedPropertyValue(""), "")])
     if not head:
         return _CitationBracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
-    parts = _read_parts_and_malformed_reasons(flat, head.end(), closed, head[1].upper(), known)
+    parts = _iterate_bracket_parts_with_faults(flat, head.end(), closed, head[1].upper(), known)
     return _CitationBracket(start, closed, list(parts))
 
 
-def _read_parts_and_malformed_reasons(
+def _iterate_bracket_parts_with_faults(
     flat: str, at: int, end: int, qid: str, known: KnowledgePieceIndex
 ) -> Iterator[tuple[CitedPropertyValue, MalformedReason]]:
     """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""

@@ -19,7 +19,7 @@ Perplexity is most of a build's work. No perplexity is below 1, so 1/perplexity 
 far coherence can raise a piece: `choose_piece_or_missing_perplexities` asks only for perplexities that can change the choice.
 
 Count belongs to a relation, so the candidates are a person's relations, each with all values that the set lacks. All
-values of a relation together answer a question about it, so the final set holds complete relations (`list_pieces_of_complete_relations`).
+values of a relation together answer a question about it, so the final set holds complete relations (`list_known_pieces_of_complete_relations`).
 """
 
 import math
@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, RelationCandidate
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
@@ -56,11 +56,11 @@ def count_pools_by_relation(pools: Iterable[Iterable[PersonKnowledgePiece]]) -> 
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
 
-def compute_specificity(count: int, graphs: int) -> float:
+def compute_specificity(count: int, graph_count: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
-    if not 1 <= count <= graphs:
-        raise ValueError(f"the relation occurs in {count} of {graphs} graphs; expected 1 to {graphs}")
-    return math.log(graphs / count)
+    if not 1 <= count <= graph_count:
+        raise ValueError(f"the relation occurs in {count} of {graph_count} graphs; expected 1 to {graph_count}")
+    return math.log(graph_count / count)
 
 
 def compute_coherence(perplexities: Sequence[float | None], scale: CoherenceScale) -> list[float]:
@@ -120,7 +120,7 @@ def choose_piece_or_missing_perplexities(
     return best if is_sure else [at for at in range(len(pieces)) if at not in perplexities]
 
 
-def list_scored_candidates(
+def list_candidates_tried_then_by_score(
     pieces: Sequence[PersonKnowledgePiece],
     specificity: Sequence[float],
     perplexities: Mapping[int, float | None],
@@ -155,7 +155,7 @@ def list_scored_candidates(
 
 
 def classify_deciding_score(
-    evolution_round: EvolutionRound,
+    evolution_round: ParagraphEvolutionRound,
 ) -> Literal["specificity", "coherence", "coherence among equals"]:
     """Return which score decided a round among the pieces not refused: specificity (ids break ties), or coherence."""
     left = evolution_round.candidates[len(evolution_round.refused) :]
@@ -211,7 +211,7 @@ def list_addable_values_by_relation(
     ]
 
 
-def list_pieces_of_complete_relations(
+def list_known_pieces_of_complete_relations(
     known: Sequence[PersonKnowledgePiece], pool: Sequence[PersonKnowledgePiece], names: Mapping[str, str]
 ) -> list[PersonKnowledgePiece]:
     """Return the pieces of relations whose pool values are all known, and those whose value is one of the two people.

@@ -70,7 +70,7 @@ class RelationWording:
     works."""
 
 
-def parse_relation_wordings(text: str) -> dict[str, RelationWording]:
+def parse_relation_wordings_by_pid(text: str) -> dict[str, RelationWording]:
     """Parse the list of forms (CSV) as PID → form; SettingsError names the malformed line.
 
     An empty wording means the label.

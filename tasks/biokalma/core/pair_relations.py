@@ -34,11 +34,11 @@ class PairRelationCatalog:
     inverses: Mapping[str, frozenset[str]]
     """PID → PIDs of its inverse relations (child: father, mother); empty where there are none."""
     pids: Mapping[str, str]
-    """Name folded by `fold_name` → PID; names are ids, labels and other names."""
+    """Name folded by `fold_name_case_and_apostrophes` → PID; names are ids, labels and other names."""
 
     def find_pid(self, text: str) -> str | None:
         """Return the PID that a text names by id, label or other name, in any case; None when it names none."""
-        return self.pids.get(fold_name(text))
+        return self.pids.get(fold_name_case_and_apostrophes(text))
 
 
 _NO_RELATIONS = PairRelationCatalog({}, (), {}, {})
@@ -67,7 +67,10 @@ def parse_pair_relations(
         inverses[line["pid"]] = frozenset(filter(None, line["inverse"].split("|")))
         if wrong := [pid for pid in inverses[line["pid"]] if not is_pid(pid)]:
             raise SettingsError(f"{place}: expected PIDs separated by | in column inverse, found {wrong[0]!r}")
-        names = {fold_name(name) for name in (line["pid"], line["label"], *line["other_names"].split("|"))} - {""}
+        names = {
+            fold_name_case_and_apostrophes(name)
+            for name in (line["pid"], line["label"], *line["other_names"].split("|"))
+        } - {""}
         if taken := sorted(names & pids.keys()):
             raise SettingsError(
                 f"{place}: {pids[taken[0]]} already has the name {taken[0]!r}; give the name to only one relation"
@@ -79,7 +82,7 @@ def parse_pair_relations(
     return PairRelationCatalog(labels, tuple(default), inverses, pids)
 
 
-def fold_name(text: str) -> str:
+def fold_name_case_and_apostrophes(text: str) -> str:
     """Return a name's compared form: case folded, single spaces, one form of the apostrophe."""
     return " ".join(text.split()).casefold().replace("’", "'")
 

@@ -109,7 +109,7 @@ class RelationCandidate(StrictModel):
     """Weighted sum of specificity and coherence; null where it needs an unknown coherence."""
 
 
-class EvolutionRound(StrictModel):
+class ParagraphEvolutionRound(StrictModel):
     """One round of evolution."""
 
     number: int
@@ -131,10 +131,10 @@ class EvolutionRound(StrictModel):
     """Key of the recorded call that produced the text."""
 
 
-class EvolvingPair(PairWithRelationCounts):
+class PairWithEvolutionRounds(PairWithRelationCounts):
     """A pair with its rounds so far."""
 
-    rounds: list[EvolutionRound]
+    rounds: list[ParagraphEvolutionRound]
     minimum_knowledge: list[PersonKnowledgePiece]
     paragraph_now: str
     """The paragraph after the last round."""
@@ -180,7 +180,7 @@ class BiokalmaRow(Row):
     """Share of the minimum knowledge that the specific question asks for, estimated by words; null in older builds."""
 
 
-class EvolutionRoundRow(EvolutionRound):
+class EvolutionRoundRow(ParagraphEvolutionRound):
     """One round of one pair, with all candidates and their scores."""
 
     id: str
@@ -189,7 +189,7 @@ class EvolutionRoundRow(EvolutionRound):
     """Id of the pair."""
 
 
-class PersonCandidateRow(Row):
+class NameBearingPersonCandidateRow(Row):
     """An item that bears a person's name, and whether the relation joins it to the other."""
 
     row_id: str

@@ -15,15 +15,15 @@ from factmill.tasks.biokalma.core.evaluation.rows import (
     BiokalmaPrediction,
     BiokalmaQuestion,
     BiokalmaQuestionForm,
+    CheckedCitation,
     CitationScorer,
     RatedBiokalmaPrediction,
     ScoredBiokalmaPrediction,
-    ScoredCitation,
     list_ratings,
 )
 from factmill.tasks.biokalma.core.evaluation.scoring import (
     LEXICAL_ALIGNER,
-    AlignmentClaim,
+    SentenceAndPiece,
     is_aligned_lexically,
     list_alignment_claims,
     make_entailment_pair,
@@ -35,9 +35,9 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     QUESTION_FORMS,
     REMOVED_PREFIX,
     RETRIEVED_SETTING,
-    FrequencyGuesser,
+    FrequentPieceGuesser,
     SettingGraphSelector,
-    find_clusters_of_same_people,
+    cluster_rows_by_pair_of_people,
     make_oracle_answer,
     make_row_questions,
 )
@@ -57,11 +57,11 @@ from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece,
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.completions import CITED_TEXT_FORMAT
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
-from factmill.tasks.core.evaluation.human_labels import LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
-from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, BenchmarkAssets, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import (
     BUILT_IN_MODELS,
@@ -70,7 +70,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationInputs,
     JudgedEvaluationParams,
     ScoringModels,
-    format_answer_line,
+    format_explained_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -118,7 +118,7 @@ class BiokalmaEvaluationInputs(EvaluationInputs):
 def list_biokalma_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:
     """Yield both questions of every row in every setting; those of `retrieved` have no graphs yet."""
     measured = SettingGraphSelector(rows_from_arrow(BiokalmaRow, rows))
-    clusters = find_clusters_of_same_people(measured.rows)
+    clusters = cluster_rows_by_pair_of_people(measured.rows)
     drawn = sample_question_clusters([*clusters.values()], inputs.params)
     for setting in inputs.settings:
         for row in measured.rows:
@@ -162,7 +162,7 @@ def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
 
 def make_biokalma_guesser(rows: pa.Table) -> Callable[[BiokalmaQuestion], str]:
     """Return the guesser, question → answer, for these rows of the measured build."""
-    guesser = FrequencyGuesser(rows_from_arrow(BiokalmaRow, rows))
+    guesser = FrequentPieceGuesser(rows_from_arrow(BiokalmaRow, rows))
     return lambda asked: guesser.make_answer(asked, _verbalise_with_loaded_wordings)
 
 
@@ -202,8 +202,8 @@ def add_empty_ratings(row: BiokalmaPrediction) -> RatedBiokalmaPrediction:
 
 
 def _choose_aligner(
-    claims: set[AlignmentClaim], model: str | None, tools: ScoringModels
-) -> tuple[Callable[[AlignmentClaim], bool], str]:
+    claims: set[SentenceAndPiece], model: str | None, tools: ScoringModels
+) -> tuple[Callable[[SentenceAndPiece], bool], str]:
     """Return the function that decides whether a claim holds (by a model or the rule), and its name."""
     if model is None:
         return is_aligned_lexically, LEXICAL_ALIGNER
@@ -231,7 +231,7 @@ BUILT_IN_MODEL_SETTINGS = (GIVEN_SETTING, "removed_1", "removed_2", "removed_3")
 
 def resolve_biokalma_evaluation_inputs(
     params: BiokalmaEvaluationParams, run: RunOptions
-) -> ResolvedBuildInputs[BiokalmaEvaluationInputs]:
+) -> BuildInputsAndSourceFiles[BiokalmaEvaluationInputs]:
     """Resolve an evaluation's inputs; raises UsageError."""
     nli = None if params.nli is None else get_cross_encoder_identity(params.nli, factmill_home(), [ENTAILMENT_LABELS])
     asked = params.model_copy(update={"judge": params.judge or EXACT_JUDGE})
@@ -248,7 +248,7 @@ def resolve_biokalma_evaluation_inputs(
     return replace(locked, inputs=locked.inputs.model_copy(update=changed))
 
 
-def list_report_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
+def list_score_limitation_notes(inputs: BiokalmaEvaluationInputs) -> list[str]:
     """Return report notes: metrics that no model produced, and values that no model can reach."""
     notes = []
     if any(setting not in (GIVEN_SETTING, f"{ABLATED_PREFIX}100") for setting in inputs.settings):
@@ -273,7 +273,7 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
     yield f"  shown       {shown or '(nothing)'}: {len(row.given)} pieces"
     for piece in row.minimum:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
-    yield format_answer_line(row.answer, row)
+    yield format_explained_answer_line(row.answer, row)
     if row.citations:
         yield f"  citations   each with the number of its sentence (checked by: {row.aligner})"
     for cited in row.citations:
@@ -286,7 +286,7 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 
-def format_citation_verdict(cited: ScoredCitation) -> str:
+def format_citation_verdict(cited: CheckedCitation) -> str:
     """Format a citation's verdict in a few words."""
     if cited.kind == "malformed":
         return f"malformed: {cited.why}"
@@ -322,7 +322,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     group_column="setting",
     display_columns={"id": "id", "question": "question", "answer": "answer", "retrieved_names": "shown"},
     explain=explain_biokalma_prediction,
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=(ANSWER_PROMPT, *JUDGE_PROMPTS.values()),
         lists=("function_words.txt", "person_properties.txt", "pool_left_out.txt", "relation_forms.csv"),
         queries=WIKIDATA_QUERIES,
@@ -346,11 +346,11 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     make_guesser=make_biokalma_guesser,
     score_predictions=score_biokalma_predictions,
     compute_metrics=lambda answers, inputs: compute_biokalma_scores_and_metrics(answers, inputs.params),
-    list_notes=list_report_notes,
+    list_notes=list_score_limitation_notes,
     draw_figures=draw_biokalma_metric_figures,
     list_report_items=list_biokalma_report_items,
     paper_results=BIOKALMA_PAPER_FIGURES,
-    label_scheme=LabelScheme(
+    label_scheme=JudgeVerdictLabelScheme(
         instruction="How good is the text in this respect, from 1 to 5?",
         classes={"1": "worst", "2": "poor", "3": "fair", "4": "good", "5": "best"},
         is_ordinal=True,

@@ -26,11 +26,11 @@ from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, Evaluatio
 from factmill.tasks.core.evaluation.scoring import (
     add_metric_note,
     column_to_floats,
-    group_scores_by_setting,
+    make_metric_scores_per_setting,
     make_score_rows,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTerms, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTermsPerItem, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
@@ -82,7 +82,7 @@ def compute_biokalma_scores_and_metrics(
     scores, metrics = [make_score_rows(answers[:0], RETRIEVAL, np.zeros(0))], list[MeasuredMetric]()
     for setting in sorted(pc.unique(answers["setting"]).to_pylist()):
         of_setting = answers.filter(pc.equal(answers["setting"], setting))
-        terms = _make_ratio_terms(of_setting)
+        terms = _make_micro_and_macro_ratio_terms(of_setting)
         metrics += measure_ratio_metrics(list(_make_micro_and_macro_ratios(setting, of_setting, terms)), params.seed)
         for metric in RATIO_COUNTS:
             # shares of the answers that have one
@@ -90,9 +90,12 @@ def compute_biokalma_scores_and_metrics(
             there = np.isnan(own.numerators) | (own.denominators > 0)
             rows = of_setting.filter(pa.array(there))
             scores.append(make_score_rows(rows, f"{MACRO}_{metric}", own.numerators[there]))
-        for found, unit in (*_make_rating_score_rows(of_setting), *_make_retrieval_score_rows(of_setting)):
+        for found, unit in (
+            *_make_rating_score_rows_and_units(of_setting),
+            *_make_retrieval_score_rows_and_unit(of_setting),
+        ):
             scores.append(found)
-            given = group_scores_by_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
+            given = make_metric_scores_per_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
             worst, best = (0.0, 1.0) if unit == _SHARE_UNIT else (float(MIN_RATING), float(MAX_RATING))
             metrics += measure_mean_metrics([replace(each, worst=worst, best=best) for each in given], params.seed)
     # metric name without micro or macro → its note
@@ -106,7 +109,7 @@ def compute_biokalma_scores_and_metrics(
     ]
 
 
-def _make_ratio_terms(answers: pa.Table) -> dict[tuple[str, str], RatioTerms]:
+def _make_micro_and_macro_ratio_terms(answers: pa.Table) -> dict[tuple[str, str], RatioTermsPerItem]:
     """Return (micro or macro, metric) → numerators and denominators, one entry per answer of a setting.
 
     Macro metrics are computed from each answer's own ratio over 1.
@@ -126,13 +129,13 @@ def _make_ratio_terms(answers: pa.Table) -> dict[tuple[str, str], RatioTerms]:
         top, bottom = np.where(applies, top, 0.0), np.where(applies, column[below], 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):
             own = np.where(np.isnan(top) | (bottom > 0), top / bottom, 0.0)
-        terms[MICRO, metric] = RatioTerms(top, bottom)
-        terms[MACRO, metric] = RatioTerms(own, (bottom > 0).astype(np.float64))
+        terms[MICRO, metric] = RatioTermsPerItem(top, bottom)
+        terms[MACRO, metric] = RatioTermsPerItem(own, (bottom > 0).astype(np.float64))
     return terms
 
 
 def _make_micro_and_macro_ratios(
-    setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTerms]
+    setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTermsPerItem]
 ) -> Iterator[RatioMetricScores]:
     groups = {name: answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = answers["cluster"].to_pylist()
@@ -144,7 +147,7 @@ def _make_micro_and_macro_ratios(
                 yield RatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
-def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_rating_score_rows_and_units(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
@@ -161,7 +164,7 @@ def _make_rating_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]
         yield make_score_rows(changed, name, column_to_floats(answers[name])), _RATING_UNIT
 
 
-def _make_retrieval_score_rows(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_retrieval_score_rows_and_unit(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of retrieval: the share of the two people whose graphs were found (§5.3)."""
     found = answers.filter(pc.equal(answers["setting"], RETRIEVED_SETTING))
     if found.num_rows:
@@ -183,7 +186,7 @@ def list_biokalma_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
             verdict=_format_citation_counts(each["counts"])
             if each["unscored"] in SCORABLE_ANSWER_STATUSES
             else f"unscored: {each['unscored']}",
-            score=_compute_answer_f1(each["counts"]) if each["unscored"] in SCORABLE_ANSWER_STATUSES else None,
+            score=_compute_citation_f1(each["counts"]) if each["unscored"] in SCORABLE_ANSWER_STATUSES else None,
             row_id=each["item"],
             groups={"form": each["form"], "relation": each["relation"]},
         )
@@ -201,7 +204,7 @@ def _format_citation_counts(counts: Mapping[str, int]) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _compute_answer_f1(counts: Mapping[str, int]) -> float:
+def _compute_citation_f1(counts: Mapping[str, int]) -> float:
     if not counts["needed"]:
         return 0.0
     precision, recall = counts["needed"] / counts["cited"], counts["found"] / counts["minimum"]

@@ -22,7 +22,7 @@ from factmill.tasks.biokalma.core.evaluation.rows import (
 from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     RETRIEVED_SETTING,
     ItemGraph,
-    QuestionNameCandidates,
+    NameInQuestionWithItems,
     attach_graphs_and_removed_pieces,
     choose_item_by_named_neighbours,
     choose_longest_names,
@@ -37,12 +37,12 @@ from factmill.tasks.biokalma.evaluation.definition import (
     fill_judge_prompt,
     list_biokalma_questions,
 )
-from factmill.tasks.biokalma.pair_preparation import load_excluded_pids, make_knowledge_pool
+from factmill.tasks.biokalma.pair_preparation import load_pids_excluded_from_pools, make_knowledge_pool
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
-from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemCandidate
+from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemMatchedByName
 from factmill.tasks.core.evaluation.answers import ModelPrediction
 from factmill.tasks.core.rows import Reject, make_arrow_table
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.evaluation.answering_and_judging import (
     AnswerJudgment,
     JudgingSpec,
@@ -52,16 +52,16 @@ from factmill.tasks.evaluation.answering_and_judging import (
 )
 from factmill.tasks.evaluation.definition import get_evaluation_params
 from factmill.tasks.evaluation.steps import make_question_step, make_scoring_step
-from factmill.tasks.lookups.classes import look_up_class_membership
-from factmill.tasks.lookups.facts import look_up_item_facts
-from factmill.tasks.lookups.labels import look_up_items_by_name
+from factmill.tasks.lookups.classes import look_up_class_membership_by_qid
+from factmill.tasks.lookups.facts import look_up_item_facts_by_qid
+from factmill.tasks.lookups.labels import look_up_item_candidates_by_name
 
 MAX_BEARERS_PER_NAME = 40
 """Maximum items considered per name: by label first, then by number; only common names have more."""
 
 
 def attach_retrieved_graphs(
-    work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid: str
+    work: BatchInProgress, rows: Sequence[BiokalmaQuestion], class_qid: str
 ) -> list[BiokalmaQuestion]:
     """Return the questions with the graphs of the items of a class that they name.
 
@@ -69,9 +69,9 @@ def attach_retrieved_graphs(
     """
     named, failed = _find_question_names(work, rows, class_qid)
     asked = ((row_id, item.qid) for row_id, names in named.items() for name in names for item in name.candidates)
-    facts, failed_facts = look_up_item_facts(work, dict.fromkeys(asked))
+    facts, failed_facts = look_up_item_facts_by_qid(work, dict.fromkeys(asked))
     failed |= failed_facts
-    left_out = load_excluded_pids(class_qid)
+    left_out = load_pids_excluded_from_pools(class_qid)
     shown = []
     for row in rows:
         if failure := failed.get(row.id):
@@ -89,18 +89,18 @@ def attach_retrieved_graphs(
 
 
 def _find_question_names(
-    work: BatchWork, rows: Sequence[BiokalmaQuestion], class_qid: str
-) -> tuple[dict[str, list[QuestionNameCandidates]], dict[str, Reject]]:
+    work: BatchInProgress, rows: Sequence[BiokalmaQuestion], class_qid: str
+) -> tuple[dict[str, list[NameInQuestionWithItems]], dict[str, Reject]]:
     """Return question → the names in it, and question → why the look-up failed."""
     function_words = frozenset(load_list_entries("function_words"))
     # a person is named in full, as in the questions (Appendix A.1)
     shortest = 2 if class_qid == HUMAN_QID else 1
     spans = {row.id: list_name_spans(row.question, shortest, function_words) for row in rows}
     spelled = [(row_id, each) for row_id, row_spans in spans.items() for span in row_spans for each in span.spellings]
-    found, failed = look_up_items_by_name(work, spelled)
+    found, failed = look_up_item_candidates_by_name(work, spelled)
     asked = [(row_id, item.qid) for row_id, each in spelled for item in found.get(each, [])[:MAX_BEARERS_PER_NAME]]
-    is_instance, failed_class = look_up_class_membership(work, asked, class_qid)
-    bearers: dict[str, list[ItemCandidate]] = {
+    is_instance, failed_class = look_up_class_membership_by_qid(work, asked, class_qid)
+    bearers: dict[str, list[ItemMatchedByName]] = {
         each: [item for item in items[:MAX_BEARERS_PER_NAME] if is_instance.get(item.qid)]
         for each, items in found.items()
     }

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.assets import asset_path
-from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings
+from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, parse_relation_wordings_by_pid
 from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, parse_pair_relations
 from factmill.tasks.biokalma.core.rows import PersonPair
-from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_property_wordings
+from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_wordings_by_label
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError
@@ -29,7 +29,7 @@ from factmill.tasks.storage.source_files import (
     ParsedSourceRow,
     SourceFile,
     find_row_problem,
-    format_source_contents,
+    format_source_paths_and_their_files,
     iterate_csv,
     iterate_json,
     list_source_files,
@@ -64,13 +64,13 @@ def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelationCatalo
 @cache
 def load_relation_wordings() -> dict[str, RelationWording]:
     """Return PID → how a sentence words the relation, from `data/lists/relation_forms.csv`."""
-    return parse_relation_wordings(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
+    return parse_relation_wordings_by_pid(asset_path("data/lists", "relation_forms.csv").read_text("utf-8"))
 
 
 @cache
 def load_biography_properties() -> Mapping[str, BiographyPropertyWording]:
     """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
-    return parse_biography_property_wordings(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
+    return parse_biography_wordings_by_label(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
 PAIR_FORM: TableForm = (
@@ -88,7 +88,7 @@ _CJK_CHARACTER = re.compile(
 """A character of Chinese, Japanese or Korean, in which a whole name is written without a space."""
 
 
-def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
+def find_pair_files_by_name(paths: Sequence[Path]) -> dict[str, Path]:
     """Return name → file of pairs, sorted by name, from files and from files with the columns in folders.
 
     Raises SourceError for a missing path, for two files whose rows would have the same ids, and when no file is left.
@@ -100,7 +100,9 @@ def find_pair_files(paths: Sequence[Path]) -> dict[str, Path]:
             [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
         )
     if not found:
-        raise SourceError(f"no file of pairs in {format_source_contents(paths)}; expected {_EXPECTED_FILE}")
+        raise SourceError(
+            f"no file of pairs in {format_source_paths_and_their_files(paths)}; expected {_EXPECTED_FILE}"
+        )
     return {path.name: path for _, path in sorted(found.items())}
 
 

@@ -17,7 +17,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from factmill.tasks import progress
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobFileRegistry, JobFolderAndRun, JobServerSettings
+from factmill.tasks.clients.batch_jobs.job_files import (
+    JobFile,
+    JobFileRegistry,
+    JobFolderAndRun,
+    JobModelAndServerSettings,
+)
 from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_count, format_request_line
 from factmill.tasks.clients.batch_jobs.openai_batches import (
     BatchJobState,
@@ -26,10 +31,10 @@ from factmill.tasks.clients.batch_jobs.openai_batches import (
     UnprocessableFileError,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import (
-    JobCapacitySearch,
+    InFlightRequestLimitSearch,
     PendingRequest,
     RequestForCallSamples,
-    RequestsSentTogether,
+    RequestsSubmittedByThread,
 )
 from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
@@ -59,19 +64,19 @@ class BatchQueue:
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFileRegistry(place, JobServerSettings.of_model(model))
+        self._files = JobFileRegistry(place, JobModelAndServerSettings.of_model(model))
         self._warehouse_option = (
             "" if place.warehouse.parent == factmill_home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         )
         """Option added to commands about jobs."""
-        self._capacity = JobCapacitySearch()
+        self._capacity = InFlightRequestLimitSearch()
         self._pauses = remote.iterate_poll_pauses()
         """Pauses after consecutive refused jobs."""
         self._requests: dict[str, PendingRequest] = {}
         self._unassigned: list[PendingRequest] = []
         """Requests that are in no job yet."""
         self._followed_jobs: set[JobFile] = set()
-        self._submissions: set[RequestsSentTogether] = set()
+        self._submissions: set[RequestsSubmittedByThread] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._collector: asyncio.Task[None] | None = None
 
@@ -119,7 +124,7 @@ class BatchQueue:
 
         Once nobody waits, jobs are no longer followed. They continue at the server, and may cost all that was reserved.
         """
-        sending = RequestsSentTogether(arrived, asyncio.get_running_loop().create_future(), len(asked))
+        sending = RequestsSubmittedByThread(arrived, asyncio.get_running_loop().create_future(), len(asked))
         self._submissions.add(sending)
         try:
             new = []

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from factmill.tasks.clients.anthropic_server import make_chat_server_client
+from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
 from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
-from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobServerSettings
+from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobModelAndServerSettings
 from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatchClient
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
@@ -91,7 +91,7 @@ def cancel_job(job: JobFile, user_agent: str) -> BatchJobState:
     return asyncio.run(cancel())
 
 
-def _make_job_client(server: JobServerSettings, user_agent: str) -> OpenAiBatchClient:
+def _make_job_client(server: JobModelAndServerSettings, user_agent: str) -> OpenAiBatchClient:
     settings = {"kind": server.kind, "name": server.model, "url": server.url, "key_env": server.key_env}
     try:
         limits = ServiceLimits(timeout_s=_TIMEOUT_S)
@@ -100,5 +100,5 @@ def _make_job_client(server: JobServerSettings, user_agent: str) -> OpenAiBatchC
         raise ServiceError(
             f"model {server.model}: the server's settings in the job's file are invalid: {error}"
         ) from None
-    client = make_chat_server_client(model, lambda: read_api_key(model), user_agent)
+    client = make_server_client_of_model_kind(model, lambda: read_api_key(model), user_agent)
     return make_batch_client(client, BatchJobSettings(), attempts=1, most_silent=1)

@@ -36,7 +36,7 @@ class JobFolderAndRun:
 
 
 @dataclass(frozen=True, slots=True)
-class JobServerSettings:
+class JobModelAndServerSettings:
     """The model that a job asks, and its server."""
 
     model: str = ""
@@ -50,7 +50,7 @@ class JobServerSettings:
     """True when a command of the world's file gives the key. A job's file never holds a command, so none runs from it."""
 
     @classmethod
-    def of_model(cls, model: ModelSettings) -> "JobServerSettings":
+    def of_model(cls, model: ModelSettings) -> "JobModelAndServerSettings":
         """Return the part of a model's settings that a job's file stores."""
         connection = {name: value for name, value in model.connection_settings().items() if name in _CONNECTION_KEYS}
         return cls(
@@ -88,7 +88,7 @@ class JobFile:
     """Digest of the key that it was submitted with (`ModelCredentials.digest`); empty in older files."""
     open_ids: set[str] = field(default_factory=set)
     """Ids whose answers are not recorded yet."""
-    server: JobServerSettings = JobServerSettings()
+    server: JobModelAndServerSettings = JobModelAndServerSettings()
     run: str = ""
     """Run that made it; empty in older files."""
     is_reported: bool = False
@@ -134,7 +134,7 @@ class JobFile:
             self.request_ids = frozenset(fields["ids"])
             self.open_ids = set(self.request_ids)
             self.learnt = dict(fields["learnt"])
-            self.server = JobServerSettings(**fields.get("server", {}))
+            self.server = JobModelAndServerSettings(**fields.get("server", {}))
             self.run = str(fields.get("run", ""))
         self.file_id = fields.get("file", self.file_id)
         self.job_id = fields.get("job", self.job_id)
@@ -145,7 +145,7 @@ class JobFile:
 class JobFileRegistry:
     """Job files of one folder, as one queue of this process uses them; thread-safe."""
 
-    def __init__(self, place: JobFolderAndRun, server: JobServerSettings = JobServerSettings()) -> None:
+    def __init__(self, place: JobFolderAndRun, server: JobModelAndServerSettings = JobModelAndServerSettings()) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
         self._locked_jobs: dict[Path, JobFile] = {}

@@ -1,7 +1,7 @@
 """Requests that wait for results of batch jobs, and the number of requests that one model's jobs may hold at once.
 
 A server limits the tokens of all jobs of an account together, and others may use the same account. So neither the limit
-nor what is left of it is known; `JobCapacitySearch` searches for it. A refused job halves the number, an accepted job lets
+nor what is left of it is known; `InFlightRequestLimitSearch` searches for it. A refused job halves the number, an accepted job lets
 it grow again, and after some jobs at the size found the refusal is forgotten, since other jobs may have finished. A
 refused job costs minutes and no money, a job that is too small costs up to a day.
 """
@@ -33,7 +33,7 @@ class RequestForCallSamples:
 
 
 @dataclass(eq=False, slots=True)
-class RequestsSentTogether:
+class RequestsSubmittedByThread:
     """Requests that one thread sent together."""
 
     arrived: SimpleQueue[list[tuple[RequestForCallSamples, CallResponse]] | None]
@@ -52,7 +52,7 @@ class PendingRequest:
     """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str
-    waiters: list[tuple[RequestsSentTogether, RequestForCallSamples]] = field(default_factory=list)
+    waiters: list[tuple[RequestsSubmittedByThread, RequestForCallSamples]] = field(default_factory=list)
     job: JobFile | None = None
     """Job that has to answer it; earlier ones left it unanswered."""
     learnt: dict[str, Any] = field(default_factory=dict)
@@ -74,7 +74,7 @@ _JOBS_BEFORE_GROWTH = 4
 """Accepted jobs at the size found before a larger one is tried; doubled each time that one is refused."""
 
 
-class JobCapacitySearch:
+class InFlightRequestLimitSearch:
     """Search for the number of requests that a model's jobs may hold at once."""
 
     def __init__(self) -> None:

@@ -170,7 +170,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceBudgetAccount:
+class RunBudgetForService:
     """A budget, as one service spends from it."""
 
     service: str
@@ -179,7 +179,7 @@ class ServiceBudgetAccount:
 
 
 @contextmanager
-def charge_requests_to_account(account: ServiceBudgetAccount) -> Iterator[None]:
+def charge_requests_to_account(account: RunBudgetForService) -> Iterator[None]:
     """Charge requests sent within the context to an account."""
     token = _current_account.set(account)
     try:
@@ -188,7 +188,7 @@ def charge_requests_to_account(account: ServiceBudgetAccount) -> Iterator[None]:
         _current_account.reset(token)
 
 
-def get_current_budget_account() -> ServiceBudgetAccount:
+def get_current_budget_account() -> RunBudgetForService:
     """Return the account of this context; one without bounds by default."""
     return _current_account.get(_UNLIMITED_ACCOUNT)
 
@@ -208,8 +208,8 @@ class _ProcessSpendingTotals:
 
 
 _process_totals = _ProcessSpendingTotals()
-_current_account: ContextVar[ServiceBudgetAccount] = ContextVar("_account")
-_UNLIMITED_ACCOUNT = ServiceBudgetAccount("", Budget())
+_current_account: ContextVar[RunBudgetForService] = ContextVar("_account")
+_UNLIMITED_ACCOUNT = RunBudgetForService("", Budget())
 
 
 class LazyBudgetedService:
@@ -240,7 +240,7 @@ class LazyBudgetedService:
         with self._lock:
             if self._service is None:
                 self._service = self._open()
-        with charge_requests_to_account(ServiceBudgetAccount(self.identity, self.budget)):
+        with charge_requests_to_account(RunBudgetForService(self.identity, self.budget)):
             self._service.send(calls, deliver_and_check if self._computes else deliver)
 
     def notes(self) -> list[str]:

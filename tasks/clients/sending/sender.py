@@ -28,7 +28,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from factmill.tasks.clients.sending.budget import BudgetFullyReserved, ServiceBudgetAccount, get_current_budget_account
+from factmill.tasks.clients.sending.budget import BudgetFullyReserved, RunBudgetForService, get_current_budget_account
 from factmill.tasks.clients.sending.limiter import (
     MAX_BACKOFF_S,
     MAX_PAUSE_S,
@@ -250,7 +250,7 @@ class RetryingRequestSender:
         if job.stopped is not None:
             raise job.stopped
 
-    def _stop_when_time_is_up(self, job: _UnsentAndDeferredGroups[Any], account: ServiceBudgetAccount) -> None:
+    def _stop_when_time_is_up(self, job: _UnsentAndDeferredGroups[Any], account: RunBudgetForService) -> None:
         """Stop a job when time is up, even if the service asked for a longer pause."""
         try:
             account.budget.check_time()
@@ -258,7 +258,7 @@ class RetryingRequestSender:
             job.stop(reached)
 
     async def _try_or_stop_loop(
-        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
+        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: RunBudgetForService
     ) -> None:
         try:
             await self._try_once(job, piece, account)
@@ -268,7 +268,7 @@ class RetryingRequestSender:
             raise
 
     async def _try_once(
-        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: ServiceBudgetAccount
+        self, job: _UnsentAndDeferredGroups[Any], piece: SendGroup[Any], account: RunBudgetForService
     ) -> None:
         timeout_s = self._timeouts_s[min(piece.tries, len(self._timeouts_s) - 1)]
         loop = asyncio.get_running_loop()
@@ -412,7 +412,7 @@ def run_in_sending_loop_and_deliver(
         _active_sends.discard(future)
 
 
-class _ThreadSocketRegistry:
+class _SocketsOfOneThread:
     """Sockets that a function in a thread uses, shut down once nobody waits for the function."""
 
     def __init__(self) -> None:
@@ -444,7 +444,7 @@ class _ThreadSocketRegistry:
                     held.shutdown(socket.SHUT_RDWR)
 
 
-_current_sockets: ContextVar[_ThreadSocketRegistry | None] = ContextVar("sockets", default=None)
+_current_sockets: ContextVar[_SocketsOfOneThread | None] = ContextVar("sockets", default=None)
 
 
 def register_socket_for_shutdown(connected: socket.socket) -> None:
@@ -471,7 +471,7 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
-    sockets, context = _ThreadSocketRegistry(), copy_context()
+    sockets, context = _SocketsOfOneThread(), copy_context()
     context.run(_current_sockets.set, sockets)
     work = partial(_run_and_settle_future, partial(function, *args), loop, future)
     threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()

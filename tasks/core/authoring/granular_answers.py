@@ -139,7 +139,7 @@ def make_description_consistency_prompt(
     )
 
 
-def read_consistency_verdict(text: str) -> bool | UnreadableCompletion:
+def read_description_fit_verdict(text: str) -> bool | UnreadableCompletion:
     """Return True for Yes, False for No; the last of several counts."""
     found = _VERDICT_WORD.findall(_YES_OR_NO.sub(" ", text))
     if not found:

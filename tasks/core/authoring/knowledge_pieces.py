@@ -1,7 +1,7 @@
 """Pieces of knowledge about people, and their form in prompts (BioKaLMA, Table 9, §3.3, Appendix A.2).
 
 `tasks/biokalma/core/citations.py` reads a model's citations of them. Unpaired square brackets of a label become round ones
-(`replace_unpaired_square_brackets`), so that a citation's bracket closes at the right place.
+(`replace_square_brackets_if_unpaired`), so that a citation's bracket closes at the right place.
 """
 
 import csv
@@ -39,7 +39,7 @@ _BRACKET = re.compile(r"[\[\]]")
 _ROUND_BRACKETS = str.maketrans("[]", "()")
 
 
-def replace_unpaired_square_brackets(label: str) -> str:
+def replace_square_brackets_if_unpaired(label: str) -> str:
     """Format a label for citations: on one line, with round brackets if its square brackets do not pair."""
     line, depth = " ".join(label.split()), 0
     for bracket in _BRACKET.findall(line):
@@ -52,10 +52,10 @@ def replace_unpaired_square_brackets(label: str) -> str:
 def format_person_knowledge(name: str, pieces: Sequence[PersonKnowledgePiece]) -> str:
     """Format the pieces of one person, at least one, as a line `{qid: Q1, name: Ada Lovelace, place of birth: London}`."""
     fields = (
-        f"{replace_unpaired_square_brackets(piece.property)}: {replace_unpaired_square_brackets(piece.value)}"
+        f"{replace_square_brackets_if_unpaired(piece.property)}: {replace_square_brackets_if_unpaired(piece.value)}"
         for piece in pieces
     )
-    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {replace_unpaired_square_brackets(name)}', *fields])}}}"
+    return f"{{{', '.join([f'qid: {pieces[0].qid}', f'name: {replace_square_brackets_if_unpaired(name)}', *fields])}}}"
 
 
 _BIOGRAPHY_COLUMNS = ["property", "aspect", "tie", "theme", "cues", "asked"]
@@ -79,7 +79,7 @@ class BiographyPropertyWording:
     """Further words for it in a question."""
 
 
-def parse_biography_property_wordings(text: str) -> Mapping[str, BiographyPropertyWording]:
+def parse_biography_wordings_by_label(text: str) -> Mapping[str, BiographyPropertyWording]:
     """Parse the list (CSV) to label → property, one entry per label; SettingsError names an invalid line."""
     reader = csv.DictReader(io.StringIO(text))
     properties: dict[str, BiographyPropertyWording] = {}

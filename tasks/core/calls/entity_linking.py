@@ -27,7 +27,7 @@ from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_
 
 
 @dataclass(frozen=True, slots=True)
-class LinkCandidate:
+class EntityOrRelationCandidate:
     """One candidate entity or relation for a mention in the text."""
 
     id: str
@@ -40,13 +40,13 @@ class LinkCandidate:
 class EntityLinkingResult:
     """Candidates that Falcon found in a text, each once, in its order."""
 
-    items: tuple[LinkCandidate, ...]
-    properties: tuple[LinkCandidate, ...]
-    dbpedia_entities: tuple[LinkCandidate, ...]
-    dbpedia_relations: tuple[LinkCandidate, ...]
+    items: tuple[EntityOrRelationCandidate, ...]
+    properties: tuple[EntityOrRelationCandidate, ...]
+    dbpedia_entities: tuple[EntityOrRelationCandidate, ...]
+    dbpedia_relations: tuple[EntityOrRelationCandidate, ...]
 
 
-def make_entity_linking_call(service: str, text: str, k: int = 3) -> Call:
+def make_entity_and_relation_linking_call(service: str, text: str, k: int = 3) -> Call:
     """Make the call for the entities and relations of a text, with up to k candidates per mention."""
     return LINK_OPERATION.make_call(service, text=text, k=k)
 
@@ -61,8 +61,10 @@ def parse_entity_linking_result(body: Any) -> EntityLinkingResult:
     )
 
 
-def _collect_links(entries: Any, is_wanted: Callable[[str], bool] | None = None) -> tuple[LinkCandidate, ...]:
-    found: dict[LinkCandidate, None] = {}
+def _collect_links(
+    entries: Any, is_wanted: Callable[[str], bool] | None = None
+) -> tuple[EntityOrRelationCandidate, ...]:
+    found: dict[EntityOrRelationCandidate, None] = {}
     for entry in entries or ():
         uri = surface = None
         if isinstance(entry, dict):
@@ -75,7 +77,7 @@ def _collect_links(entries: Any, is_wanted: Callable[[str], bool] | None = None)
         if is_wanted:
             name = name.rstrip("/").rpartition("/")[2]
         if is_wanted is None or is_wanted(name):
-            found[LinkCandidate(name, surface if isinstance(surface, str) else "")] = None
+            found[EntityOrRelationCandidate(name, surface if isinstance(surface, str) else "")] = None
     return tuple(found)
 
 
@@ -105,7 +107,7 @@ def parse_same_as_item(body: Any) -> str | None:
     return body[0] if body else None
 
 
-def _get_escaped_resource(call: Call) -> str:
+def _get_percent_escaped_resource(call: Call) -> str:
     """Return the call's resource IRI, escaped as in DBpedia."""
     return _IRI_ESCAPES.sub(lambda found: f"%{ord(found[0]):02X}", call.parts["resource"])
 
@@ -116,7 +118,7 @@ def _make_same_as_response_bodies(calls: Sequence[Call], rows: Sequence[Solution
         qid = row["item"].removeprefix(ENTITY_NAMESPACE)
         if is_qid(qid):
             found[row["resource"]].add(qid)
-    return [sorted(found[_get_escaped_resource(call)], key=get_wikidata_id_number) for call in calls]
+    return [sorted(found[_get_percent_escaped_resource(call)], key=get_wikidata_id_number) for call in calls]
 
 
 SAME_AS_OPERATION = Operation(
@@ -128,7 +130,7 @@ SAME_AS_OPERATION = Operation(
         query_files=("dbpedia/same_as",),
         varying_parts=("resource",),
         make_terms=lambda calls: {
-            "resource": [iri_term(each) for each in dict.fromkeys(map(_get_escaped_resource, calls))]
+            "resource": [iri_term(each) for each in dict.fromkeys(map(_get_percent_escaped_resource, calls))]
         },
         make_bodies=adapt_value_reader_to_solutions(_make_same_as_response_bodies),
     ),

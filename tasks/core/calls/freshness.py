@@ -40,12 +40,12 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     Operation,
     ResponseDependency,
-    WikiResource,
+    WikiItemLabelOrPage,
     find_operation,
     is_positive_count,
 )
-from factmill.tasks.core.calls.wikidata import make_item_states_call
-from factmill.tasks.core.calls.wikipedia import make_page_states_call
+from factmill.tasks.core.calls.wikidata import make_item_last_changes_and_labels_call
+from factmill.tasks.core.calls.wikipedia import make_newest_page_revisions_call
 from factmill.tasks.core.digests import JsonValue
 
 MAX_REPLICATION_LAG = timedelta(days=1)
@@ -65,15 +65,15 @@ class FreshnessVerdict:
     """Evidence, or why there is none."""
 
 
-ResourceStates = Mapping[WikiResource, Any]
+ResourceStates = Mapping[WikiItemLabelOrPage, Any]
 """Thing → its part of the body of item_states or page_states; things of unknown state are absent."""
 
 
 def make_state_calls(
-    wikidata: str, wikipedia: str, resources: Iterable[WikiResource], max_resources: int, checked_on: str
-) -> list[tuple[Call, list[WikiResource]]]:
+    wikidata: str, wikipedia: str, resources: Iterable[WikiItemLabelOrPage], max_resources: int, checked_on: str
+) -> list[tuple[Call, list[WikiItemLabelOrPage]]]:
     """Make the calls for the states of things, each with its things; `max_resources`: maximum number of things per call."""
-    groups: dict[tuple[bool, str], dict[str, list[WikiResource]]] = {}
+    groups: dict[tuple[bool, str], dict[str, list[WikiItemLabelOrPage]]] = {}
     for thing in resources:
         is_page = thing.kind == "page"
         by_name = groups.setdefault((is_page, thing.variant if is_page else thing.variant or "en"), {})
@@ -82,21 +82,21 @@ def make_state_calls(
     for (is_page, variant), by_name in sorted(groups.items()):
         for names in _group_names_by_request(by_name, max_resources):
             if is_page:
-                call = make_page_states_call(wikipedia, names, variant == "follow", checked_on)
+                call = make_newest_page_revisions_call(wikipedia, names, variant == "follow", checked_on)
             else:
-                call = make_item_states_call(wikidata, names, variant, checked_on)
+                call = make_item_last_changes_and_labels_call(wikidata, names, variant, checked_on)
             looks.append((call, [each for name in names for each in by_name[name]]))
     return looks
 
 
-def parse_resource_states(body: Any, resources: Sequence[WikiResource]) -> dict[WikiResource, Any]:
+def parse_resource_states(body: Any, resources: Sequence[WikiItemLabelOrPage]) -> dict[WikiItemLabelOrPage, Any]:
     """Return the state of each requested thing in a body of item_states or page_states."""
     return {thing: body[thing.name] for thing in resources}
 
 
 def find_resources_response_depends_on(
     operation: str, parts: Mapping[str, Any], body: Any
-) -> list[WikiResource] | None:
+) -> list[WikiItemLabelOrPage] | None:
     """Return the things that a response depends on; None: they cannot be checked.
 
     The items with a name or in a class, members of a category, search results and page views can change without a change of

@@ -30,7 +30,7 @@ from factmill.tasks.core.calls.operation import (
     OperationSparqlMapping,
     ResponseDependency,
     ValuesBlocks,
-    WikiResource,
+    WikiItemLabelOrPage,
     is_item_id,
     is_positive_count,
     is_property_id,
@@ -85,7 +85,7 @@ _UNKNOWN_VALUE_NAMESPACE = "http://www.wikidata.org/.well-known/genid/"
 _PathSteps = tuple[int | None, int, int | None]
 
 
-def make_item_paths_call(service: str, subject: int, target: int, hops: int) -> Call:
+def make_paths_between_items_call(service: str, subject: int, target: int, hops: int) -> Call:
     """Make the call for the paths of `hops` hops between two items, in both directions."""
     return ITEM_PATHS_OPERATION.make_call(service, subject=f"Q{subject}", object=f"Q{target}", hops=hops)
 
@@ -158,7 +158,7 @@ def make_uncached_sender(service: CallService) -> CallSender:
     return ask
 
 
-class EndpointPathFinder:
+class WikidataCallPathFinder:
     """Finds paths by calls to a Wikidata: one hop for all pairs first, then two where needed (core.wikidata_paths.PathFinder).
 
     If a call of a pair fails, the pair has status `failed` and no paths, and the reason is in `failures`. No pair is ever
@@ -179,7 +179,7 @@ class EndpointPathFinder:
             ITEM_PATHS_SCHEMA,
             len(pairs),
             options,
-            lambda pair, hops: make_item_paths_call(self._service, *pairs[pair], hops),
+            lambda pair, hops: make_paths_between_items_call(self._service, *pairs[pair], hops),
             parse_item_paths,
             {pair for pair, (subject, target) in enumerate(pairs) if subject == target},
         )
@@ -279,19 +279,19 @@ def _make_item_pair_terms(calls: Sequence[Call]) -> ValuesBlocks:
     return {("start", "end"): list(dict.fromkeys(pair for one, other in ends for pair in ((one, other), (other, one))))}
 
 
-def _make_date_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_date_path_terms(calls: Sequence[Call]) -> ValuesBlocks:
     # in the text of a date and time, a T follows the day, a hyphen the year and month
     dates = [
         (item_term(call.parts["subject"]), literal_term(f"{date}{'-' if date.day is None else 'T'}"))
         for call in calls
         if (date := parse_iso_partial_date(call.parts["date"]))
     ]
-    return {"properties": _make_property_list_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
+    return {"properties": _make_joined_properties_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
 
 
-def _make_number_terms(calls: Sequence[Call]) -> ValuesBlocks:
+def _make_number_path_terms(calls: Sequence[Call]) -> ValuesBlocks:
     numbers = [(item_term(call.parts["subject"]), decimal_term(call.parts["number"])) for call in calls]
-    return {"properties": _make_property_list_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
+    return {"properties": _make_joined_properties_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
 
 
 def _check_hops(call: Call) -> None:
@@ -299,7 +299,7 @@ def _check_hops(call: Call) -> None:
         raise ValueError(f"{call.operation}: hops is {call.parts['hops']!r}; expected 1 or 2")
 
 
-def _make_property_list_term(call: Call) -> list[SparqlTerm]:
+def _make_joined_properties_term(call: Call) -> list[SparqlTerm]:
     """Return a call's properties as one text, the only row of their VALUES block; empty if there are none."""
     _check_hops(call)
     pids: list[str] = call.parts["properties"]
@@ -421,7 +421,7 @@ def _find_statement_value_text(cell: RdfTerm) -> str | None:
 
 def _list_path_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
     ends = [str(parts[name]) for name in ("subject", "object") if name in parts]
-    return [ResponseDependency(WikiResource("item", each)) for each in ends] if parts["hops"] == 1 else None
+    return [ResponseDependency(WikiItemLabelOrPage("item", each)) for each in ends] if parts["hops"] == 1 else None
 
 
 def _list_path_world_contents(parts: CallParts) -> list[str]:
@@ -460,7 +460,7 @@ DATE_PATHS_OPERATION = Operation(
     sparql=OperationSparqlMapping(
         query_files=("multihal/date_paths_1", "multihal/date_paths_2"),
         varying_parts=("subject", "date"),
-        make_terms=_make_date_terms,
+        make_terms=_make_date_path_terms,
         make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,
@@ -481,7 +481,7 @@ NUMBER_PATHS_OPERATION = Operation(
     sparql=OperationSparqlMapping(
         query_files=("multihal/number_paths_1", "multihal/number_paths_2"),
         varying_parts=("subject", "number", "unit"),
-        make_terms=_make_number_terms,
+        make_terms=_make_number_path_terms,
         make_bodies=_make_literal_paths_response_bodies,
     ),
     load_from_graph=_NO_GRAPH_REASON,

@@ -107,7 +107,7 @@ PerplexityOutcome = TextLogProbability | NoPerplexity
 NO_TOKENS_TO_SCORE = NoPerplexity("nothing_to_weigh", "the text has no token after the first one that the model sees")
 
 
-def make_perplexity_call(service: str, text: str) -> Call:
+def make_log_probability_call(service: str, text: str) -> Call:
     """Make the call for the log probability of a text."""
     return PERPLEXITY_OPERATION.make_call(service, text=text)
 
@@ -127,7 +127,7 @@ def sum_log_probabilities(logs: Sequence[float]) -> PerplexityOutcome:
     return TextLogProbability(math.fsum(logs), len(logs))
 
 
-def make_perplexity_response(outcome: PerplexityOutcome) -> CallResponse:
+def make_log_probability_response(outcome: PerplexityOutcome) -> CallResponse:
     """Make the response with a text's log probability, or with the reason why it has none."""
     if isinstance(outcome, NoPerplexity):
         return CallResponse(None, "failed", f"unweighable: {outcome.reason}: {outcome.detail}")

@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.operation import (
     OperationSparqlMapping,
     ResponseDependency,
     ValuesBlocks,
-    WikiResource,
+    WikiItemLabelOrPage,
     is_item_id,
     is_positive_count,
     is_property_id,
@@ -55,7 +55,7 @@ HUMAN_QID = Qid("Q5")
 
 
 @dataclass(frozen=True, slots=True)
-class ItemCandidate:
+class ItemMatchedByName:
     """One item with a given name."""
 
     qid: Qid
@@ -87,7 +87,7 @@ class ItemNeighbour:
 class LocalGraph(Protocol):
     """Look-ups of a local graph (tasks/graph/lookup.py) for answering calls."""
 
-    def find_items_by_name(self, names: Iterable[str], language: str) -> dict[str, list[ItemCandidate]]: ...
+    def find_items_by_name(self, names: Iterable[str], language: str) -> dict[str, list[ItemMatchedByName]]: ...
     def load_descriptions(self, qids: Iterable[str], language: str) -> dict[Qid, ItemDescription]: ...
     def find_labels(self, ids: Iterable[str], language: str) -> dict[str, str]: ...
     def list_aliases(self, qids: Iterable[str], language: str) -> dict[Qid, list[str]]: ...
@@ -136,14 +136,14 @@ def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, 
     return LIST_FACTS_OPERATION.make_call(service, pid=pid, after=after, limit=limit, language=language)
 
 
-def make_item_states_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
+def make_item_last_changes_and_labels_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
     """Make the call for last changes and labels of items and properties; `checked_on` makes each check a call of its own."""
     return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=checked_on)
 
 
-def parse_item_candidates(body: Any) -> list[ItemCandidate]:
+def parse_item_candidates(body: Any) -> list[ItemMatchedByName]:
     """Parse the body of find_items."""
-    return [ItemCandidate(Qid(found["qid"]), found["via"]) for found in body]
+    return [ItemMatchedByName(Qid(found["qid"]), found["via"]) for found in body]
 
 
 def parse_item_description(body: Any) -> ItemDescription:
@@ -171,7 +171,7 @@ def parse_aliases(body: Any) -> list[str]:
     return [str(alias) for alias in body]
 
 
-def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemCandidate]) -> ItemCandidate:
+def choose_item_by_label_then_smallest_qid(candidates: Sequence[ItemMatchedByName]) -> ItemMatchedByName:
     """Return the candidate with the smallest QID number, matches by label before those by alias.
 
     The paper's rule (Appendix B, "QID disambiguation"): small numbers were assigned early, to widely known entities.
@@ -271,7 +271,7 @@ def _make_item_states_response_bodies(calls: Sequence[Call], rows: Sequence[Solu
     return bodies
 
 
-def _make_resolved_item_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_redirect_target_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     by_qid = group_rows_by_item(rows)
     targets = {
         qid: find_smallest_value(row["target"].removeprefix(ENTITY_NAMESPACE) for row in found)
@@ -298,7 +298,7 @@ def _make_neighbours_response_bodies(calls: Sequence[Call], rows: Sequence[Solut
     return bodies
 
 
-def _make_fact_page_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_subject_object_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     facts = {
         (row["subject"].removeprefix(ENTITY_NAMESPACE), row["object"].removeprefix(ENTITY_NAMESPACE)) for row in rows
     }
@@ -339,7 +339,7 @@ def _load_descriptions_from_graph(graph: LocalGraph, parts: Sequence[CallParts],
 
 def _list_description_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
     says = {} if body["modified"] is None else {"modified": body["modified"]}
-    return [ResponseDependency(WikiResource("item", parts["qid"]), says, must_be_unchanged=not says)]
+    return [ResponseDependency(WikiItemLabelOrPage("item", parts["qid"]), says, must_be_unchanged=not says)]
 
 
 DESCRIBE_ITEMS_OPERATION = Operation(
@@ -405,7 +405,7 @@ ALIASES_OPERATION = Operation(
 """Body: the aliases of an item in the language and those for all languages, sorted, each once, without labels."""
 
 
-def _resolve_items_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
+def _resolve_item_redirects_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
     found = graph.resolve_redirects([each["qid"] for each in parts])
     return [found[each["qid"]] for each in parts]
 
@@ -419,9 +419,9 @@ RESOLVE_ITEM_OPERATION = Operation(
         query_files=("wikidata/resolve_item",),
         varying_parts=("qid",),
         make_terms=_make_item_terms_without_language,
-        make_bodies=adapt_value_reader_to_solutions(_make_resolved_item_response_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_redirect_target_response_bodies),
     ),
-    load_from_graph=_resolve_items_in_graph,
+    load_from_graph=_resolve_item_redirects_in_graph,
     depends_on_language=False,
     # a redirect has no date of change of its own
     list_dependencies=lambda parts, body: list_item_dependency(parts, body) if body == parts["qid"] else None,
@@ -475,7 +475,7 @@ LIST_FACTS_OPERATION = Operation(
         query_files=("wikidata/list_facts",),
         make_terms=_make_fact_page_terms,
         limit_part="limit",
-        make_bodies=adapt_value_reader_to_solutions(_make_fact_page_response_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_subject_object_response_bodies),
     ),
     load_from_graph=_list_facts_in_graph,
     depends_on_language=False,

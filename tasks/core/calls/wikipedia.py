@@ -18,7 +18,7 @@ from factmill.tasks.core.calls.operation import (
     MediaWikiGet,
     Operation,
     ResponseDependency,
-    WikiResource,
+    WikiItemLabelOrPage,
     is_positive_count,
     is_string_value,
     make_list_check,
@@ -70,7 +70,7 @@ class PageReference:
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryMembers:
+class CategoryMembersPart:
     """Some members of a category; `after` is the token for the next ones, None: no more."""
 
     members: tuple[PageReference, ...]
@@ -121,7 +121,7 @@ def make_search_call(service: str, words: str, limit: int = 10) -> Call:
     return SEARCH_OPERATION.make_call(service, words=words, limit=limit)
 
 
-def make_page_states_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
+def make_newest_page_revisions_call(service: str, titles: Iterable[str], follow: bool, checked_on: str) -> Call:
     """Make the call for the pages of titles, with newest revisions; `checked_on` makes each check a call of its own."""
     return PAGE_STATES_OPERATION.make_call(service, titles=sorted(titles), follow=follow, on=checked_on)
 
@@ -136,9 +136,9 @@ def parse_revision_html(body: Any) -> RevisionHtml:
     return RevisionHtml(**body)
 
 
-def parse_category_members(body: Any) -> CategoryMembers:
+def parse_category_members(body: Any) -> CategoryMembersPart:
     """Parse the body of category_members."""
-    return CategoryMembers(tuple(PageReference(**page) for page in body["members"]), body["after"])
+    return CategoryMembersPart(tuple(PageReference(**page) for page in body["members"]), body["after"])
 
 
 def parse_search_titles(body: Any) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
     answer = get("query", **asked, rvdir="older", rvstart=parts["at"])
     resolved, page = _find_redirect_and_target_page(answer["query"], _list_pages(answer["query"]), title)
     if page is None:
-        return [_make_title_failure(title, resolved)]
+        return [_make_invalid_title_or_loop_failure(title, resolved)]
     revision = (page.get("revisions") or [{}])[0]
     found: dict[str, JsonValue] = {
         "title": page["title"],
@@ -258,7 +258,7 @@ def _fetch_search_titles(get: MediaWikiGet, group: Sequence[Call]) -> list[CallR
 def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, Any]], title: str) -> CallResponse:
     redirected_from, page = _find_redirect_and_target_page(query, pages, title)
     if page is None:
-        return _make_title_failure(title, redirected_from)
+        return _make_invalid_title_or_loop_failure(title, redirected_from)
     traits: dict[str, Any] = {}
     for same in pages:
         if same["title"] == page["title"]:
@@ -275,7 +275,7 @@ def _make_resolved_title(query: Mapping[str, Any], pages: Sequence[Mapping[str, 
     )
 
 
-def _make_title_failure(title: str, redirected_from: str | None) -> CallResponse:
+def _make_invalid_title_or_loop_failure(title: str, redirected_from: str | None) -> CallResponse:
     if redirected_from:
         return make_failed_response("redirect_loop", f"{redirected_from!r} leads in circles, or out of this wiki")
     return make_failed_response("invalid_title", f"{title!r} is no title of a page of this wiki")
@@ -310,7 +310,7 @@ def normalise_title_except_first_letter(title: str) -> str:
 
 
 def _make_page_dependency(parts: CallParts, body: Any, *more: str, by_date: bool) -> list[ResponseDependency]:
-    thing = WikiResource("page", parts["title"], "follow" if parts.get("follow", True) else "stay")
+    thing = WikiItemLabelOrPage("page", parts["title"], "follow" if parts.get("follow", True) else "stay")
     says = {name: body.get(name) for name in ("title", "pageid", "missing", "redirected_from", *more)}
     return [ResponseDependency(thing, says, by_date)]
 

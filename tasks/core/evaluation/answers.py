@@ -114,7 +114,7 @@ DELIVERY_REASONS: tuple[UnscoredReason, ...] = ("model_failed", "lookup_failed",
 
 
 @dataclass(frozen=True, slots=True)
-class UnscoredAnswer:
+class UnscorableAnswerEntry:
     """An entry of an answers file that says why there is no answer to score, such as a model that could not be reached."""
 
     reason: UnscoredReason
@@ -132,14 +132,14 @@ _MAX_NAMED_IDS = 3
 class AnswersFile:
     """Parsed answers file."""
 
-    answers: Mapping[tuple[str, str], str | UnscoredAnswer]
+    answers: Mapping[tuple[str, str], str | UnscorableAnswerEntry]
     """(setting, question id) → answer; the setting is empty if the file names none."""
     repeated_questions: tuple[str, ...]
     """Ids of questions that the file answers more than once in one setting."""
     build: str = ""
     """Build whose questions it answers; empty if it names none."""
 
-    def find_answer_to(self, setting: str, question_id: str) -> str | UnscoredAnswer | None:
+    def find_answer_to(self, setting: str, question_id: str) -> str | UnscorableAnswerEntry | None:
         """Return the answer to a question in a setting, None if missing; an answer without a setting applies to all."""
         return self.answers.get((setting, question_id), self.answers.get(("", question_id)))
 
@@ -175,11 +175,11 @@ class AnswersFile:
 
 def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
     """Parse the numbered objects of an answers file; SourceError names file, row and what was expected."""
-    answers: dict[tuple[str, str], str | UnscoredAnswer] = {}
+    answers: dict[tuple[str, str], str | UnscorableAnswerEntry] = {}
     doubled: list[str] = []
     build = ""
     for number, read in lines:
-        key, answer, of = _parse_answer_object(read, f"{file}, row {number}")
+        key, answer, of = _parse_keyed_answer_and_build(read, f"{file}, row {number}")
         if of and build and of != build:
             raise SourceError(
                 f"{file}, row {number}: this answer is for build {of}, earlier ones are for build {build}; expected answers for "
@@ -192,7 +192,7 @@ def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFi
     return AnswersFile(answers, tuple(dict.fromkeys(doubled)), build)
 
 
-def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | UnscoredAnswer, str]:
+def _parse_keyed_answer_and_build(read: Any, where: str) -> tuple[tuple[str, str], str | UnscorableAnswerEntry, str]:
     if not isinstance(read, dict):
         raise SourceError(f"{where}: found {type(read).__name__}; expected {EXPECTED_ANSWER_OBJECT}")
     given = {name: "" if read.get(name) is None else read[name] for name in ("id", "setting", "answer", "build")}
@@ -203,14 +203,14 @@ def _parse_answer_object(read: Any, where: str) -> tuple[tuple[str, str], str | 
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
     text = replace_lone_surrogates(given["answer"])
-    answer: str | UnscoredAnswer = text
+    answer: str | UnscorableAnswerEntry = text
     if reason := read.get("unscored"):
         detail = read.get("detail") or ""
         if reason not in DELIVERY_REASONS or not isinstance(detail, str):
             raise SourceError(
                 f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
             )
-        answer = UnscoredAnswer(reason, replace_lone_surrogates(detail), text)
+        answer = UnscorableAnswerEntry(reason, replace_lone_surrogates(detail), text)
     return (given["setting"], given["id"]), answer, given["build"]
 
 

@@ -18,7 +18,14 @@ from typing import Any
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.review import parse_spreadsheet_csv
 from factmill.tasks.core.rows import StrictModel
-from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetProblem, SheetProblemKind, SheetQuestion, SheetRow
+from factmill.tasks.core.sheets.sheet import (
+    FilledSheetRow,
+    Sheet,
+    SheetLayout,
+    SheetProblem,
+    SheetProblemKind,
+    SheetQuestion,
+)
 from factmill.tasks.errors import SourceError
 
 LABEL_FILE_COLUMNS = ("item", "question", "gold", "answer", "label", "note", "labels")
@@ -26,7 +33,7 @@ LABEL_FILE_COLUMNS = ("item", "question", "gold", "answer", "label", "note", "la
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAnswerPart:
+class AnswerPartWithJudgeVerdict:
     """One part of an answer, with the judge's verdict on it."""
 
     part: str
@@ -41,7 +48,7 @@ class JudgedAnswerPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelScheme:
+class JudgeVerdictLabelScheme:
     """Verdicts of a judge in an evaluation, so that people can label the same (`factmill label`, `judge-card`).
 
     FanOutQA's answers have one part, a grade from A to F, and three grades are `right_labels`; BioKaLMA's have one part per
@@ -52,7 +59,7 @@ class LabelScheme:
     """Question to labellers, one line."""
     classes: Mapping[str, str]
     """Label → its meaning; ordered labels go from worst to best."""
-    list_judged_parts: Callable[[Mapping[str, Any]], Iterable[JudgedAnswerPart]]
+    list_judged_parts: Callable[[Mapping[str, Any]], Iterable[AnswerPartWithJudgeVerdict]]
     """A row of the evaluation's main table → its judged parts; empty if no judge saw it."""
     prompts: tuple[str, ...]
     """The judge's prompts, which with its name identify it."""
@@ -98,7 +105,7 @@ class LabelItem(StrictModel):
 
 
 def draw_stratified_label_items(
-    scheme: LabelScheme,
+    scheme: JudgeVerdictLabelScheme,
     rows: Iterable[Mapping[str, Any]],
     evaluation: str,
     benchmark: str,
@@ -136,13 +143,15 @@ def draw_stratified_label_items(
                     )
                 )
     drawn: list[LabelItem] = []
-    for name, size in allocate_to_strata({name: len(items) for name, items in strata.items()}, n, seed).items():
+    for name, size in allocate_equal_shares_to_strata(
+        {name: len(items) for name, items in strata.items()}, n, seed
+    ).items():
         chosen = sorted(strata[name], key=lambda item: digest_json([seed, "draw", item.id]))[:size]
         drawn += [item.model_copy(update={"stratum_size": len(strata[name])}) for item in chosen]
     return sorted(drawn, key=lambda item: digest_json([seed, "order", item.id]))
 
 
-def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str, int]:
+def allocate_equal_shares_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str, int]:
     """Return the number of items to draw per stratum: equal shares, with the shortfall of small strata given to others."""
     shares = dict.fromkeys(sizes, 0)
     order = sorted(sizes, key=lambda name: digest_json([seed, "stratum", name]))
@@ -157,7 +166,7 @@ def allocate_to_strata(sizes: Mapping[str, int], n: int, seed: int) -> dict[str,
     return shares
 
 
-def make_label_layout(scheme: LabelScheme | None = None) -> SheetLayout:
+def make_label_layout(scheme: JudgeVerdictLabelScheme | None = None) -> SheetLayout:
     """Return the layout of a sheet of answers to label; without a scheme, that of a file whose labels are checked later."""
     asked, classes = (scheme.instruction, scheme.classes) if scheme else ("", {})
     return SheetLayout(
@@ -171,7 +180,7 @@ def make_label_layout(scheme: LabelScheme | None = None) -> SheetLayout:
     )
 
 
-def make_label_sheet(scheme: LabelScheme, items: Sequence[LabelItem]) -> Sheet:
+def make_label_sheet(scheme: JudgeVerdictLabelScheme, items: Sequence[LabelItem]) -> Sheet:
     """Return the drawn items as a sheet, which tells neither model nor judge nor verdict."""
     blank = {"label": "", "note": "", "labels": format_label_instruction(scheme)}
     texts = ({name: getattr(item, name) for name in SHOWN_TEXT_COLUMNS} for item in items)
@@ -179,7 +188,7 @@ def make_label_sheet(scheme: LabelScheme, items: Sequence[LabelItem]) -> Sheet:
     return Sheet(make_label_layout(scheme), rows)
 
 
-def format_label_instruction(scheme: LabelScheme) -> str:
+def format_label_instruction(scheme: JudgeVerdictLabelScheme) -> str:
     """Format the question to labellers and the allowed labels, as one line."""
     return f"{scheme.instruction} {'; '.join(f'{label}: {meaning}' for label, meaning in scheme.classes.items())}"
 
@@ -221,10 +230,10 @@ class ParsedLabelFile:
 
 
 def parse_label_rows(
-    rows: Sequence[SheetRow],
+    rows: Sequence[FilledSheetRow],
     file: str,
     drawn_items: Mapping[str, LabelItem],
-    schemes: Mapping[str, LabelScheme],
+    schemes: Mapping[str, JudgeVerdictLabelScheme],
     labeller: str,
     benchmark: str | None = "",
     problems: Sequence[SheetProblem] = (),
@@ -262,7 +271,7 @@ def parse_label_rows(
         who = row.get("labeller") or labeller
         given.setdefault((item.id, who), []).append(HumanLabel(item.id, who, label, row.get("note"), row.place))
     for labels in given.values():
-        _add_agreed_label_or_problem(labels, found)
+        _merge_repeated_labels_of_one_person(labels, found)
     found.labels.sort(key=lambda label: (label.item, label.labeller))
     if not found.labels:
         message = (
@@ -272,7 +281,7 @@ def parse_label_rows(
     return found
 
 
-def parse_label_csv_rows(text: str, file: str) -> list[SheetRow]:
+def parse_label_csv_rows(text: str, file: str) -> list[FilledSheetRow]:
     """Parse the rows of a CSV of labels; SourceError for the whole file: no table, or missing columns."""
     head, rows = parse_spreadsheet_csv(text, file)
     twice = [name for name, count in Counter(head).items() if name and count > 1]
@@ -291,14 +300,14 @@ def parse_label_csv_rows(text: str, file: str) -> list[SheetRow]:
                 f"{file}, row {number}: {len(record)} cells, expected {len(head)}; a text that contains a separator "
                 "is not quoted: save the file as CSV from a spreadsheet program"
             )
-        found.append(SheetRow(f"row {number}", number, dict(zip(head, record, strict=False))))
+        found.append(FilledSheetRow(f"row {number}", number, dict(zip(head, record, strict=False))))
     return found
 
 
 def _find_or_make_label_item(
-    row: SheetRow,
+    row: FilledSheetRow,
     known: Mapping[str, LabelItem],
-    schemes: Mapping[str, LabelScheme],
+    schemes: Mapping[str, JudgeVerdictLabelScheme],
     benchmark: str | None,
     is_drawn: bool,
     file: str,
@@ -338,7 +347,7 @@ def _find_or_make_label_item(
     return item
 
 
-def _add_agreed_label_or_problem(labels: Sequence[HumanLabel], label_file: ParsedLabelFile) -> None:
+def _merge_repeated_labels_of_one_person(labels: Sequence[HumanLabel], label_file: ParsedLabelFile) -> None:
     """Add one person's label of an item to the file; report repeated labels, and keep none if they contradict."""
     # "rows 3 and 7", as a spreadsheet's user says
     places = " and ".join(dict.fromkeys(label.place for label in labels)).replace(" and row ", " and ")

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pydantic import Field
 
 from factmill.tasks.core.digests import digest_json
-from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme, LabelItem
 from factmill.tasks.core.measures.agreement import (
     ClassPrecisionAndRecall,
     JudgeAgreement,
@@ -83,7 +83,7 @@ class JudgeCard(StrictModel):
 
 def make_judge_card(
     identity: JudgeIdentity,
-    scheme: LabelScheme,
+    scheme: JudgeVerdictLabelScheme,
     labels: Mapping[str, Mapping[str, str]],
     items: Mapping[str, LabelItem],
     verdicts: Mapping[str, str],
@@ -176,7 +176,7 @@ def make_judge_card(
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
 
 
-def choose_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
+def choose_best_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
     """Return the best card of a judge: one with its own prompts first, then the one with most labels; None without any."""
     fitting = [
         card for card in cards if (card.identity.benchmark, card.identity.judge) == (identity.benchmark, identity.judge)

@@ -12,7 +12,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.measures.counts_and_bins import divide_rounded
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval, compute_wilson_interval
 from factmill.tasks.core.rows import StrictModel
-from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion, SheetRow
+from factmill.tasks.core.sheets.sheet import FilledSheetRow, Sheet, SheetLayout, SheetQuestion
 from factmill.tasks.errors import SourceError
 
 DEFAULT_AUDIT_ROWS = 60
@@ -147,7 +147,9 @@ def make_audit_sheet(
     return Sheet(layout, lines)
 
 
-def parse_audit_rows(audit: AuditProtocol, build_id: str, rows: Iterable[SheetRow], file: str) -> list[AuditVerdict]:
+def parse_audit_rows(
+    audit: AuditProtocol, build_id: str, rows: Iterable[FilledSheetRow], file: str
+) -> list[AuditVerdict]:
     """Parse the rows of a filled-in sheet, without unchecked ones; SourceError names file, place and what is wrong."""
     verdicts: dict[str, AuditVerdict] = {}
     for row in rows:

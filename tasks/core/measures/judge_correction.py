@@ -74,9 +74,9 @@ def measure_judge_rates(
         return rates
     generator = np.random.default_rng(0)
     drawn = _draw_question_sums(
-        np.vstack((_make_question_outcome_table(rates, names), _make_pseudo_label_counts(rates))), generator, draws
+        np.vstack((_make_question_outcome_table(rates, names), _make_added_pseudo_labels(rates))), generator, draws
     )
-    called_right = _draw_called_right_shares(rates, generator, draws)
+    called_right = _resample_shares_judged_right(rates, generator, draws)
     ends = [
         end
         for side in _compute_drawn_sensitivity_specificity(drawn, called_right)
@@ -106,18 +106,18 @@ def correct_judged_share(
     added = np.array([[_ADDED_ITEMS, 0.0, _ADDED_ITEMS, 0.0], [_ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS, _ADDED_ITEMS]])
     if are_labels_of_these_answers:
         both = np.hstack((sums, _make_question_outcome_table(rates, questions)))
-        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_pseudo_label_counts(rates), ((0, 0), (4, 0)))))
+        more = np.vstack((np.pad(added, ((0, 0), (0, 4))), np.pad(_make_added_pseudo_labels(rates), ((0, 0), (4, 0)))))
         drawn = _draw_question_sums(np.vstack((both, more)), generator, draws)
         answers, labels = drawn[:, :4], drawn[:, 4:]
         called_right = answers[:, 3] / np.maximum(answers[:, 2], _ADDED_ITEMS)
     else:
         answers = _draw_question_sums(np.vstack((sums, added)), generator, draws)
         labels = _draw_question_sums(
-            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_pseudo_label_counts(rates))),
+            np.vstack((_make_question_outcome_table(rates, list(rates.questions)), _make_added_pseudo_labels(rates))),
             generator,
             draws,
         )
-        called_right = _draw_called_right_shares(rates, generator, draws)
+        called_right = _resample_shares_judged_right(rates, generator, draws)
     sensitivity, specificity = _compute_drawn_sensitivity_specificity(labels, called_right)
     lows, highs = (_compute_corrected_shares(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
     of_all = sums.sum(axis=0, keepdims=True)
@@ -159,7 +159,7 @@ def _compute_drawn_sensitivity_specificity(
     return sensitivity, specificity
 
 
-def _draw_called_right_shares(rates: JudgeErrorRates, generator: np.random.Generator, draws: int) -> Float64Values:
+def _resample_shares_judged_right(rates: JudgeErrorRates, generator: np.random.Generator, draws: int) -> Float64Values:
     both_wrong, judge_alone, people_alone, both_right = np.sum(list(rates.questions.values()), axis=0).tolist()
     share = (judge_alone + both_right) / (both_wrong + judge_alone + people_alone + both_right)
     return generator.binomial(rates.size, share, draws) / rates.size
@@ -169,7 +169,7 @@ def _make_question_outcome_table(rates: JudgeErrorRates, questions: Sequence[str
     return np.array([rates.questions.get(name, [0] * 4) for name in questions], np.float64)
 
 
-def _make_pseudo_label_counts(rates: JudgeErrorRates) -> Float64Values:
+def _make_added_pseudo_labels(rates: JudgeErrorRates) -> Float64Values:
     """Return the items added to labels, each with the mean weight of a label."""
     return np.eye(4) * np.rint(_ADDED_ITEMS * np.sum(list(rates.questions.values())) / rates.n)
 

@@ -37,7 +37,7 @@ _MAX_CLUSTERS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RatioTerms:
+class RatioTermsPerItem:
     """A ratio: each item's contribution to numerator (`numerators`) and denominator (`denominators`), parallel to the items.
 
     Denominators are whole numbers, 0 if the ratio does not apply to an item; NaN as numerator: the item is unscored.
@@ -55,7 +55,7 @@ class RatioMetricScores:
     metric: str
     clusters: Sequence[str]
     """Ids of resampling units, one per item."""
-    ratios: Sequence[RatioTerms]
+    ratios: Sequence[RatioTermsPerItem]
     """One part: the ratio of its sums; two: F1, their harmonic mean."""
     groups: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     unit: str = "share"
@@ -135,7 +135,7 @@ def _compute_ratio_or_f1(sums: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _compute_ratio_interval_and_note(
-    parts: Sequence[RatioTerms], counted: Int64Values, clusters: Int64Values, seed: int
+    parts: Sequence[RatioTermsPerItem], counted: Int64Values, clusters: Int64Values, seed: int
 ) -> tuple[Interval | None, int, str]:
     """Return the interval, its number of clusters, and the note."""
     columns: list[Float64Values] = []

@@ -145,7 +145,7 @@ class _ReleasedManifest(_ExtraFieldsAllowedModel):
     params: _ManifestParams
 
 
-class ReleasedManifestFile(StrictModel):
+class ReleaseLockContents(StrictModel):
     """Contents of lock.json."""
 
     notice: str

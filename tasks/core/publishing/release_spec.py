@@ -153,7 +153,7 @@ class ReleaseSpec:
     )
     """A build's manifest, the origin of its inputs, and a row of the main table → the row's source."""
     licence_column: str | None = None
-    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `get_licence` gives it."""
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `get_licence_or_refused_unknown` gives it."""
     get_licence: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = (
         lambda _lock, _origin, _row: NO_LICENCE_STATED
     )

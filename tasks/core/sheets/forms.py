@@ -19,12 +19,12 @@ from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN
 from factmill.tasks.core.review import format_formula_safe_csv, iterate_formula_safe_csv_records
 from factmill.tasks.core.sheets.sheet import (
     SHOWN_DIGEST,
+    FilledSheetRow,
     LabellingToolAnswer,
     LabellingToolTask,
     Sheet,
     SheetLayout,
     SheetQuestion,
-    SheetRow,
     digest_shown_cells,
     format_choice,
     get_row_answers_by_question,
@@ -63,10 +63,10 @@ def format_sheet_files(sheet: Sheet, path: PurePath, form: SheetForm) -> dict[st
     return {path.name: text, f"{path.stem}.argilla-settings.json": _format_json(_make_argilla_settings(sheet.layout))}
 
 
-def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[SheetRow]:
+def parse_sheet_csv(layout: SheetLayout, text: str, file: str) -> list[FilledSheetRow]:
     """Parse the rows of a CSV with all columns of a layout, in any order; SourceError for other columns or no CSV."""
     records = iterate_formula_safe_csv_records(text, layout.columns, file, optional_columns=(CANARY_COLUMN,))
-    return [SheetRow(f"line {line}", line, cells) for line, cells in records]
+    return [FilledSheetRow(f"line {line}", line, cells) for line, cells in records]
 
 
 def _format_json(value: Any) -> str:

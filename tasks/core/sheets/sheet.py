@@ -56,7 +56,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class SheetRow:
+class FilledSheetRow:
     """One row that a person filled in, as read from a file or the page."""
 
     place: str
@@ -90,7 +90,7 @@ class SheetProblem:
 class ParsedSheet:
     """Rows of a file with a decision, and the problems with others."""
 
-    rows: list[SheetRow] = field(default_factory=list)
+    rows: list[FilledSheetRow] = field(default_factory=list)
     problems: list[SheetProblem] = field(default_factory=list)
 
 
@@ -134,7 +134,7 @@ def get_row_answers_by_question(layout: SheetLayout, row: Mapping[str, str]) -> 
     return {question.name: row[question.name] for question in layout.questions if row.get(question.name)}
 
 
-def is_decided(layout: SheetLayout, answers: Mapping[str, str]) -> bool:
+def are_all_choices_made(layout: SheetLayout, answers: Mapping[str, str]) -> bool:
     """True when all choices are made and every text that they need is there."""
     return all(
         answers.get(question.name, "").strip()
@@ -167,7 +167,7 @@ def check_labelling_tool_tasks(
             _add_task_problem(found, "missing", task, "nobody has answered it; answer it in the tool and export again")
         for answer in task.answers if is_same else ():
             _add_answer_row_or_problem(layout, task, answer, answer.who or default_who, who_option, found)
-    return found if layout.several_people else _keep_one_decision_per_row(layout, found)
+    return found if layout.several_people else _merge_equal_drop_conflicting_decisions(layout, found)
 
 
 def _add_task_problem(parsed: ParsedSheet, kind: SheetProblemKind, task: LabellingToolTask, message: str) -> None:
@@ -216,12 +216,12 @@ def _add_answer_row_or_problem(
     blank = {question.name: "" for question in layout.questions}
     cells = {**task.cells, **blank, **answer.answers, layout.who: who}
     named = dict.fromkeys([*layout.columns, layout.who])
-    parsed.rows.append(SheetRow(task.place, task.number, {name: cells.get(name, "") for name in named}))
+    parsed.rows.append(FilledSheetRow(task.place, task.number, {name: cells.get(name, "") for name in named}))
 
 
-def _keep_one_decision_per_row(layout: SheetLayout, parsed: ParsedSheet) -> ParsedSheet:
+def _merge_equal_drop_conflicting_decisions(layout: SheetLayout, parsed: ParsedSheet) -> ParsedSheet:
     """Return one row per key: of people who decided alike with all their names, of people who did not, none."""
-    by_key: dict[str, list[SheetRow]] = {}
+    by_key: dict[str, list[FilledSheetRow]] = {}
     for row in parsed.rows:
         by_key.setdefault(row.get(layout.key), []).append(row)
     kept = ParsedSheet(problems=parsed.problems)
@@ -229,7 +229,9 @@ def _keep_one_decision_per_row(layout: SheetLayout, parsed: ParsedSheet) -> Pars
     for key, rows in by_key.items():
         names = list(dict.fromkeys(row.get(layout.who) for row in rows))
         if len({tuple(row.get(name) for name in choices) for row in rows}) == 1:
-            kept.rows.append(SheetRow(rows[0].place, rows[0].number, {**rows[0].cells, layout.who: ", ".join(names)}))
+            kept.rows.append(
+                FilledSheetRow(rows[0].place, rows[0].number, {**rows[0].cells, layout.who: ", ".join(names)})
+            )
             continue
         places = " and ".join(dict.fromkeys(row.place for row in rows))
         message = (

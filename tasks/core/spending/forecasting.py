@@ -148,7 +148,7 @@ def make_build_forecast(
     """
     scales = {stage.name: stage.scale for stage in stages}
     scaled = next((stage.scale for stage in stages if stage.scale != 1.0), 1.0)
-    weights = dict(zip(rows, calibrate_row_weights(list(rows.values()), scaled).tolist(), strict=True))
+    weights = dict(zip(rows, calibrate_row_weights_to_total_size(list(rows.values()), scaled).tolist(), strict=True))
     batches = {stage.name: stage.batches for stage in stages}
     first: dict[str, str] = {}
     for use in uses:
@@ -161,7 +161,7 @@ def make_build_forecast(
     for kind, found in sorted(kinds.items()):
         scale = scales.get(kind[0], 1.0)
         growth = _estimate_call_growth_exponent(found, rows, scale, get_draw_unit) if scale != 1.0 else 1.0
-        times[kind] = _estimate_calls_per_observed_call(found, weights if scale != 1.0 else {}, growth)
+        times[kind] = _estimate_calls_each_call_represents(found, weights if scale != 1.0 else {}, growth)
         volume = _make_stage_operation_forecast(kind, found, growth, times[kind])
         bundled = estimate_bundled_requests(found, volume.calls, batches.get(kind[0], 1.0), max_bundled.get(kind[1], 1))
         volumes.append(replace(volume, requests=min(volume.requests, bundled)))
@@ -170,21 +170,21 @@ def make_build_forecast(
     total = {name: sum(getattr(each, name) for each in volumes) for name in FORECAST_AMOUNTS}
     total["model_requests"] = sum(each.requests for each in volumes if each.model)
     total["hours"] = sum(each.hours for each in forecasts)
-    low, high = _compute_forecast_intervals(kinds, volumes, times, scales, rows, weights)
+    low, high = _compute_forecast_intervals_by_amount(kinds, volumes, times, scales, rows, weights)
     return BuildForecast(forecasts, total, low, high)
 
 
-def calibrate_row_weights(sizes: Sequence[float], scale: float) -> np.ndarray:
+def calibrate_row_weights_to_total_size(sizes: Sequence[float], full_rows_per_observed_row: float) -> np.ndarray:
     """Return the weight of each row: `scale` on average, such that the weighted total size is that of all rows, if sizes vary.
 
     `sizes`: as multiples of the mean of all rows. Weights are at least 1.
     """
     seen = np.asarray(sizes, dtype=float)
     off = seen - seen.mean() if len(seen) else seen
-    if scale <= 1.0 or not (squares := float((off * off).sum())):
-        return np.full(len(seen), scale)
-    others = np.maximum(0.0, scale * (1 + (1 - seen.mean()) * len(seen) / squares * off) - 1)
-    return 1 + others * (scale - 1) * len(seen) / others.sum()
+    if full_rows_per_observed_row <= 1.0 or not (squares := float((off * off).sum())):
+        return np.full(len(seen), full_rows_per_observed_row)
+    others = np.maximum(0.0, full_rows_per_observed_row * (1 + (1 - seen.mean()) * len(seen) / squares * off) - 1)
+    return 1 + others * (full_rows_per_observed_row - 1) * len(seen) / others.sum()
 
 
 def _compute_expanded_stage_scale(stage: ObservedStage, weights: Mapping[str, float]) -> float:
@@ -194,7 +194,7 @@ def _compute_expanded_stage_scale(stage: ObservedStage, weights: Mapping[str, fl
     return sum(count * weights[row] for row, count in stage.expanded_rows.items()) / sum(stage.expanded_rows.values())
 
 
-def _estimate_calls_per_observed_call(
+def _estimate_calls_each_call_represents(
     uses: Sequence[ObservedCall], weights: Mapping[str, float], growth: float
 ) -> dict[str, float]:
     """Return call → number of calls of the whole build that it represents, by the weights of its rows (default 1)."""
@@ -247,17 +247,19 @@ def _estimate_call_growth_exponent(
     return (heaps + min(1.0, math.log(times) / math.log(scale))) / 2
 
 
-def estimate_distinct_things(wanted_by: Sequence[int], rows: int, scale: float) -> float:
+def estimate_distinct_things(row_counts: Sequence[int], rows: int, full_rows_per_observed_row: float) -> float:
     """Return a lower bound of the distinct things needed by `scale` times the rows; `wanted_by`: for each thing the number of
     rows that need it.
 
     Chao et al. 2014, Ecological Monographs 84, equation 12 (incidences).
     """
-    once, twice = wanted_by.count(1), wanted_by.count(2)
+    once, twice = row_counts.count(1), row_counts.count(2)
     unmet = (rows - 1) / rows * (once**2 / (2 * twice) if twice else once * (once - 1) / 2)
     if not unmet:
-        return float(len(wanted_by))
-    return len(wanted_by) + unmet * (1 - (1 - once / (rows * unmet + once)) ** (rows * (scale - 1)))
+        return float(len(row_counts))
+    return len(row_counts) + unmet * (
+        1 - (1 - once / (rows * unmet + once)) ** (rows * (full_rows_per_observed_row - 1))
+    )
 
 
 def _forecast_stage(
@@ -282,7 +284,7 @@ def _forecast_stage(
     return StageForecast(stage.name, stage.rows_in * stage.scale, hours, asked)
 
 
-def _compute_forecast_intervals(
+def _compute_forecast_intervals_by_amount(
     kinds: Mapping[tuple[str, str, str, str], Sequence[ObservedCall]],
     volumes: Sequence[StageOperationForecast],
     times: Mapping[tuple[str, str, str, str], Mapping[str, float]],
@@ -382,7 +384,11 @@ def count_row_characters(row: Mapping[str, Any]) -> int:
 
 
 def draw_pilot_rows(
-    parts: Sequence[Sequence[str]], sides: Sequence[str], sizes: Sequence[int], ids: Sequence[str], row_count: int
+    parts: Sequence[Sequence[str]],
+    balanced_halves: Sequence[str],
+    sizes: Sequence[int],
+    ids: Sequence[str],
+    row_count: int,
 ) -> list[int]:
     """Return the positions of a representative sample of rows: every n-th row, ordered by part, then by size.
 
@@ -392,7 +398,7 @@ def draw_pilot_rows(
     """
     by_side: dict[tuple[str, ...], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for at in sorted(range(len(ids)), key=lambda at: (sizes[at], ids[at])):
-        by_side[tuple(parts[at])][sides[at]].append(at)
+        by_side[tuple(parts[at])][balanced_halves[at]].append(at)
     units: list[list[int]] = []
     for turn, (_, found) in enumerate(sorted(by_side.items())):
         of_part = [

@@ -19,7 +19,7 @@ from factmill.tasks.diff.core.call_differences import (
     is_part_set_by_build_inputs,
     merge_possible_causes,
 )
-from factmill.tasks.diff.core.changes import ChangeCause, RowDrop, RowValueChange
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDrop
 from factmill.tasks.diff.core.manifest_changes import ManifestComparison
 
 _WORD = re.compile(r"\w+")
@@ -120,11 +120,11 @@ class RowChangeEvidence:
     """Evidence about a differing row."""
 
     call_differences: Sequence[CallDifference]
-    changed_columns: Sequence[RowValueChange] = ()
+    changed_columns: Sequence[ColumnValueChange] = ()
     fate: RowDrop | None = None
     source_cause: ChangeCause | None = None
     """Why the source columns differ; None where they do not, or no file holds them."""
-    source_changes: Sequence[RowValueChange] = ()
+    source_changes: Sequence[ColumnValueChange] = ()
     """The changes of the source columns."""
     unrecorded_causes: Sequence[ChangeCause] = ()
     """Changed inputs that may affect the row but show in no call or column."""
@@ -194,7 +194,7 @@ class _CauseTracer:
             return drawn[:1]
         return [merge_possible_causes(limits)] if limits else self._find_fallback_causes(0)
 
-    def trace_column(self, column: RowValueChange) -> list[ChangeCause]:
+    def trace_column(self, column: ColumnValueChange) -> list[ChangeCause]:
         """Return why a column changed."""
         change = (column.before, column.after)
         return self._trace_change(change, len(self.direct_causes)) or self._find_fallback_causes(
@@ -206,7 +206,8 @@ class _CauseTracer:
         for at in reversed(range(upto)):
             found = self.evidence.call_differences[at]
             if is_change_carried_over(
-                (_list_traceable_values(found.before), _list_traceable_values(found.after)), change
+                (_list_traceable_reply_and_call_parts(found.before), _list_traceable_reply_and_call_parts(found.after)),
+                change,
             ):
                 return self._find_call_causes(at)
         if self.evidence.source_cause and any(
@@ -286,7 +287,7 @@ class _CauseTracer:
             yield ChangeCause("decision", str(each["flag"]), f"{old} → {new}")
 
 
-def _list_traceable_values(call: Any) -> Any:
+def _list_traceable_reply_and_call_parts(call: Any) -> Any:
     """Return what a column may take from a call: reply, service, model, revision."""
     if call is None:
         return None

@@ -7,8 +7,8 @@ from factmill.tasks.diff.core.changes import (
     CAUSE_KIND_MEANINGS,
     ROW_CHANGE_KINDS,
     BuildDiff,
+    ColumnValueChange,
     RowChange,
-    RowValueChange,
     count_unexplained_rows,
     format_change_in_lines,
     format_value_in_line,
@@ -93,7 +93,7 @@ def _format_row_change(row: RowChange) -> str:
     return ": ".join(filter(None, (row_line, "; ".join([*columns, *more]))))
 
 
-def _format_column_change(column: RowValueChange) -> str:
+def _format_column_change(column: ColumnValueChange) -> str:
     name = f"{column.table}.{column.name}" if column.table else column.name
     if column.withheld:
         return f"`{name}` changed (values held out)"

@@ -77,7 +77,7 @@ class InputChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RowValueChange:
+class ColumnValueChange:
     """A column whose value changed."""
 
     name: str
@@ -111,7 +111,7 @@ class RowChange:
     """Empty for an added row."""
     causes: tuple[ChangeCause, ...]
     """In stage order; never empty."""
-    columns: tuple[RowValueChange, ...] = ()
+    columns: tuple[ColumnValueChange, ...] = ()
     """Changed columns; of changed rows only."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """Columns that identify the row to readers, from the later build if it has the row."""
@@ -194,7 +194,7 @@ def format_changed_value(value: Any) -> str:
 
 def format_value_in_line(value: Any, max_characters: int) -> str:
     """Return a value as one line, cleaned and cut to `max_characters`."""
-    return _cut_excerpt(" ".join(format_changed_value(value).split()), 0, max_characters)
+    return _cut_and_escape_excerpt(" ".join(format_changed_value(value).split()), 0, max_characters)
 
 
 def format_change_in_lines(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
@@ -203,14 +203,14 @@ def format_change_in_lines(before: Any, after: Any, max_characters: int) -> tupl
     if max(len(old), len(new)) <= max_characters:
         return escape_control_characters(old), escape_control_characters(new)
     start = max(_count_common_prefix(old, new) - _LEAD_CHARACTERS, 0)
-    return _cut_excerpt(old, start, max_characters), _cut_excerpt(new, start, max_characters)
+    return _cut_and_escape_excerpt(old, start, max_characters), _cut_and_escape_excerpt(new, start, max_characters)
 
 
 def excerpt_change_keeping_line_breaks(before: Any, after: Any, max_characters: int) -> tuple[str, str]:
     """Return two values with line breaks; long ones start shortly before their first difference."""
     old, new = format_changed_value(before), format_changed_value(after)
     start = max(_count_common_prefix(old, new) - _LEAD_CHARACTERS, 0) if max(len(old), len(new)) > max_characters else 0
-    return _cut_excerpt(old, start, max_characters), _cut_excerpt(new, start, max_characters)
+    return _cut_and_escape_excerpt(old, start, max_characters), _cut_and_escape_excerpt(new, start, max_characters)
 
 
 def _count_common_prefix(old: str, new: str) -> int:
@@ -222,6 +222,6 @@ def _count_common_prefix(old: str, new: str) -> int:
     return low
 
 
-def _cut_excerpt(text: str, start: int, max_characters: int) -> str:
+def _cut_and_escape_excerpt(text: str, start: int, max_characters: int) -> str:
     cut = text[start : start + max_characters]
     return escape_control_characters(f"{'…' if start else ''}{cut}{'…' if start + max_characters < len(text) else ''}")

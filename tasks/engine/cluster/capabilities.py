@@ -14,7 +14,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.core.wikidata_paths import FoundPaths
 from factmill.tasks.engine.cluster.protocol import (
-    RequiredResource,
+    RequiredModelOrGraph,
     ResourceKind,
     format_worker_code_version,
 )
@@ -38,7 +38,7 @@ GroupHandler = Callable[[str, Any], Any]
 class ServableModelOrGraph:
     """A model or graph that a worker can serve."""
 
-    requirement: RequiredResource
+    requirement: RequiredModelOrGraph
     name: str
     """Name of its folder."""
     open: Callable[[], GroupHandler]
@@ -49,13 +49,13 @@ class ServedResources:
 
     def __init__(self, offers: Sequence[ServableModelOrGraph]) -> None:
         self._offers = {offer.requirement: offer for offer in offers}
-        self._opened: dict[RequiredResource, GroupHandler] = {}
+        self._opened: dict[RequiredModelOrGraph, GroupHandler] = {}
         self._lock = threading.Lock()
 
-    def __contains__(self, wanted: RequiredResource) -> bool:
+    def __contains__(self, wanted: RequiredModelOrGraph) -> bool:
         return wanted in self._offers
 
-    def answer(self, wanted: RequiredResource, operation: str, asked: Any) -> Any:
+    def answer(self, wanted: RequiredModelOrGraph, operation: str, asked: Any) -> Any:
         """Return the answer of a model or graph; one caller at a time, since each uses all available cores."""
         with self._lock:
             if wanted not in self._opened:
@@ -77,7 +77,7 @@ def load_servable_model_variants(model_folder: Path, device: Device, threads: in
             )
             return lambda _operation, asked: compute(asked)
 
-        wanted = RequiredResource("embedder" if is_embedder else "cross-encoder", manifest.digest)
+        wanted = RequiredModelOrGraph("embedder" if is_embedder else "cross-encoder", manifest.digest)
         return [ServableModelOrGraph(wanted, manifest.name, open_encoder)]
     # a translator or language model once for each compute type, since that is part of its identity
     kinds: tuple[ComputeType | None, ...] = (None, "float32")
@@ -91,7 +91,7 @@ def load_servable_graph(name: str, folder: Path) -> ServableModelOrGraph:
     """Return the offer of a local graph; LocalGraphError if it does not exist or is damaged."""
     manifest = load_manifest_and_check_files(name, folder)
     return ServableModelOrGraph(
-        RequiredResource("graph", manifest.digest),
+        RequiredModelOrGraph("graph", manifest.digest),
         name,
         lambda: _make_path_handler(WikidataGraph(get_graph_folder(name, folder), manifest)),
     )
@@ -113,7 +113,7 @@ def _make_servable_model(
         service = make_language_model_service(
             identity, lambda: perplexity.LanguageModel(folder, device, compute_type, threads)
         )
-    requirement = RequiredResource("translator" if manifest.kind == "translator" else "perplexity", identity)
+    requirement = RequiredModelOrGraph("translator" if manifest.kind == "translator" else "perplexity", identity)
     return ServableModelOrGraph(requirement, manifest.name, lambda: _make_call_handler(service))
 
 
@@ -144,7 +144,7 @@ _served_resources: list[ServedResources] = []
 """What this worker process serves; empty if the process is not a worker."""
 
 
-def set_served_resources(resources: ServedResources) -> None:
+def set_resources_of_this_worker(resources: ServedResources) -> None:
     """Serve requests with this from now on."""
     _served_resources[:] = [resources]
 
@@ -161,14 +161,14 @@ class RequestAnsweredByUnpickling:
         self._arguments = kind, identity, code, operation, pickle.dumps(asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return answer_or_refuse_cluster_request, self._arguments
+        return answer_or_refuse_driver_request, self._arguments
 
 
-def answer_or_refuse_cluster_request(
+def answer_or_refuse_driver_request(
     kind: ResourceKind, identity: str, code: str, operation: str, asked: bytes
 ) -> list[Any]:
     """Return ["answered", answer] or ["refused", reason]; raise errors that another worker may avoid, such as MemoryError."""
-    wanted = RequiredResource(kind, identity)
+    wanted = RequiredModelOrGraph(kind, identity)
     if code != format_worker_code_version():
         return ["refused", f"this worker runs {format_worker_code_version()}; the request needs {code}"]
     if not _served_resources or wanted not in _served_resources[0]:

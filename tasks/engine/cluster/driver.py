@@ -16,7 +16,7 @@ from typing import Any
 
 from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.engine.cluster.protocol import (
-    RequiredResource,
+    RequiredModelOrGraph,
     WorkerCapability,
     format_dask_resource_name,
     format_worker_code_version,
@@ -76,7 +76,7 @@ class DaskClusterClient:
 
     def run_groups(
         self,
-        requirement: RequiredResource,
+        requirement: RequiredModelOrGraph,
         groups: Sequence[ClusterRequestGroup],
         on_answer: Callable[[int, Any], None],
     ) -> None:
@@ -152,7 +152,7 @@ class DaskClusterClient:
             for address, fields in sorted(found.items())
         ]
 
-    def list_capable_workers(self, wanted: RequiredResource) -> list[WorkerInfo]:
+    def list_capable_workers(self, wanted: RequiredModelOrGraph) -> list[WorkerInfo]:
         """Return the workers that have exactly this model or graph, and the same code."""
         held = WorkerCapability(wanted, format_worker_code_version())
         return [worker for worker in self.list_workers() if held in worker.capabilities]
@@ -221,7 +221,7 @@ class DaskClusterClient:
             raise found
         return found
 
-    def _read(self, future: Any, wanted: RequiredResource) -> Any:
+    def _read(self, future: Any, wanted: RequiredModelOrGraph) -> Any:
         """Return a future's answer, or None if it was lost; ServiceUnreachable if the request failed or was refused."""
         client = self._connect()
         try:
@@ -238,14 +238,14 @@ class DaskClusterClient:
             raise ServiceUnreachable(f"a worker of {self.compute.address} refused the {wanted}: {answer}")
         return answer
 
-    def _make_no_answer_error(self, wanted: RequiredResource, why: str) -> ServiceUnreachable:
+    def _make_no_answer_error(self, wanted: RequiredModelOrGraph, why: str) -> ServiceUnreachable:
         return ServiceUnreachable(
             f"the cluster at {self.compute.address} returned no answer from the {wanted}: {why}; see the workers' logs (if "
             "one group killed several workers, give them more memory)"
         )
 
     def _make_wrong_answer_error(
-        self, future: Any, wanted: RequiredResource, error: MalformedWorkerAnswer
+        self, future: Any, wanted: RequiredModelOrGraph, error: MalformedWorkerAnswer
     ) -> ServiceUnreachable:
         try:
             workers = ", ".join(self._connect().who_has([future])[future.key])
@@ -269,7 +269,7 @@ class _CapableWorkerCounter:
     Workers silent for too long are removed. If there is no worker for too long, the request is given up.
     """
 
-    def __init__(self, cluster: DaskClusterClient, wanted: RequiredResource) -> None:
+    def __init__(self, cluster: DaskClusterClient, wanted: RequiredModelOrGraph) -> None:
         self._cluster, self._wanted = cluster, wanted
         self._looked, self._found = 0.0, 0
         self._since = time.monotonic()
@@ -321,7 +321,7 @@ class _CapableWorkerCounter:
         return True
 
 
-def format_missing_capability(wanted: RequiredResource, workers: Sequence[WorkerInfo], address: str) -> str:
+def format_missing_capability(wanted: RequiredModelOrGraph, workers: Sequence[WorkerInfo], address: str) -> str:
     """Return why no worker can answer the request, and what to do."""
     advice = f"start one on a machine that has it: `factmill worker --address {address}`"
     if not workers:
@@ -336,7 +336,7 @@ def format_missing_capability(wanted: RequiredResource, workers: Sequence[Worker
     held_by_all = {held.requirement for each in workers for held in each.capabilities}
     others = sorted(each.identity for each in held_by_all if each.kind == wanted.kind)
     available = f"they hold: {', '.join(others)}" if others else f"they hold no {wanted.kind}"
-    if _strip_compute_type(wanted.identity) in map(_strip_compute_type, others):
+    if _strip_compute_type_and_device(wanted.identity) in map(_strip_compute_type_and_device, others):
         advice = (
             "the model is the same, but uses another number format: set compute_type of the model, or device of [compute], to "
             "the workers' value (for int8, set CT2_FORCE_CPU_ISA=AVX2 on both sides so that all CPUs compute alike)"
@@ -344,7 +344,7 @@ def format_missing_capability(wanted: RequiredResource, workers: Sequence[Worker
     return f"no worker at {address} ({len(workers)} workers) holds the {wanted}; {available}; {advice}"
 
 
-def _strip_compute_type(identity: str) -> str:
+def _strip_compute_type_and_device(identity: str) -> str:
     """Return name and digest of a model's identity (name@digest-numbers-device); a bare digest is returned unchanged."""
     name, at, known_by = identity.rpartition("@")
     return f"{name}{at}{known_by.partition('-')[0]}"

@@ -63,7 +63,7 @@ _RESOURCE_MARK = "factmill"
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class RequiredResource:
+class RequiredModelOrGraph:
     """Requirement on a worker: a model or graph, by identity."""
 
     kind: ResourceKind
@@ -78,7 +78,7 @@ class RequiredResource:
 class WorkerCapability:
     """Capability of a worker: a model or graph, with the code that it runs."""
 
-    requirement: RequiredResource
+    requirement: RequiredModelOrGraph
     code: str
     """Version of the worker's code and libraries (`format_worker_code_version`)."""
 
@@ -94,7 +94,7 @@ def parse_dask_resource_name(name: str) -> WorkerCapability | None:
         mark, kind, identity, code = json.loads(name)
     except (ValueError, TypeError):
         return None
-    return WorkerCapability(RequiredResource(kind, identity), code) if mark == _RESOURCE_MARK else None
+    return WorkerCapability(RequiredModelOrGraph(kind, identity), code) if mark == _RESOURCE_MARK else None
 
 
 @cache
@@ -104,7 +104,7 @@ def format_worker_code_version() -> str:
     return f"factmill {digest_import_closure([WORKER_MODULE], load_source_code())[:12]} {versions}"
 
 
-def list_required_cluster_resources(world: World, home: Path) -> list[RequiredResource]:
+def list_required_cluster_resources(world: World, home: Path) -> list[RequiredModelOrGraph]:
     """Return the models and the graph of a world that a cluster computes; UsageError if one is damaged."""
     from factmill.tasks.graph.folders import load_manifest_and_check_files
     from factmill.tasks.models.embedders import CHAR_NGRAMS
@@ -112,14 +112,16 @@ def list_required_cluster_resources(world: World, home: Path) -> list[RequiredRe
     wanted = []
     embedder = embedder_name_and_digest(world, home)
     if embedder["name"] != CHAR_NGRAMS:
-        wanted.append(RequiredResource("embedder", embedder["digest"]))
+        wanted.append(RequiredModelOrGraph("embedder", embedder["digest"]))
     if "translator" in world.models:
-        wanted.append(RequiredResource("translator", translator_identity(world, home)))
+        wanted.append(RequiredModelOrGraph("translator", translator_identity(world, home)))
     if "perplexity" in world.models and world.models["perplexity"].kind == "local":
-        wanted.append(RequiredResource("perplexity", perplexity_identity(world, home)))
+        wanted.append(RequiredModelOrGraph("perplexity", perplexity_identity(world, home)))
     if world.wikidata.engine == "graph":
         wanted.append(
-            RequiredResource("graph", load_manifest_and_check_files(world.wikidata.graph, graphs_folder(home)).digest)
+            RequiredModelOrGraph(
+                "graph", load_manifest_and_check_files(world.wikidata.graph, graphs_folder(home)).digest
+            )
         )
     return wanted
 

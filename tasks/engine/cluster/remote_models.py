@@ -25,13 +25,13 @@ from factmill.tasks.engine.cluster.driver import (
     check_answer_count,
 )
 from factmill.tasks.engine.cluster.protocol import (
-    RequiredResource,
+    RequiredModelOrGraph,
     group_indices_by_weight,
     split_into_ranges,
 )
 from factmill.tasks.models.cross_encoder import CrossEncoderSettings
 from factmill.tasks.models.embedders import SentenceEncoderSettings
-from factmill.tasks.models.model_folder import load_manifest_and_check_sizes, parse_model_settings
+from factmill.tasks.models.model_folder import load_manifest_and_check_sizes, parse_settings_in_manifest
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 IntArray = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class RemoteModelService:
 
     is_outside = True
 
-    def __init__(self, cluster: DaskClusterClient, wanted: RequiredResource) -> None:
+    def __init__(self, cluster: DaskClusterClient, wanted: RequiredModelOrGraph) -> None:
         self.identity = wanted.identity
         self._cluster, self._wanted = cluster, wanted
 
@@ -84,7 +84,7 @@ class RemoteEmbedder:
         vectors = np.zeros((len(different), self.dimensions), np.float32)
         _run_weighted_groups(
             self._cluster,
-            RequiredResource("embedder", self.digest),
+            RequiredModelOrGraph("embedder", self.digest),
             [len(text) for text in different],
             lambda places: ("vectors", [different[place] for place in places]),
             lambda places, found: _copy_rows_into_table(vectors, places, found),
@@ -111,7 +111,7 @@ class RemoteCrossEncoder:
         scores = np.zeros((len(different), len(self._settings.labels)))
         _run_weighted_groups(
             self._cluster,
-            RequiredResource("cross-encoder", self.digest),
+            RequiredModelOrGraph("cross-encoder", self.digest),
             [len(first) + len(second) for first, second in different],
             lambda places: ("scores", [different[place] for place in places]),
             lambda places, found: _copy_rows_into_table(scores, places, found),
@@ -121,7 +121,7 @@ class RemoteCrossEncoder:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePathFinder:
+class RemoteGraphPathFinder:
     """Path finder in a local graph on a cluster (core.paths.PathFinder)."""
 
     digest: str
@@ -153,7 +153,7 @@ class RemotePathFinder:
         return self._find(len(subjects), write, LITERAL_PATHS_SCHEMA)
 
     def _find(self, count: int, write: Callable[[range], ClusterRequestGroup], schema: pa.Schema) -> FoundPaths:
-        wanted = RequiredResource("graph", self.digest)
+        wanted = RequiredModelOrGraph("graph", self.digest)
         if not count:
             return FoundPaths(schema.empty_table(), PAIR_STATUS_SCHEMA.empty_table())
         ranges = split_into_ranges(
@@ -176,20 +176,20 @@ class RemotePathFinder:
 def open_remote_embedder(path: Path, cluster: DaskClusterClient) -> RemoteEmbedder:
     """Return a remote sentence encoder; only manifest and settings of its model folder are read here."""
     manifest = load_manifest_and_check_sizes(path, "embedder")
-    settings = parse_model_settings(path, manifest, SentenceEncoderSettings)
+    settings = parse_settings_in_manifest(path, manifest, SentenceEncoderSettings)
     return RemoteEmbedder(manifest.name, manifest.digest, settings.dimensions, cluster)
 
 
 def open_remote_cross_encoder(path: Path, cluster: DaskClusterClient) -> RemoteCrossEncoder:
     """Return a remote cross-encoder; only manifest and settings of its model folder are read here."""
     manifest = load_manifest_and_check_sizes(path, "cross-encoder")
-    settings = parse_model_settings(path, manifest, CrossEncoderSettings)
+    settings = parse_settings_in_manifest(path, manifest, CrossEncoderSettings)
     return RemoteCrossEncoder(manifest.name, manifest.digest, settings, cluster)
 
 
 def _run_weighted_groups(
     cluster: DaskClusterClient,
-    wanted: RequiredResource,
+    wanted: RequiredModelOrGraph,
     weights: Sequence[int],
     encode_group: Callable[[Sequence[int]], ClusterRequestGroup],
     handle_answer: Callable[[Sequence[int], Any], None],

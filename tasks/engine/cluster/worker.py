@@ -19,7 +19,7 @@ from factmill.tasks.engine.cluster.capabilities import (
     ServedResources,
     load_servable_graph,
     load_servable_model_variants,
-    set_served_resources,
+    set_resources_of_this_worker,
 )
 from factmill.tasks.engine.cluster.protocol import (
     WorkerCapability,
@@ -64,7 +64,8 @@ def load_servable_resources(
         return offers + [load_servable_graph(Path(name).name, folder) for name, folder in places.items()]
     folder = graphs_folder(home)
     loaders: list[Callable[[], list[ServableModelOrGraph]]] = [
-        partial(load_servable_model_variants, path, device, threads) for path in _list_all_models(home)
+        partial(load_servable_model_variants, path, device, threads)
+        for path in _list_home_and_packaged_model_folders(home)
     ]
     for name in list_graph_and_half_load_names(folder):
         loaders.append(partial(lambda name: [load_servable_graph(name, folder)], name))
@@ -81,7 +82,7 @@ def check_worker_options(address: str, files: tuple[str, str, str]) -> None:
     require_existing_tls_files(files)
 
 
-def run_worker(
+def run_worker_until_signal(
     address: str,
     offers: Sequence[ServableModelOrGraph],
     tell: ReportLine,
@@ -95,7 +96,7 @@ def run_worker(
     """
     library = import_distributed_without_logs()
     security = make_tls_security(*files, "worker")
-    set_served_resources(ServedResources(offers))
+    set_resources_of_this_worker(ServedResources(offers))
     with tempfile.TemporaryDirectory(prefix=f"factmill-{os.getpid()}-worker-") as folder:
         options: dict[str, Any] = {
             "nthreads": 1,
@@ -111,11 +112,11 @@ def run_worker(
             "death_timeout": _JOIN_S,
         }
         return asyncio.run(
-            _run_dask_worker_until_stopped(library, address, options | ({"host": host} if host else {}), tell)
+            _run_dask_worker_until_signal(library, address, options | ({"host": host} if host else {}), tell)
         )
 
 
-async def _run_dask_worker_until_stopped(library: Any, address: str, options: dict[str, Any], tell: ReportLine) -> int:
+async def _run_dask_worker_until_signal(library: Any, address: str, options: dict[str, Any], tell: ReportLine) -> int:
     try:
         worker = library.Worker(address, **options)
     except ValueError as error:  # an invalid host, or invalid settings of Dask
@@ -163,7 +164,7 @@ async def _join_scheduler(worker: Any, address: str, host: str) -> None:
         ) from error
 
 
-def _list_all_models(home: Path) -> Iterator[Path]:
+def _list_home_and_packaged_model_folders(home: Path) -> Iterator[Path]:
     """Yield the folders of a home's models and of the models packaged with factmill."""
     # the packaged encoder is unpacked to a folder in the home on first use
     if choose_default_embedder(home) == PACKAGED_EMBEDDER:

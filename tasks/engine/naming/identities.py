@@ -117,7 +117,7 @@ def make_service_identity(name: str, url: str) -> str:
     return f"{embedded_world_identity()}/{name}" if url == "embedded" else url
 
 
-def resolve_reply_max_ages(world: World, requested_max_age: str | None) -> dict[str, float]:
+def resolve_reply_max_ages_by_identity(world: World, requested_max_age: str | None) -> dict[str, float]:
     """Return identity → seconds until a recorded reply expires, for each service and model whose replies expire.
 
     `requested_max_age`: age for all services except models; overrides the world file. Replies of services identified by content

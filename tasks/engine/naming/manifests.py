@@ -8,7 +8,7 @@ from typing import Any
 
 from factmill.tasks.assets import asset_digest, load_packaged_prompt
 from factmill.tasks.core.digests import digest_json, digest_text
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames, BuildInputs, BuildInputsAndSourceFiles
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.errors import SettingsError
@@ -19,7 +19,7 @@ from factmill.tasks.storage.builds import resolve_build
 
 
 def make_build_manifest(
-    benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], run: RunOptions
+    benchmark: Benchmark, inputs: BuildInputsAndSourceFiles[BuildInputs], run: RunOptions
 ) -> dict[str, Any]:
     """Return a build's manifest as JSON; SettingsError if the world lacks a service that the benchmark needs."""
     world = load_world(run.world, run.graph)
@@ -80,7 +80,7 @@ def format_manifest_summary(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def resolve_own_prompts(assets: BenchmarkAssets, run: RunOptions) -> dict[str, str]:
+def resolve_own_prompts(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, str]:
     """Return id → text of the user's own prompts, for those of a benchmark's prompts whose text is not the packaged one.
 
     They come from the folder of the options, else of the world's file; for the replay of a build, from the texts recorded
@@ -89,16 +89,16 @@ def resolve_own_prompts(assets: BenchmarkAssets, run: RunOptions) -> dict[str, s
     if run.pinned_build is not None:
         recorded: dict[str, str] = resolve_build(resolve_warehouse_path(run), run.pinned_build).own_prompts
         return recorded
-    return {name: own.text for name, own in _load_replacing_prompts(assets, run).items()}
+    return {name: own.text for name, own in _load_replacing_own_prompts(assets, run).items()}
 
 
-def _load_replacing_prompts(assets: BenchmarkAssets, run: RunOptions) -> dict[str, OwnPrompt]:
+def _load_replacing_own_prompts(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, OwnPrompt]:
     folder = run.prompts or load_world(run.world, run.graph).prompts
     found = load_own_prompts(Path(folder)) if folder else {}
     return {name: own for name, own in found.items() if name in assets.prompts and not own.is_packaged_text}
 
 
-def digest_assets(assets: BenchmarkAssets, own_prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def digest_assets(assets: BenchmarkAssetNames, own_prompts: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return kind → name → digest of the files that a build reads; raises an error if one is missing.
 
     `own_prompts`: id → text of the prompts that replace packaged ones.
@@ -112,14 +112,14 @@ def digest_assets(assets: BenchmarkAssets, own_prompts: Mapping[str, str]) -> di
 
 
 def make_build_input_origins(
-    benchmark: Benchmark, inputs: ResolvedBuildInputs[BuildInputs], run: RunOptions
+    benchmark: Benchmark, inputs: BuildInputsAndSourceFiles[BuildInputs], run: RunOptions
 ) -> dict[str, Any]:
     """Return where the inputs were found, JSON-serializable; stored with the build, but not part of its manifest.
 
     It has the texts of own prompts, of which the manifest has the digests.
     """
     own_prompts = resolve_own_prompts(benchmark.assets, run)
-    files = {} if run.pinned_build is not None else _load_replacing_prompts(benchmark.assets, run)
+    files = {} if run.pinned_build is not None else _load_replacing_own_prompts(benchmark.assets, run)
     return {
         "version": get_factmill_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),

@@ -96,7 +96,7 @@ def find_forecast_with_actual_usage(db: Connection, manifest: Mapping[str, Any],
     return {**forecast, "actual": sum_call_usage(db, run_id)} if forecast else {}
 
 
-class StageRequestCounter:
+class StageRequestCounterByService:
     """Counter of the requests sent in each stage; a build's stages run one after another."""
 
     def __init__(self, budget: Budget) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, BuildInputsAndSourceFiles
 from factmill.tasks.storage.builds import BuildRecord
 
 _SOURCE_INPUTS = frozenset({"build", "release", "answers", "source_digest", "own_source"})
@@ -20,7 +20,7 @@ def choose_basis_build(
     `builds`: oldest first.
     """
     own = [build for build in reversed(builds) if build.benchmark == benchmark.name]
-    same_services = [build for build in own if not _list_service_differences(build.lock, manifest)]
+    same_services = [build for build in own if not _list_world_model_prompt_differences(build.lock, manifest)]
     same_parameters = (
         each for each in same_services if not _list_parameter_differences(benchmark, each.lock, manifest)
     )
@@ -30,7 +30,7 @@ def choose_basis_build(
 def format_basis_differences(benchmark: Benchmark, basis: BuildRecord, manifest: Mapping[str, Any]) -> list[str]:
     """Return a warning that names what differs between a forecast's basis and the build, the source aside; else nothing."""
     different = [
-        *_list_service_differences(basis.lock, manifest),
+        *_list_world_model_prompt_differences(basis.lock, manifest),
         *_list_parameter_differences(benchmark, basis.lock, manifest),
     ]
     if not different:
@@ -46,7 +46,7 @@ def count_forecast_source_rows(
     benchmark: Benchmark,
     basis: BuildRecord,
     builds: Sequence[BuildRecord],
-    inputs: ResolvedBuildInputs[BuildInputs],
+    inputs: BuildInputsAndSourceFiles[BuildInputs],
     manifest: Mapping[str, Any],
 ) -> tuple[int, list[str]]:
     """Return the number of source rows that a build will read, and a warning if it is only that of another source.
@@ -56,9 +56,9 @@ def count_forecast_source_rows(
     if inputs.source_rows is not None:
         limit = getattr(inputs.inputs.params, "limit", None)
         return (inputs.source_rows if limit is None else min(limit, inputs.source_rows)), []
-    wanted = _select_source_inputs(benchmark, manifest)
+    wanted = _select_sources_and_narrowing_inputs(benchmark, manifest)
     for build in (basis, *reversed(builds)):
-        if build.benchmark == benchmark.name and _select_source_inputs(benchmark, build.lock) == wanted:
+        if build.benchmark == benchmark.name and _select_sources_and_narrowing_inputs(benchmark, build.lock) == wanted:
             return count_source_rows_of_build(build), []
     rows = count_source_rows_of_build(basis)
     return rows, [
@@ -73,7 +73,7 @@ def count_source_rows_of_build(build: BuildRecord) -> int:
     return rows
 
 
-def _list_service_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _list_world_model_prompt_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between two manifests in world, models and prompts, as text."""
     found = []
     world_before, world_now = ({**each["world"], "epoch": ""} for each in (before, now))
@@ -103,7 +103,7 @@ def _list_parameter_differences(benchmark: Benchmark, before: Mapping[str, Any],
     ]
 
 
-def _select_source_inputs(benchmark: Benchmark, manifest: Mapping[str, Any]) -> list[Any]:
+def _select_sources_and_narrowing_inputs(benchmark: Benchmark, manifest: Mapping[str, Any]) -> list[Any]:
     """Return what a manifest says about the source: its files, and the inputs that choose the part to read."""
     names = sorted(_SOURCE_INPUTS | benchmark.narrowing_params)
     inputs = manifest["params"]

@@ -30,7 +30,7 @@ from factmill.tasks.engine.batches import choose_batch_size
 from factmill.tasks.engine.naming.identities import make_service_identity, service_urls
 from factmill.tasks.errors import UsageError
 from factmill.tasks.settings import World
-from factmill.tasks.storage.builds import BuildCallUsage
+from factmill.tasks.storage.builds import BuildStagesAndCalls
 
 ENGLISH_CHARACTERS_PER_TOKEN = 4
 """Approximate characters per token of English, used if no server reports usage."""
@@ -43,7 +43,7 @@ _PRICE_TOLERANCE = 1e-6
 class ForecastBasis:
     """Data on which a forecast is based: a pilot or an earlier build."""
 
-    usage: BuildCallUsage
+    usage: BuildStagesAndCalls
     requests: Mapping[str, Mapping[str, int]]
     """Stage → service → requests sent in its own run."""
     models: Mapping[str, str]
@@ -67,7 +67,7 @@ def forecast_build(
     world: World, basis: ForecastBasis, batch_size: int
 ) -> tuple[BuildForecast, dict[str, float], list[str]]:
     """Return (forecast, totals of calls already recorded, notes); `batch_size`: rows per batch."""
-    stages, rows_asked = _scale_stages(basis, batch_size)
+    stages, rows_asked = _scale_stages_to_full_build(basis, batch_size)
     uses, notes = _price_observed_calls_with_notes(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
@@ -113,7 +113,7 @@ def _map_rows_to_origins(rows: Collection[str]) -> dict[str, str]:
     return owners
 
 
-def _scale_stages(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedStage], int]:
+def _scale_stages_to_full_build(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedStage], int]:
     """Return the stages with their scale (rows of the full build per row of the basis), and the number of rows asked."""
     stages, scale, rows = basis.usage.stages, 1.0, 0
     if basis.source_rows is not None:

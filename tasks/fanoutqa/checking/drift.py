@@ -9,11 +9,11 @@ from pathlib import Path
 
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.runs import BuildRun
-from factmill.tasks.engine.services import Services
+from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import UsageError
-from factmill.tasks.fanoutqa.core.drift import ReferenceDrift, compare_references, compute_lost_share
+from factmill.tasks.fanoutqa.core.drift import ReferenceDrift, classify_reference_drifts, compute_lost_share
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference
 from factmill.tasks.fanoutqa.pin import apply_pin, format_problem
 from factmill.tasks.lookups.pinned_articles import (
@@ -46,7 +46,7 @@ def load_published_references(warehouse: Path, build: BuildRecord) -> list[Evide
 
 def measure_drift(
     references: Sequence[EvidenceReference],
-    services: Services,
+    services: WorldServices,
     recorder: CallCache,
     epoch: str,
     size: int = REFERENCES_PER_BATCH,
@@ -62,24 +62,24 @@ def measure_drift(
     in_order = sorted(references, key=lambda each: (each.title_asked, each.id))
     for number, start in enumerate(range(0, len(in_order), size), 1):
         run = BuildRun(Path(), {"params": {}}, {}, {}, services, recorder)
-        work = BatchWork(StageBatch(run="", stage="drift", index=number, key=""), run)
-        known, found = _check_references_before_and_after(work, in_order[start : start + size], epoch)
+        work = BatchInProgress(StageBatch(run="", stage="drift", index=number, key=""), run)
+        known, found = _check_references_in_build_and_at_epoch(work, in_order[start : start + size], epoch)
         before += known
         after += found
         recorder.merge_journal()
         print_and_log(f"drift: {len(after):,} of {len(references):,} references, {work.calls_sent:,} calls sent")
-    return compare_references(before, after)
+    return classify_reference_drifts(before, after)
 
 
-def _check_references_before_and_after(
-    work: BatchWork, batch: Sequence[EvidenceReference], epoch: str
+def _check_references_in_build_and_at_epoch(
+    work: BatchInProgress, batch: Sequence[EvidenceReference], epoch: str
 ) -> tuple[list[EvidenceReference], list[EvidenceReference]]:
     """Return references as in the build, with the missing findings added, and as they are at the epoch."""
     pinned = pin_article_revisions_at_epoch(work, ((each.id, each.title_asked) for each in batch), epoch)
     then = [_apply_pin_or_problem(each, pinned[each.title_asked]) for each in batch]
     pairs = list(zip(batch, then, strict=True))
     unread = [each for each in batch if each.problem is None and each.found is None and each.answer is not None]
-    moved = [new for old, new in pairs if not _has_checked_same_revision(old, new)]
+    moved = [new for old, new in pairs if not _has_old_build_checked_revision(old, new)]
     texts = load_article_texts(
         work, ((each.id, each.title or each.title_asked, each.revid) for each in [*unread, *moved] if each.revid)
     )
@@ -87,14 +87,14 @@ def _check_references_before_and_after(
     before = [_add_answer_finding(each, known) if each in unread else each for each in batch]
     after = [
         new.replace(found=old.found, missing=old.missing)
-        if _has_checked_same_revision(old, new)
+        if _has_old_build_checked_revision(old, new)
         else _add_answer_finding(new, known)
         for old, new in pairs
     ]
     return before, after
 
 
-def _has_checked_same_revision(old: EvidenceReference, new: EvidenceReference) -> bool:
+def _has_old_build_checked_revision(old: EvidenceReference, new: EvidenceReference) -> bool:
     """True if the build already looked for the answer in this revision."""
     return old.problem is None and new.problem is None and old.revid == new.revid and old.found is not None
 

@@ -10,7 +10,7 @@ from typing import Any
 from factmill.tasks import progress
 from factmill.tasks.engine.naming.identities import embedder_name
 from factmill.tasks.errors import SourceError
-from factmill.tasks.fanoutqa.core.flags import FLAGS, find_structure_flags
+from factmill.tasks.fanoutqa.core.flags import FLAGS, find_answer_and_article_flags
 from factmill.tasks.fanoutqa.core.forms.checks import FormViolation, format_value_summary, is_empty_answer
 from factmill.tasks.fanoutqa.core.forms.released import UnresolvedArticle, list_unresolved_articles
 from factmill.tasks.fanoutqa.core.questions import FanOutQuestion, list_article_references, list_sub_questions
@@ -18,7 +18,7 @@ from factmill.tasks.fanoutqa.core.rows import QuestionFlag
 from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE, find_near_duplicates
 from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, check_and_parse_question
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.source_files import iterate_json, make_unpinned_source
+from factmill.tasks.storage.source_files import iterate_json, make_source_file_without_digest
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 _MAX_SHOWN_WORDING = 100
@@ -115,7 +115,7 @@ class QuestionFileReport:
 def validate_question_file(file: Path, least_articles: int) -> QuestionFileReport:
     """Check every question of a file; SourceError if the file is unreadable or has no questions."""
     report = QuestionFileReport(file)
-    for number, row in iterate_json(make_unpinned_source(file), EXPECTED_FORM):
+    for number, row in iterate_json(make_source_file_without_digest(file), EXPECTED_FORM):
         found = check_and_parse_question(row, least_articles)
         if found.question is None:
             wording = row.get("question") if isinstance(row, Mapping) else None
@@ -123,7 +123,7 @@ def validate_question_file(file: Path, least_articles: int) -> QuestionFileRepor
         else:
             # authors give no revisions; a build finds them
             unresolved = list_unresolved_articles(found.question) if found.form == "released" else []
-            flags = find_structure_flags(found.question)
+            flags = find_answer_and_article_flags(found.question)
             report.valid.append(ValidQuestion(number, str(found.form), found.question, flags, unresolved))
     if not report.valid and not report.invalid:
         raise SourceError(f"{file}: the file has no questions; expected {EXPECTED_FORM}")

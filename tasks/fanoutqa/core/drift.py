@@ -43,7 +43,9 @@ class ReferenceDrift:
     after: EvidenceReference
 
 
-def compare_references(before: Iterable[EvidenceReference], after: Iterable[EvidenceReference]) -> list[ReferenceDrift]:
+def classify_reference_drifts(
+    before: Iterable[EvidenceReference], after: Iterable[EvidenceReference]
+) -> list[ReferenceDrift]:
     """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
@@ -51,7 +53,7 @@ def compare_references(before: Iterable[EvidenceReference], after: Iterable[Evid
             f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
         )
     pairs = ((earlier[each], later[each]) for each in sorted(earlier))
-    return [ReferenceDrift(_classify_drift_kind(*pair), *pair) for pair in pairs]
+    return [ReferenceDrift(_classify_pin_or_found_change(*pair), *pair) for pair in pairs]
 
 
 def count_drift_report_figures(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
@@ -102,7 +104,7 @@ def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:
     return file.getvalue()
 
 
-def _classify_drift_kind(before: EvidenceReference, after: EvidenceReference) -> DriftKind:
+def _classify_pin_or_found_change(before: EvidenceReference, after: EvidenceReference) -> DriftKind:
     if any((each.problem or "").partition(":")[0] == OUTAGE_REASON for each in (before, after)):
         return "not_looked_up"
     if (before.problem is None) != (after.problem is None):

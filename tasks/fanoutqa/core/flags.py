@@ -51,7 +51,7 @@ from factmill.tasks.text.values.answer_search import (
     index_text,
     iterate_answer_primitives,
 )
-from factmill.tasks.text.values.value_tokens import NumberValue, TokenValue, tokenize_words_and_amounts
+from factmill.tasks.text.values.value_tokens import TokenValue, UnitlessNumberValue, tokenize_words_numbers_and_dates
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
 FLAGS: Mapping[str, str] = MappingProxyType(
@@ -79,9 +79,9 @@ _YEAR_IN_TEXT = re.compile(r"(?<![\w.,])(?:1[0-9]|20)[0-9]{2}(?![\w.,][0-9])")
 _DIGIT = re.compile(r"[0-9]")
 
 
-def find_structure_flags(question: FanOutQuestion) -> list[QuestionFlag]:
+def find_answer_and_article_flags(question: FanOutQuestion) -> list[QuestionFlag]:
     """Return the flags on a question's answer and articles; without a decomposition, only on the number of articles."""
-    flags = list(_flag_answer_not_in_sub_answers(question))
+    flags = list(_flag_answer_unlike_sub_answers(question))
     first: dict[str, str] = {}
     for path, sub in list_leaf_sub_questions(question):
         title = _capitalise_title(sub.evidence.title if sub.evidence else "")
@@ -121,7 +121,7 @@ def find_questions_sharing_facts(questions: Sequence[FanOutQuestion]) -> Iterato
             using[fact].append(at)
 
 
-def _flag_answer_not_in_sub_answers(question: FanOutQuestion) -> Iterator[QuestionFlag]:
+def _flag_answer_unlike_sub_answers(question: FanOutQuestion) -> Iterator[QuestionFlag]:
     if question.answer is None or not question.decomposition:
         return
     if missing := _list_parts_missing_in_sub_answers(question.answer, question):
@@ -166,7 +166,7 @@ def _index_paragraphs(texts: Iterable[str]) -> IndexedText:
 
 
 def _tokenize_to_values(text: str) -> set[TokenValue]:
-    return {each.value for each in tokenize_words_and_amounts(text)}
+    return {each.value for each in tokenize_words_numbers_and_dates(text)}
 
 
 def _list_numbers_contradicting_sub_answers(
@@ -228,10 +228,10 @@ def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
 def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
     """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
     read = [
-        [each.value for part in _list_sub_answer_parts([sub]) for each in tokenize_words_and_amounts(part)]
+        [each.value for part in _list_sub_answer_parts([sub]) for each in tokenize_words_numbers_and_dates(part)]
         for sub in group
     ]
-    found = [[float(value.number) for value in values if isinstance(value, NumberValue)] for values in read]
+    found = [[float(value.number) for value in values if isinstance(value, UnitlessNumberValue)] for values in read]
     yield [numbers[0] for numbers in found if len(numbers) == 1]
     yield [number for numbers in found for number in numbers]
     yield from (numbers for numbers in found if len(numbers) > 1)
@@ -276,7 +276,7 @@ def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str
         if isinstance(part, bool):
             continue
         # a text may leave out bracketed words, and write numbers and dates in many ways
-        values = [amount.value for amount in tokenize_words_and_amounts(_BRACKETED.sub(" ", part))]
+        values = [amount.value for amount in tokenize_words_numbers_and_dates(_BRACKETED.sub(" ", part))]
         longest = max((value for value in values if isinstance(value, str)), key=len, default="")
         is_sure = all(isinstance(value, str) for value in values) and longest.isascii() and longest.isalpha()
         if is_sure and len(longest) >= _MIN_WORD_LETTERS and longest not in _WORDS_WITH_VARIANTS:
@@ -284,7 +284,7 @@ def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str
     return frozenset(found)
 
 
-def contains_all_prefixes(beginnings: Iterable[str], folded_text: str) -> bool:
+def contains_all_prefixes_anywhere(beginnings: Iterable[str], folded_text: str) -> bool:
     """True if a text, folded by `fold_case_and_accents`, contains all the prefixes."""
     return all(each in folded_text for each in beginnings)
 

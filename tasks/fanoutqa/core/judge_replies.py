@@ -15,7 +15,12 @@ from typing import Literal
 from factmill.tasks.core.completions import QUESTION_LABEL, CompletionFormat, UnreadableCompletion
 from factmill.tasks.text.reply_wrappers import strip_surrounding_emoji
 from factmill.tasks.text.sentences import split_sentences
-from factmill.tasks.text.values.value_tokens import NumberValue, TokenValue, states_wanted_value, tokenize_values
+from factmill.tasks.text.values.value_tokens import (
+    TokenValue,
+    UnitlessNumberValue,
+    states_wanted_value,
+    tokenize_values,
+)
 
 OBJECTIVITY_FORM = CompletionFormat(last_verdict_counts=True)
 """Reasons, then the letter Y or N."""
@@ -143,7 +148,7 @@ def _find_rewrite_problem(question: str, rewrite: str) -> str | None:
     if "?" not in rewrite and not (_IMPERATIVE.match(rewrite) and _IMPERATIVE.match(question)):
         return f"the reply is {_shorten_reply_to_its_end(rewrite)!r}, expected {_EXPECTED_WORDING}"
     before, after = _list_numeric_values(question), _list_numeric_values(rewrite)
-    words = [value for _, value in tokenize_values(_join_initials(rewrite))]
+    words = [value for _, value in tokenize_values(_drop_periods_of_initials(rewrite))]
     lost = [source for source, value in before if not any(states_wanted_value(each, value) for _, each in after)]
     new = [source for source, value in after if not any(states_wanted_value(each, value) for _, each in before)]
     lost_names = [source for source, value in _list_capitalised_words(question) if value not in words]
@@ -159,14 +164,14 @@ def _list_numeric_values(text: str) -> list[tuple[str, TokenValue]]:
     """Return (text, value) of numbers, dates, ordinals and decades; not of "one", which is a pronoun too."""
     return [
         (source, value)
-        for source, value in tokenize_values(_join_initials(text))
-        if (not isinstance(value, str) or value[0].isdigit()) and value != NumberValue("1")
+        for source, value in tokenize_values(_drop_periods_of_initials(text))
+        if (not isinstance(value, str) or value[0].isdigit()) and value != UnitlessNumberValue("1")
     ]
 
 
 def _list_capitalised_words(text: str) -> Iterator[tuple[str, TokenValue]]:
     """Yield (text, value) of the capitalised words, except those that merely begin a sentence."""
-    for sentence in split_sentences(_join_initials(text)):
+    for sentence in split_sentences(_drop_periods_of_initials(text)):
         tokens = tokenize_values(sentence)
         for at, (source, value) in enumerate(tokens):
             if not isinstance(value, str) or not source[0].isupper() or value in _SENTENCE_OPENERS:
@@ -176,7 +181,7 @@ def _list_capitalised_words(text: str) -> Iterator[tuple[str, TokenValue]]:
                 yield source, value
 
 
-def _join_initials(text: str) -> str:
+def _drop_periods_of_initials(text: str) -> str:
     """Return a text with initials joined: U.S. becomes US, J.K. becomes JK."""
     return re.sub(r"\b([A-Z])\.(?=[A-Z\s,;:?!)'’]|$)", r"\1", text)
 

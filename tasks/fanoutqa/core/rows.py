@@ -202,7 +202,7 @@ class DevQuestion(Row):
     """Subjects that the question is about."""
 
 
-class HeldOutQuestion(Row):
+class HeldOutTestSplitQuestion(Row):
     """A question of the test part in the released form."""
 
     question: str

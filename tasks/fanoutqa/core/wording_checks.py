@@ -22,11 +22,11 @@ from factmill.tasks.text.values.answer_search import (
 )
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
-    NumberValue,
+    UnitlessNumberValue,
     drop_stop_words,
     is_same_or_related_word,
     tokenize_values,
-    tokenize_words_and_amounts,
+    tokenize_words_numbers_and_dates,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 
@@ -46,7 +46,7 @@ def find_wording_addition(question: str, wording: QuestionWordingParts) -> str |
     )
     if question.count("?") > 1 + pieces.count("?"):
         return "asks more than once, expected one question"
-    counts = {NumberValue(str(wording.count)), NumberValue(str(len(wording.names)))}
+    counts = {UnitlessNumberValue(str(wording.count)), UnitlessNumberValue(str(len(wording.names)))}
     known = {each.value for each in tokenize_values(f"{pieces} {wording.unit}")} | counts
     own = [
         (before, each)
@@ -82,7 +82,7 @@ _POSSIBLE_YEARS = range(1000, 2101)
 def find_added_units(question: str, rewrite: str) -> list[str]:
     """Return the units that only the rewritten question names: in metres, how many feet, (km)."""
     before, after = question.split(), rewrite.split()
-    known = [each.value for each in tokenize_words_and_amounts(question)]
+    known = [each.value for each in tokenize_words_numbers_and_dates(question)]
     # the word before an addition shows whether it is a unit ("in", "many")
     additions = [
         " ".join(after[max(0, low - 1) : high])
@@ -93,7 +93,7 @@ def find_added_units(question: str, rewrite: str) -> list[str]:
         unit
         for added in additions
         for unit in _list_added_units(added)
-        if any(part.value not in known for part in tokenize_words_and_amounts(unit))
+        if any(part.value not in known for part in tokenize_words_numbers_and_dates(unit))
     ]
     return list(dict.fromkeys(found))
 
@@ -106,7 +106,7 @@ def _list_added_units(added: str) -> Iterator[str]:
 
 
 def _names_unit(text: str) -> bool:
-    return any(each.value in NORMALIZED_UNITS for each in tokenize_words_and_amounts(text))
+    return any(each.value in NORMALIZED_UNITS for each in tokenize_words_numbers_and_dates(text))
 
 
 def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerValue, str]]) -> str | None:
@@ -116,7 +116,7 @@ def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerVal
     """
     proven, maybe_year = False, ""
     for title, answer, text in evidence:
-        if numbers := list(_list_undated_answer_numbers(answer)):
+        if numbers := list(_list_answer_numbers_outside_dates(answer)):
             known = index_text("\n\n".join(each for each in text.split("\n\n") if not _NUMERIC_CELL.fullmatch(each)))
         for number in numbers:
             problem = f'{title} does not say "{number} {unit}"'
@@ -129,11 +129,11 @@ def find_unit_support_problem(unit: str, evidence: Iterable[tuple[str, AnswerVal
     return None if proven else maybe_year or f'no sub-answer is a number, which "{unit}" could stand beside'
 
 
-def _list_undated_answer_numbers(answer: AnswerValue) -> Iterator[str]:
+def _list_answer_numbers_outside_dates(answer: AnswerValue) -> Iterator[str]:
     for part in iterate_answer_primitives(answer):
-        values = [] if isinstance(part, bool) else [each.value for each in tokenize_words_and_amounts(part)]
+        values = [] if isinstance(part, bool) else [each.value for each in tokenize_words_numbers_and_dates(part)]
         if not any(isinstance(value, PartialDate) for value in values):
-            yield from (value.number for value in values if isinstance(value, NumberValue))
+            yield from (value.number for value in values if isinstance(value, UnitlessNumberValue))
 
 
 def find_numeric_answer_passage(answer: AnswerValue, text: str) -> str:
@@ -142,7 +142,7 @@ def find_numeric_answer_passage(answer: AnswerValue, text: str) -> str:
     def says_answer(part: str) -> bool:
         return find_answer_in_text(answer, index_text(part)).found is True
 
-    if not any(_list_undated_answer_numbers(answer)):
+    if not any(_list_answer_numbers_outside_dates(answer)):
         return ""
     lines = (line for line in text.split("\n\n") if any(map(str.isdigit, line)))
     line = next(filter(says_answer, lines), "")

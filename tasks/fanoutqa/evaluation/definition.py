@@ -4,11 +4,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from factmill.tasks.core.evaluation.human_labels import LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.errors import UsageError
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation, format_answer_line, resolve_evaluation_inputs
+from factmill.tasks.evaluation.definition import (
+    EXACT_JUDGE,
+    Evaluation,
+    format_explained_answer_line,
+    resolve_evaluation_inputs,
+)
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.core.evaluation.grades import (
     GRADES,
@@ -79,7 +84,7 @@ _STOP_REASONS = {
 
 def resolve_fanoutqa_evaluation_inputs(
     params: FanOutEvaluationParams, run: RunOptions
-) -> ResolvedBuildInputs[FanOutEvaluationInputs]:
+) -> BuildInputsAndSourceFiles[FanOutEvaluationInputs]:
     """Resolve the inputs that decide an evaluation; UsageError or SettingsError says what was expected."""
     if (
         params.split == "test"
@@ -133,7 +138,7 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     if row.context:
         passages = f"{'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {passages}"
-    yield format_answer_line("; ".join(row.answer.splitlines()), row)
+    yield format_explained_answer_line("; ".join(row.answer.splitlines()), row)
     if row.answer_read != row.answer.strip():
         yield f"  read as     {'; '.join(row.answer_read.splitlines())}"
     if row.unscored:
@@ -190,7 +195,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
         "grade": "grade",
     },
     explain=explain_fanoutqa_answer,
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=(CLOSED_BOOK_PROMPT, TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT, EVIDENCE_PROMPT, JUDGE_ANSWER_PROMPT),
         lists=("irregular_forms.csv", "removed_from_evidence.txt"),
     ),
@@ -222,7 +227,7 @@ FANOUTQA_EVALUATION: Evaluation = Evaluation(
     draw_figures=draw_fanoutqa_figures,
     list_report_items=list_fanoutqa_report_items,
     paper_results=FANOUTQA_PAPER_FIGURES,
-    label_scheme=LabelScheme(
+    label_scheme=JudgeVerdictLabelScheme(
         instruction="How does the answer compare with the gold answer?",
         classes={grade: GRADES[grade] for grade in GRADES_WORST_FIRST},
         right_labels=RIGHT_GRADES,

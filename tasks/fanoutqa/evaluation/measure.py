@@ -18,7 +18,7 @@ from factmill.tasks.core.evaluation.scoring import (
     ScoreArray,
     add_metric_note,
     column_to_floats,
-    group_scores_by_setting,
+    make_metric_scores_per_setting,
     make_score_rows,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
@@ -34,7 +34,7 @@ from factmill.tasks.fanoutqa.core.evaluation.scoring import (
     StringScorer,
     add_string_and_rouge_scores,
     align_pair_scores,
-    pair_gold_with_answers,
+    make_nonblank_gold_and_answer_pairs,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer, resolve_lemmatizer_name
@@ -64,7 +64,7 @@ def measure_fanoutqa(
     found = [
         each
         for name, rows in scores.items()
-        for each in group_scores_by_setting(
+        for each in make_metric_scores_per_setting(
             rows, groups, GROUP_COLUMNS, is_share=name not in METRIC_UNITS, unit=METRIC_UNITS.get(name, "share")
         )
     ]
@@ -169,7 +169,7 @@ def score_judged_predictions(answers: pa.Table, inputs: FanOutEvaluationInputs, 
     found = np.full(answers.num_rows, np.nan)
     if inputs.params.bleurt is not None:
         golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
-        pairs = pair_gold_with_answers(answers["answer_read"].to_pylist(), golds)
+        pairs = make_nonblank_gold_and_answer_pairs(answers["answer_read"].to_pylist(), golds)
         scores = tools.cross_encoder(inputs.params.bleurt).score([pair for pair in pairs if pair], SIMILARITY_LABELS)
         found = align_pair_scores(pairs, scores[:, 0])
     scored = scored.append_column(BLEURT_LIKE, pa.array(found, from_pandas=True))

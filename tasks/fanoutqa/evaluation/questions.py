@@ -25,7 +25,11 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     answer_in_closed_book,
     answer_with_searches,
 )
-from factmill.tasks.fanoutqa.core.evaluation.grades import JUDGE_GRADE_FORM, grade_by_stated_gold_strings, read_grade
+from factmill.tasks.fanoutqa.core.evaluation.grades import (
+    JUDGE_GRADE_FORM,
+    choose_grade_letter_by_gold_strings,
+    read_grade,
+)
 from factmill.tasks.fanoutqa.core.evaluation.rows import (
     CLOSED_BOOK,
     EVIDENCE_PROVIDED,
@@ -36,7 +40,7 @@ from factmill.tasks.fanoutqa.core.evaluation.rows import (
     FanOutPinnedArticle,
     FanOutPrediction,
 )
-from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, name_gold_kind
+from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer, get_gold_json_shape
 from factmill.tasks.options import CliOption
 
 CLOSED_BOOK_PROMPT, TOOL_SEARCH_PROMPT, TEXT_SEARCH_PROMPT, EVIDENCE_PROMPT, JUDGE_ANSWER_PROMPT = (
@@ -119,7 +123,7 @@ def collect_gold_questions(read: Callable[[str], pa.Table]) -> pa.Table:
         FanOutGoldQuestion(
             **each,
             gold=golds[each["id"]],
-            kind=name_gold_kind(json.loads(golds[each["id"]])),
+            kind=get_gold_json_shape(json.loads(golds[each["id"]])),
             categories=categories[each["id"]],
             evidence=list(evidence.get(each["id"], {}).values()),
         )
@@ -202,7 +206,7 @@ FANOUTQA_JUDGING: JudgingSpec[FanOutPrediction, str, FanOutJudgedPrediction] = J
     make_prompt=fill_fanoutqa_judge_prompt,
     completion_format=JUDGE_GRADE_FORM,
     parse_verdict=lambda _, texts: read_grade(texts[0]),
-    judge_exactly=lambda row: grade_by_stated_gold_strings(row.answer_read, json.loads(row.gold)),
+    judge_exactly=lambda row: choose_grade_letter_by_gold_strings(row.answer_read, json.loads(row.gold)),
     make_judged_row=add_judge_grade,
     row_model=FanOutJudgedPrediction,
 )

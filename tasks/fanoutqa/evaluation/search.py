@@ -15,7 +15,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_page_revision,
     parse_search_titles,
 )
-from factmill.tasks.engine.batches import BatchWork
+from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.fanoutqa.core.evaluation.chunks import select_chunks, split_article
 from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleTitleRequest, EvidenceRequest
 from factmill.tasks.lookups.pinned_articles import (
@@ -34,7 +34,7 @@ _LOOKUPS_PER_BATCH = 20
 
 
 def look_up_articles(
-    work: BatchWork, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
 ) -> list[ArticleLookupResult]:
     """Return the result of each (row id, look-up), in their order."""
     groups = (looks[start : start + _LOOKUPS_PER_BATCH] for start in range(0, len(looks), _LOOKUPS_PER_BATCH))
@@ -42,7 +42,7 @@ def look_up_articles(
 
 
 def _look_up_article_batch(
-    work: BatchWork, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
 ) -> list[ArticleLookupResult]:
     pinned = _pin_searched_titles(
         work, [(row_id, look) for row_id, look in looks if isinstance(look, ArticleTitleRequest)]
@@ -73,7 +73,7 @@ def _look_up_article_batch(
 
 
 def _pin_searched_titles(
-    work: BatchWork, asked: Iterable[tuple[str, ArticleTitleRequest]]
+    work: BatchInProgress, asked: Iterable[tuple[str, ArticleTitleRequest]]
 ) -> dict[tuple[str, str], PinnedArticleRevision | MissingArticleReason]:
     """Return (row id, title) → the article of that title at the epoch, or why there is none."""
     by_epoch: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -124,7 +124,7 @@ def _make_missing_result(why: MissingArticleReason) -> ArticleLookupResult:
 
 
 def _find_similar_titles(
-    work: BatchWork, asked: Sequence[tuple[str, ArticleTitleRequest]]
+    work: BatchInProgress, asked: Sequence[tuple[str, ArticleTitleRequest]]
 ) -> Iterator[tuple[str, ...] | str]:
     """Yield for each (row id, search) titles of other articles that existed at the epoch, or why a call failed for now."""
     if not asked:

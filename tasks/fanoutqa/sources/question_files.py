@@ -30,8 +30,8 @@ from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion, Split
 from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     PropertyPhrases,
     SetKind,
-    parse_property_phrases,
-    parse_set_kinds_csv,
+    parse_phrases_by_property_and_members,
+    parse_set_kinds_csv_by_unit,
 )
 from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import (
@@ -155,13 +155,13 @@ def _drop_nulls(value: Any) -> Any:
 @cache
 def load_set_kinds() -> dict[str, SetKind]:
     """Return unit → kind of sets to generate questions from, loaded from `data/lists/fanout_sets.csv`."""
-    return parse_set_kinds_csv(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
+    return parse_set_kinds_csv_by_unit(asset_path("data/lists", "fanout_sets.csv").read_text("utf-8"))
 
 
 @cache
 def load_property_phrases() -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a property, loaded from `data/lists/fanout_properties.csv`."""
-    return parse_property_phrases(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))
+    return parse_phrases_by_property_and_members(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))
 
 
 SET_FILE, PROPERTY_FILE = "sets", "properties"
@@ -171,7 +171,7 @@ SET_FILE, PROPERTY_FILE = "sets", "properties"
 @cache
 def read_own_set_kinds(source: SourceFile) -> Mapping[str, SetKind]:
     """Return unit → kind of sets of a user's file, in the form of `data/lists/fanout_sets.csv`."""
-    found = parse_set_kinds_csv(load_source_text(source, "kinds of sets"), str(source.path))
+    found = parse_set_kinds_csv_by_unit(load_source_text(source, "kinds of sets"), str(source.path))
     if not found:
         raise SourceError(f"{source.path}: no kind of sets; expected a line for each")
     return found
@@ -180,7 +180,7 @@ def read_own_set_kinds(source: SourceFile) -> Mapping[str, SetKind]:
 @cache
 def read_own_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a user's file, in the form of `data/lists/fanout_properties.csv`."""
-    return parse_property_phrases(load_source_text(source, "phrases of properties"), str(source.path))
+    return parse_phrases_by_property_and_members(load_source_text(source, "phrases of properties"), str(source.path))
 
 
 def load_build_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
@@ -188,7 +188,7 @@ def load_build_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
     return load_set_kinds() | {unit: kind for file in files for unit, kind in read_own_set_kinds(file).items()}
 
 
-def load_build_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
+def load_packaged_and_own_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases: factmill's own, and those of the user's files, which replace equal ones."""
     own = {key: phrases for file in files for key, phrases in read_own_property_phrases(file).items()}
     return load_property_phrases() | own

@@ -129,7 +129,7 @@ class PlaceAndNounLexicon:
 
 
 @dataclass(frozen=True)
-class AnswerEvidence:
+class KnownTermsAndPlacesOfAnswer:
     """What is known about an answer."""
 
     terms: frozenset[str]
@@ -149,7 +149,7 @@ class AnswerEvidence:
 
 def gather_evidence(
     answer: str, description: str, claims: Mapping[str, Sequence[ItemNeighbour]], qid: str, lexicon: PlaceAndNounLexicon
-) -> AnswerEvidence:
+) -> KnownTermsAndPlacesOfAnswer:
     """Return what is known about an answer.
 
     Args:
@@ -176,11 +176,11 @@ def gather_evidence(
             seen.add(edge.qid)
             todo += [(steps + 1, each) for each in claims.get(edge.qid, ()) if each.pid in BROADER_PIDS]
     # the words of a name do not locate its bearer: Berlin in Ohio
-    return AnswerEvidence(lexicon.expand_terms(labels) | set(lexicon.read_terms(answer)), depths)
+    return KnownTermsAndPlacesOfAnswer(lexicon.expand_terms(labels) | set(lexicon.read_terms(answer)), depths)
 
 
 def split_grounded_levels(
-    levels: Sequence[str], evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon, keep_counties: bool
+    levels: Sequence[str], evidence: KnownTermsAndPlacesOfAnswer, lexicon: PlaceAndNounLexicon, keep_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the supported answers that say less than those before, and (answer, reason) of the others."""
     kept, removed = list(levels[:1]), list[tuple[str, str]]()
@@ -195,7 +195,7 @@ def split_grounded_levels(
 
 
 def _find_removal_reason(
-    level: str, before: Sequence[str], evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon
+    level: str, before: Sequence[str], evidence: KnownTermsAndPlacesOfAnswer, lexicon: PlaceAndNounLexicon
 ) -> str:
     """Return why an answer must be removed, given the answers before it; empty where it stays."""
     terms, form = lexicon.read_terms(level), normalize_answer(level)
@@ -207,10 +207,14 @@ def _find_removal_reason(
     is_same_place = len(terms) == 1 and terms[0][0] == "=" and terms == lexicon.read_terms(before[0])
     if is_same_place or form in (f"greater {normalize_answer(each)}" for each in before):
         return "reworded"
-    return next(filter(None, (_find_overlap_reason(level, each, evidence, lexicon) for each in before[1:])), "")
+    return next(
+        filter(None, (_find_reason_not_less_specific(level, each, evidence, lexicon) for each in before[1:])), ""
+    )
 
 
-def _find_overlap_reason(level: str, earlier: str, evidence: AnswerEvidence, lexicon: PlaceAndNounLexicon) -> str:
+def _find_reason_not_less_specific(
+    level: str, earlier: str, evidence: KnownTermsAndPlacesOfAnswer, lexicon: PlaceAndNounLexicon
+) -> str:
     """Return why an answer says no less than an earlier one; empty where it says less."""
     terms, earlier_terms = _normalise_terms(level, lexicon), _normalise_terms(earlier, lexicon)
     if terms == earlier_terms:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from factmill.tasks.core.calls.item_facts import ItemFact
-from factmill.tasks.core.calls.wikidata import ItemCandidate, ItemNeighbour, choose_item_by_label_then_smallest_qid
+from factmill.tasks.core.calls.wikidata import ItemMatchedByName, ItemNeighbour, choose_item_by_label_then_smallest_qid
 from factmill.tasks.granola.core.grounding import PlaceAndNounLexicon
 from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_date_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
@@ -29,7 +29,7 @@ ClaimsByItem = Mapping[str, Sequence[ItemNeighbour]]
 
 
 @dataclass(frozen=True, slots=True)
-class RelationMatches:
+class RelationPairsInGraph:
     """What the graph says about a relation between the bearers of two names."""
 
     pairs: frozenset[EntityPair]
@@ -42,9 +42,12 @@ class RelationMatches:
         return True if pair in self.pairs else False if pair[0] in self.known_values else None
 
 
-def find_relation_matches(
-    relation: str, bearers: tuple[Sequence[ItemCandidate], ...], claims: ClaimsByItem, around: ClaimsByItem
-) -> RelationMatches:
+def find_bearer_pairs_in_relation(
+    relation: str,
+    bearers: tuple[Sequence[ItemMatchedByName], ...],
+    claims: ClaimsByItem,
+    enclosing_place_claims: ClaimsByItem,
+) -> RelationPairsInGraph:
     """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
@@ -56,7 +59,9 @@ def find_relation_matches(
     values = {qid: {edge.qid for edge in claims.get(qid, ())} for qid in questions}
     pairs = frozenset((qid, answer) for qid in questions for answer in answers if answer in values[qid])
     if not pairs and relation in PLACE_RELATIONS:
-        beyond = {each: find_reachable_items(around, each) for each in {*answers, *chain(*values.values())}}
+        beyond = {
+            each: find_reachable_items(enclosing_place_claims, each) for each in {*answers, *chain(*values.values())}
+        }
         pairs = frozenset(
             (qid, answer)
             for qid in questions
@@ -66,22 +71,22 @@ def find_relation_matches(
     knows: dict[str, tuple[str, ...]] = {
         qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
     }
-    return RelationMatches(pairs, knows)
+    return RelationPairsInGraph(pairs, knows)
 
 
-def find_reachable_items(around: ClaimsByItem, qid: str) -> set[str]:
+def find_reachable_items(claims_by_item: ClaimsByItem, qid: str) -> set[str]:
     """Return all items that an item's claims lead to, over any number of hops."""
     beyond: set[str] = set()
     todo = [qid]
     while todo:
-        fresh = {edge.qid for edge in around.get(todo.pop(), ())} - beyond
+        fresh = {edge.qid for edge in claims_by_item.get(todo.pop(), ())} - beyond
         beyond |= fresh
         todo += fresh
     return beyond
 
 
 def choose_entity_pair(
-    bearers: tuple[Sequence[ItemCandidate], ...], matches: RelationMatches, policy: str
+    bearers: tuple[Sequence[ItemMatchedByName], ...], matches: RelationPairsInGraph, policy: str
 ) -> EntityPair:
     """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
     if policy == "linked" and matches.pairs:
@@ -192,7 +197,7 @@ def find_relation_doubt_flag(
     relation: str, subject: NameBearer, value: NameBearer, lexicon: PlaceAndNounLexicon
 ) -> str:
     """Return the review flag for a doubtful relation between two items; empty where there is no doubt."""
-    places = (find_item_places(replace(each, name=""), lexicon) for each in (subject, value))
+    places = (find_countries_and_regions_of_item(replace(each, name=""), lexicon) for each in (subject, value))
     countries = [lexicon.select_countries(each) for each in places]
     if not all(countries) or countries[0] & countries[1]:
         return ""
@@ -203,13 +208,15 @@ def find_relation_doubt_flag(
     return "nothing_in_common" if is_odd else ""
 
 
-def is_only_matching_place(
+def is_only_place_in_regions_of_subject(
     subject: NameBearer, value: NameBearer, rivals: Iterable[NameBearer], lexicon: PlaceAndNounLexicon
 ) -> bool:
     """Return whether a place shares countries or regions with the subject that no other place of its name shares."""
-    shared = find_item_places(subject, lexicon) & find_item_places(value, lexicon)
+    shared = find_countries_and_regions_of_item(subject, lexicon) & find_countries_and_regions_of_item(value, lexicon)
     # all bear the same name, so it does not distinguish a rival
-    return bool(shared) and not any(shared <= find_item_places(replace(rival, name=""), lexicon) for rival in rivals)
+    return bool(shared) and not any(
+        shared <= find_countries_and_regions_of_item(replace(rival, name=""), lexicon) for rival in rivals
+    )
 
 
 def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: PlaceAndNounLexicon) -> bool:
@@ -218,13 +225,13 @@ def are_in_different_places(one: NameBearer, other: NameBearer, lexicon: PlaceAn
     A place within a longer name does not rule out other places: Hollywood Records.
     """
     known = (each if len(lexicon.read_terms(each.name)) == 1 else replace(each, name="") for each in (one, other))
-    first, second = (find_item_places(each, lexicon) for each in known)
+    first, second = (find_countries_and_regions_of_item(each, lexicon) for each in known)
     if not (lexicon.select_countries(first) and lexicon.select_countries(second)):
         return False
     return not (lexicon.select_innermost_places(first) & second or lexicon.select_innermost_places(second) & first)
 
 
-def find_item_places(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
+def find_countries_and_regions_of_item(bearer: NameBearer, lexicon: PlaceAndNounLexicon) -> frozenset[str]:
     """Return the countries and regions of an item from its claims, its description, and its name where that agrees.
 
     The name Victoria does not place Victoria in Canada.

@@ -25,14 +25,14 @@ class SourceQuestion(Row):
     """Name of the entity that the question is about, where a table of the user's own has a column for it."""
 
 
-class EntityQuestion(SourceQuestion):
+class QuestionWithExtractedEntityName(SourceQuestion):
     """A question with its entity, extracted with the relation's template."""
 
     question_entity: str
     """Name at [X] in the relation's template."""
 
 
-class LinkedQuestion(EntityQuestion):
+class LinkedQuestion(QuestionWithExtractedEntityName):
     """A question with a QID for both entities."""
 
     question_entity_qid: str
@@ -81,7 +81,7 @@ class QuestionWithLevels(QuestionWithPopularity):
     """Key of the recorded call."""
 
 
-class ConsistencyScoredQuestion(QuestionWithLevels):
+class QuestionWithDescriptionScores(QuestionWithLevels):
     """A question with the shares of samples that call a description inconsistent with it."""
 
     question_description_score: float
@@ -149,7 +149,7 @@ class GranolaRow(Row):
     """The same for the answer's item."""
 
 
-class EntityCandidateRow(Row):
+class NameBearingItemCandidateRow(Row):
     """An item that bears the name of a question entity or of an answer, and whether it was chosen."""
 
     row_id: str

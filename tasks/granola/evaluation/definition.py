@@ -6,12 +6,12 @@ import pyarrow as pa
 
 from factmill.tasks.core.evaluation.answers import read_short_answer
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
     ScoringModels,
-    format_answer_line,
+    format_explained_answer_line,
     resolve_evaluation_inputs,
 )
 from factmill.tasks.granola.benchmark import GRANOLA
@@ -45,7 +45,7 @@ from factmill.tasks.settings import factmill_home, load_world
 
 def resolve_granola_evaluation_inputs(
     params: GranolaEvaluationParams, run: RunOptions
-) -> ResolvedBuildInputs[GranolaEvaluationInputs]:
+) -> BuildInputsAndSourceFiles[GranolaEvaluationInputs]:
     """Resolve an evaluation's inputs; raises UsageError."""
     encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home()) if params.similarity else {}
     return resolve_evaluation_inputs(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
@@ -77,7 +77,7 @@ def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
     if row.samples:
         yield f"  drawn       {' | '.join(row.samples)}"
-    yield format_answer_line(row.answer, row)
+    yield format_explained_answer_line(row.answer, row)
     if row.answer_read != row.answer:
         yield f"  read as     {row.answer_read}"
     for number, level in enumerate(row.granola_answers, 1):
@@ -117,7 +117,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
         "matched_level": "level",
     },
     explain=explain_granola_prediction,
-    assets=BenchmarkAssets(prompts=EVALUATION_PROMPTS),
+    assets=BenchmarkAssetNames(prompts=EVALUATION_PROMPTS),
     benchmark=GRANOLA,
     settings={name: setting.description for name, setting in SETTINGS.items()},
     default_settings=DEFAULT_SETTINGS,

@@ -12,8 +12,8 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, m
 from factmill.tasks.evaluation.definition import AnswerShownInReport, PaperResult
 from factmill.tasks.granola.core.evaluation.scoring import (
     SIMILARITY_METRIC,
-    MetricScoreColumn,
-    classify_accuracy_agreement,
+    MetricScoresByAnswer,
+    classify_standard_vs_granola_accuracy,
     list_metric_columns,
     list_metrics_for_varied_parameters,
     to_numpy,
@@ -40,7 +40,7 @@ def measure_granola(
     popularity = dict(zip(names["item"], answers["question_entity_popularity"].to_pylist(), strict=True))
     bins = bin_by_quantile(popularity, popularity_bins)
     names["popularity"] = np.array([bins[item] for item in names["item"]], object)
-    cells = classify_accuracy_agreement(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
+    cells = classify_standard_vs_granola_accuracy(to_numpy(answers["matched_level"].fill_null(0))).astype(object)
     cells[to_numpy(answers["matched_level"].is_null())] = None
     names["agreement"] = cells
     varied = list(list_metrics_for_varied_parameters(answers, tau, decay))
@@ -61,7 +61,7 @@ def measure_granola(
 
 
 def _make_metric_scores(
-    setting: str, column: MetricScoreColumn, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
+    setting: str, column: MetricScoresByAnswer, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
 ) -> MetricScores:
     kept = chosen & column.applies
     return MetricScores(

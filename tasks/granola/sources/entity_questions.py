@@ -15,7 +15,7 @@ from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.source_files import (
     SourceFile,
     find_row_problem,
-    format_source_contents,
+    format_source_paths_and_their_files,
     iterate_json,
     list_source_files,
 )
@@ -58,7 +58,7 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
                 found.setdefault(relation, []).append(file)
     if not found:
         raise SourceError(
-            f"no file of the relations {', '.join(relations)} in {format_source_contents(paths)}; expected names like P19.test.json"
+            f"no file of the relations {', '.join(relations)} in {format_source_paths_and_their_files(paths)}; expected names like P19.test.json"
         )
     return {relation: found[relation] for relation in relations if relation in found}
 

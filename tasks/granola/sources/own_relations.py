@@ -45,7 +45,7 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
     return found
 
 
-def load_build_relations(files: Sequence[SourceFile]) -> dict[str, QuestionRelation]:
+def load_packaged_and_own_relations(files: Sequence[SourceFile]) -> dict[str, QuestionRelation]:
     """Return PID → relation: factmill's own, and those of the user's files, which replace equal ones."""
     return load_entity_questions_relations() | {
         pid: each for file in files for pid, each in read_own_relations(file).items()

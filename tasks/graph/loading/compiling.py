@@ -10,7 +10,7 @@ from numba import njit
 
 
 @cache
-def digest_graph_code() -> str:
+def digest_graph_package_sources() -> str:
     """Return a digest of the graph package's source files, whose classes numba pickles by name into its cache."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     return hashlib.sha256(b"\0".join(map(Path.read_bytes, sources))).hexdigest()[:16]
@@ -19,7 +19,7 @@ def digest_graph_code() -> str:
 def compile_kernel(function: Callable[..., Any]) -> Any:
     """Compile a kernel at its first call, cached for all processes that run the same code of the graph package."""
     # numba names its files by this name, and cannot open files that refer to a class that an upgrade has renamed
-    function.__qualname__ += f"_{digest_graph_code()}"
+    function.__qualname__ += f"_{digest_graph_package_sources()}"
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:

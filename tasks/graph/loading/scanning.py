@@ -62,9 +62,9 @@ def _skip_digits(data: Bytes, at: int, stop: int) -> int:
 
 
 @compile_inline
-def _parse_id_number(data: Bytes, at: int, stop: int, most: int) -> int:
+def _parse_id_number(data: Bytes, at: int, stop: int, max_digits: int) -> int:
     """Parse data[at:stop] as a number of at most `most` digits without leading zero; -1 if it is not one."""
-    if stop <= at or stop - at > most or data[at] == _ZERO or _skip_digits(data, at, stop) != stop:
+    if stop <= at or stop - at > max_digits or data[at] == _ZERO or _skip_digits(data, at, stop) != stop:
         return -1
     number = 0
     for place in range(at, stop):
@@ -127,12 +127,12 @@ def _is_date_time(data: Bytes, at: int, stop: int) -> bool:
         and (data[at + 9] == _COLON and data[at + 12] == _COLON)
         and (_is_two_digit_number(data, at + 1, 12) and _is_two_digit_number(data, at + 4, 31))
         and (_is_two_digit_number(data, at + 7, 99) and _is_two_digit_number(data, at + 10, 99))
-        and (_is_two_digit_number(data, at + 13, 99) and _is_time_suffix(data, at + 15, stop))
+        and (_is_two_digit_number(data, at + 13, 99) and _is_fraction_and_time_zone(data, at + 15, stop))
     )
 
 
 @compile_inline
-def _is_time_suffix(data: Bytes, at: int, stop: int) -> bool:
+def _is_fraction_and_time_zone(data: Bytes, at: int, stop: int) -> bool:
     """True for a valid text after a time's seconds: a fraction, a zone, both or nothing."""
     if at < stop and data[at] == _DOT:
         end = _skip_digits(data, at + 1, stop)
@@ -270,7 +270,7 @@ def _classify_iri(data: Bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 @compile_inline
-def _classify_literal(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
+def _find_literal_kind_end_and_tag(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
     """Return a literal's kind (`_UNRECOGNISED` if it is none), the end of its text, and the start of its tag or datatype."""
     kind, begin, end = _UNRECOGNISED, stop, _find_closing_quote(data, at, stop)
     if end < 0:
@@ -300,7 +300,7 @@ def _classify_object(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
         return kind, item, 0
     if data[at] != _QUOTE:
         return _UNRECOGNISED, 0, 0
-    kind, end, begin = _classify_literal(data, at, stop)
+    kind, end, begin = _find_literal_kind_end_and_tag(data, at, stop)
     if kind == _TYPED and _equals_bytes(data, begin, stop, _DATE_TIME):
         kind = _DATE_LITERAL if _is_date_time(data, at + 1, end) else _UNRECOGNISED
     elif kind == _TYPED and _equals_bytes(data, begin, stop, _DECIMAL):
@@ -340,7 +340,7 @@ def _parse_data_page_item(data: Bytes, at: int, stop: int) -> int:
 
 
 @compile_inline
-def _classify_item_line(
+def _get_item_line_code_and_property(
     data: Bytes, at: int, stop: int, number: int, kind: int, begin: int, end: int, tags: Bytes, tag_ends: Places
 ) -> tuple[int, int]:
     """Return the code of a line about an item by predicate (`at` to `stop`) and object, and its property or table.
@@ -411,7 +411,9 @@ def _scan_line_codes_and_contents(
             is_moment = kind == _DATE_LITERAL and _skip_digits(data, thing + 1, found) == thing + 5
             code, numbers[line, 0] = (_CHANGE, page) if page >= 0 and is_moment else (_UNRECOGNISED, 0)
         elif item >= 0:
-            code, numbers[line, 1] = _classify_item_line(data, at, end, number, kind, typed, stop, tags, tag_ends)
+            code, numbers[line, 1] = _get_item_line_code_and_property(
+                data, at, end, number, kind, typed, stop, tags, tag_ends
+            )
         if code == _UNKEPT:
             is_unknown = kind == _IRI and _has_prefix(data, thing, stop, _GENID_PREFIX)
             mark = _UNDERSCORE if is_unknown else int(np.int64(data[thing]))

@@ -234,7 +234,9 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-def write_graph_tables(connection: duckdb.DuckDBPyConnection, database: Path) -> tuple[dict[str, int], dict[str, int]]:
+def write_graph_tables_and_count_left_out(
+    connection: duckdb.DuckDBPyConnection, database: Path
+) -> tuple[dict[str, int], dict[str, int]]:
     """Write a graph's tables from `staging` into a new database, and make it the current one.
 
     Returns table → number of rows, and reason → number of dates and numbers not in `literals` (`write_literals_table_and_count_dropped`).

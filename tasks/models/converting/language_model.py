@@ -38,7 +38,7 @@ from factmill.tasks.models.model_folder import (
 )
 from factmill.tasks.models.perplexity import (
     VOCABULARY_FILE,
-    PerplexitySettings,
+    LanguageModelSettings,
     TextTokenizer,
     get_tokenizer_file,
     load_text_tokenizer,
@@ -87,7 +87,7 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
     header = load_mapped_weights(making / CTRANSLATE2_WEIGHTS_FILE)
     _require_decoder(checkpoint, header)
     copy_files(checkpoint, [cutter.path.name], making)
-    settings = PerplexitySettings(
+    settings = LanguageModelSettings(
         identity=checkpoint.name,
         tokenizer=cutter.path.name,
         start=start,
@@ -157,7 +157,7 @@ def _check_and_copy_converted_decoder(converted: Path, making: Path) -> Conversi
                 f"one and {tokens[number]!r} in the other; put the checkpoint's own file there"
             )
     start = config.get("bos_token")
-    settings = PerplexitySettings(
+    settings = LanguageModelSettings(
         identity=converted.name,
         tokenizer=cutter.path.name,
         start=start if start in tokens else None,

@@ -26,7 +26,7 @@ from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from factmill.tasks.text.text_normalization import normalize_answer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 from factmill.tasks.text.values.dates_and_numbers import parse_written_number, read_answer_date, resolve_number_unit
-from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_words_and_amounts
+from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_words_numbers_and_dates
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
 DuplicateRule = Literal["ours", "paper"]
@@ -52,14 +52,14 @@ def have_same_names_and_numbers(one: str, other: str) -> bool:
     """True if both questions have the same numbers, ordinals, codes, quoted names and capitalised words."""
     return (
         _list_numbers_codes_and_quoted_names(one) == _list_numbers_codes_and_quoted_names(other)
-        and _contains_capitalised_words(one, other)
-        and _contains_capitalised_words(other, one)
+        and _are_capitalised_words_in_other(one, other)
+        and _are_capitalised_words_in_other(other, one)
     )
 
 
 def _list_numbers_codes_and_quoted_names(question: str) -> tuple[list[object], list[str], list[str]]:
     """Return numbers and ordinals, codes (PS5, FIFA, B), and quoted names, each in text order."""
-    amounts = [each.value for each in tokenize_words_and_amounts(question)]
+    amounts = [each.value for each in tokenize_words_numbers_and_dates(question)]
     counted: list[object] = [value for value in amounts if is_number_or_date(value) or str(value)[0].isdigit()]
     words = [word.strip(_EDGE_PUNCTUATION).removesuffix("'s").removesuffix("’s") for word in question.split()]
     quoted = [normalize_answer(first or second) for first, second in _QUOTED_NAME.findall(question)]
@@ -71,11 +71,13 @@ def _is_code(word: str) -> bool:
     return bool(letters) and (len(letters) < sum(map(str.isalnum, word)) or word == word.upper())
 
 
-def _contains_capitalised_words(one: str, other: str) -> bool:
+def _are_capitalised_words_in_other(one: str, other: str) -> bool:
     """True if every capitalised word of `one`, except its first, occurs in `other` in any case."""
-    other_values = {each.value for each in tokenize_words_and_amounts(other)}
+    other_values = {each.value for each in tokenize_words_numbers_and_dates(other)}
     return all(
-        each.value in other_values for each in tokenize_words_and_amounts(one[:1].lower() + one[1:]) if each.is_capital
+        each.value in other_values
+        for each in tokenize_words_numbers_and_dates(one[:1].lower() + one[1:])
+        if each.is_capital
     )
 
 

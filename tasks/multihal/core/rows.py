@@ -55,7 +55,7 @@ class FoundationQuestion(_QuestionColumns):
     """Number of the row in its file, from 1."""
 
 
-class TypedQuestion(FoundationQuestion):
+class AnswerTypedQuestion(FoundationQuestion):
     """A question with its answer's type and, where the answer is a value, the value to look for."""
 
     looked_for: str | None
@@ -78,7 +78,7 @@ class EntityLink(StrictModel):
     """QID returned by the linker, if it redirects to this one."""
 
 
-class EntityLinkedQuestion(TypedQuestion):
+class EntityLinkedQuestion(AnswerTypedQuestion):
     """A question with the items that question and answer name (§2.2)."""
 
     subject_links: list[EntityLink]
@@ -119,7 +119,7 @@ class QuestionWithPaths(EntityLinkedQuestion):
     paths: list[WikidataPath]
 
 
-class SelectedPath(WikidataPath):
+class PathSelectedForScoring(WikidataPath):
     """A path selected for scoring by the judge."""
 
     chosen_by: SelectionMethod
@@ -130,10 +130,10 @@ class QuestionWithSelectedPaths(EntityLinkedQuestion):
 
     pairs: int
     paths_in_all: int
-    paths: list[SelectedPath]
+    paths: list[PathSelectedForScoring]
 
 
-class ScoredPath(TypedQuestion):
+class ScoredPath(AnswerTypedQuestion):
     """One path of a question, with the judge's score; the id is the question's id followed by the path's number."""
 
     question_id: str

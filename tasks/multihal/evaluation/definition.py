@@ -14,7 +14,7 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScor
 from factmill.tasks.core.evaluation.scoring import (
     ScoreArray,
     column_to_floats,
-    group_scores_by_setting,
+    make_metric_scores_per_setting,
     make_score_rows,
 )
 from factmill.tasks.core.measures.agreement import compute_spearman
@@ -22,7 +22,7 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_me
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure, make_group_figure
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import BenchmarkAssets, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     AnswerShownInReport,
@@ -31,7 +31,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationParams,
     PaperResult,
     ScoringModels,
-    format_answer_line,
+    format_explained_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -49,10 +49,10 @@ from factmill.tasks.multihal.core.evaluation.answers import (
     MultiHalQuestion,
     MultiHalScoredPrediction,
     PremiseAnswerPair,
-    keep_best_pair_scores,
+    choose_scores_of_best_pair_per_answer,
     make_kg_rag_question,
     make_premise_answer_pairs,
-    make_qa_question,
+    make_question_without_path,
     score_semantic_similarity,
 )
 from factmill.tasks.multihal.core.rows import MultiHalRow
@@ -118,12 +118,12 @@ def list_multihal_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) ->
         if setting == "kg_rag":
             yield from map(make_kg_rag_question, kept)
         else:
-            yield from (make_qa_question(by_question[place]) for place in sorted(by_question))
+            yield from (make_question_without_path(by_question[place]) for place in sorted(by_question))
 
 
 def make_multihal_guesser(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
     """Return the built-in guesser, a function from question to answer; `rows`: the measured build's."""
-    guesses = answers.guess_answers_by_foundation(rows_from_arrow(MultiHalRow, rows))
+    guesses = answers.guess_answers_by_question_and_language(rows_from_arrow(MultiHalRow, rows))
     return lambda asked: guesses[asked.cluster, asked.language]
 
 
@@ -154,7 +154,7 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     ) -> list[MeasuredMetric]:
         """Add the score rows of a metric; return its means."""
         scores.append(make_score_rows(rows, metric, values, setting))
-        given = group_scores_by_setting(scores[-1], rows, MULTIHAL_GROUP_COLUMNS, is_share=False, unit=unit)
+        given = make_metric_scores_per_setting(scores[-1], rows, MULTIHAL_GROUP_COLUMNS, is_share=False, unit=unit)
         return measure_mean_metrics(given, seed)
 
     metrics = measure(answers, SEMANTIC_SCORE, column_to_floats(answers["semantic_score"]), "cosine")
@@ -346,14 +346,14 @@ def _score_with_cross_encoder(
         return {**empty, named: pa.repeat("", len(pairs))}
     encoder = tools.cross_encoder(model)
     scored = encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
-    scores = keep_best_pair_scores(pairs, scored)
+    scores = choose_scores_of_best_pair_per_answer(pairs, scored)
     found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
     return {**found, named: pa.repeat(encoder.name, len(pairs))}
 
 
 def resolve_multihal_evaluation_inputs(
     params: MultiHalEvaluationParams, run: RunOptions
-) -> ResolvedBuildInputs[MultiHalEvaluationInputs]:
+) -> BuildInputsAndSourceFiles[MultiHalEvaluationInputs]:
     """Resolve options into an evaluation's inputs; UsageError states what was expected."""
     encoder = embedder_name_and_digest(load_world(run.world, run.graph), factmill_home())
     known = {
@@ -371,7 +371,7 @@ def explain_multihal_prediction(row: MultiHalScoredPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
     yield f"  expected    {' | '.join(row.accepted)}"
-    yield format_answer_line(row.answer, row)
+    yield format_explained_answer_line(row.answer, row)
     if row.semantic_score is None:
         yield f"  unscored    {row.unscored or 'no_gold'}: {row.detail or 'nothing to compare with'}"
     else:
@@ -410,7 +410,7 @@ MULTIHAL_EVALUATION: Evaluation = Evaluation(
         "nearest": "nearest",
     },
     explain=explain_multihal_prediction,
-    assets=BenchmarkAssets(prompts=(QA_PROMPT, KG_RAG_PROMPT)),
+    assets=BenchmarkAssetNames(prompts=(QA_PROMPT, KG_RAG_PROMPT)),
     benchmark=MULTIHAL,
     settings={"qa": "the question alone", "kg_rag": "the question with one of its paths"},
     default_settings=("qa", "kg_rag"),

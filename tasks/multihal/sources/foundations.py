@@ -31,7 +31,7 @@ from factmill.tasks.storage.source_files import (
     ParsedSourceRow,
     SourceFile,
     find_row_problem,
-    format_source_contents,
+    format_source_paths_and_their_files,
     format_unused_files,
     iterate_csv,
     iterate_json,
@@ -130,13 +130,13 @@ def _extract_shroom(row: Any, _path: Path, _number: int) -> ExtractedColumns:
         return "other_task", f"the task is {row['task'].strip()}; MultiHal uses only DM"
     if problem := find_row_problem(row, ("src", "tgt")):
         return MALFORMED_ROW, problem
-    question = make_meaning_question(row["src"])
+    question = make_sentence_with_meaning_question(row["src"])
     if question is None:
         return MALFORMED_ROW, "the column src neither marks a word with <define> nor asks for its meaning"
     return {"domain": "N/A", "input": question}
 
 
-def make_meaning_question(sentence: str) -> str | None:
+def make_sentence_with_meaning_question(sentence: str) -> str | None:
     """Return a sentence followed by the question what its marked word means; None without a marked word or question.
 
     In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the
@@ -387,7 +387,7 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     found = _group_by_foundation(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
-            f"no file of {', '.join(missing)} in {format_source_contents(paths)}; expected {_format_expected_formats(missing)}"
+            f"no file of {', '.join(missing)} in {format_source_paths_and_their_files(paths)}; expected {_format_expected_formats(missing)}"
         )
     if not foundations:
         found.left_out.extend(format_unused_files(paths, list(placed), "because their columns match no foundation"))

@@ -30,13 +30,13 @@ from factmill.tasks.reports.builds.build_page import (
     ReviewQueueSummary,
     ServiceReplyAges,
     StageSummary,
-    format_build_notice,
+    format_caution_or_scripted_notice,
 )
 from factmill.tasks.reports.builds.sampled_rows import (
     format_utc_minute,
+    load_all_rows_for_page_search,
     load_page_rejects,
     load_page_rows_and_errors,
-    load_rows_for_page_search,
     sample_row_ids_with_total,
 )
 from factmill.tasks.reports.formatting import (
@@ -92,7 +92,7 @@ def load_build_page(
         ids, in_all = sample_row_ids_with_total(db, benchmark, build.build_id, allowed)
         rows, faults = load_page_rows_and_errors(db, benchmark, build.build_id, ids, allowed)
         all_rows = (
-            load_rows_for_page_search(db, benchmark, build.build_id, rows, allowed) if len(rows) < in_all else None
+            load_all_rows_for_page_search(db, benchmark, build.build_id, rows, allowed) if len(rows) < in_all else None
         )
         examples = load_page_rejects(db, benchmark, build.build_id, _EXAMPLES_PER_REASON, allowed)
         replies = tuple(_load_reply_ages(db, build))
@@ -111,7 +111,7 @@ def load_build_page(
     return BuildPage(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
-        headline=_format_headline(benchmark, build),
+        headline=_format_row_count_and_title(benchmark, build),
         summary=_summarise(build),
         key_figures=tuple(_make_key_figures(build, reasons)),
         warnings=tuple(_list_build_warnings(build, tells_answers, [*faults, *more_faults])),
@@ -121,7 +121,7 @@ def load_build_page(
         foretold=tuple(_compare_forecast(build.report.get("forecast") or {})),
         foretold_by=_format_forecast_basis(build.report.get("forecast") or {}),
         shape=build.report["facts"].get("shape", {}),
-        figures=(make_funnel_figure(stages), _make_stage_times_figure(stages), *figures),
+        figures=(make_kept_and_lost_rows_figure(stages), _make_stage_times_figure(stages), *figures),
         reported={
             format_snake_case_as_words(name): shorten_with_note(format_parameter_value(fact), 2_000)
             for name, fact in build.report["facts"].items()
@@ -142,7 +142,7 @@ def load_build_page(
     )
 
 
-def _format_headline(benchmark: Benchmark, build: BuildRecord) -> str:
+def _format_row_count_and_title(benchmark: Benchmark, build: BuildRecord) -> str:
     """Return the number of rows and what they are: the benchmark's title; of a source of the user's own, its name and the
     languages, where the report counts these."""
     rows, source = f"{build.report['rows']:,} rows of", format_own_source_name(build.lock)
@@ -196,7 +196,7 @@ def _summarise(build: BuildRecord) -> str:
 
 
 def _list_build_warnings(build: BuildRecord, tells_answers: bool, faults: Sequence[str]) -> Iterator[str]:
-    if notice := format_build_notice(build):
+    if notice := format_caution_or_scripted_notice(build):
         yield escape_control_characters(notice)
     if tells_answers:
         yield _SHOWS_ANSWERS_WARNING
@@ -292,7 +292,7 @@ def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
     )
 
 
-def make_funnel_figure(stages: Sequence[StageSummary]) -> ReportFigure:
+def make_kept_and_lost_rows_figure(stages: Sequence[StageSummary]) -> ReportFigure:
     """Return the rows of each stage, those that lose most first; of stages that pass nearly all rows on, the lost rows alone,
     since they could not be seen next to the others. Merged rows come last, and only if there are some, so that the other
     series have the same colours."""

@@ -105,7 +105,7 @@ def load_page_rows_and_errors(
     return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
 
 
-def load_rows_for_page_search(
+def load_all_rows_for_page_search(
     db: Connection, benchmark: Benchmark, build_id: str, sample: Sequence[BuildPageRow], shown: BuildPageVisibility
 ) -> SearchablePageRows:
     """Return all rows that may be shown, the first by id if there are too many, for the page's search: id, the values that
@@ -171,7 +171,7 @@ def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: BuildPage
         return BuildPageReject(escape_control_characters(trace["id"]), "", chain)
     reject = trace["reject"]
     row = tuple(_format_reject_fields(reject["row"])) if reject["row"] else ()
-    calls = tuple(_make_page_calls(trace["calls"]))
+    calls = tuple(_iterate_first_page_calls_by_operation(trace["calls"]))
     return BuildPageReject(
         shorten_with_note(trace["id"], 200),
         shorten_with_note(reject["detail"], _MAX_LINE_CHARACTERS),
@@ -204,7 +204,10 @@ def _make_row_provenance(
     if len(lines) > _MAX_PROVENANCE_LINES:
         shown.append(f"  … {len(lines) - _MAX_PROVENANCE_LINES:,} more lines")
     return RowProvenance(
-        tuple(shown), tuple(_make_page_calls(trace["calls"])), _make_explain_command(benchmark, trace), withheld
+        tuple(shown),
+        tuple(_iterate_first_page_calls_by_operation(trace["calls"])),
+        _make_explain_command(benchmark, trace),
+        withheld,
     )
 
 
@@ -215,7 +218,7 @@ def _make_explain_command(benchmark: Benchmark, trace: TraceRecord) -> str:
     )
 
 
-def _make_page_calls(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
+def _iterate_first_page_calls_by_operation(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
     """Yield the first distinct calls of each stage and operation, in their original order."""
     kinds: dict[tuple[str, str], dict[str, TraceRecord]] = {}
     for call in calls:

@@ -16,11 +16,11 @@ from factmill.tasks.text.values.value_tokens import (
     ValueToken,
     contains_value_sequence,
     drop_stop_words,
-    iterate_capitalized_words,
-    normalize_amount_spelling,
+    iterate_capitalized_words_with_values,
+    normalize_amount_and_name_spelling,
     states_wanted_value,
     tokenize_values,
-    tokenize_words_and_amounts,
+    tokenize_words_numbers_and_dates,
 )
 
 APPROXIMATION_MARK = "roughly"
@@ -34,8 +34,8 @@ _HEDGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class CheckWordLists:
-    """Folded word lists for the checks; `make_check_word_lists` makes them."""
+class QuestionCheckWordLists:
+    """Folded word lists for the checks; `make_question_check_word_lists` makes them."""
 
     source_phrases: tuple[str, ...]
     one_of_many: tuple[str, ...]
@@ -59,14 +59,14 @@ class NormalisedArticle:
     """Words in lower case anywhere."""
 
 
-def make_check_word_lists(
+def make_question_check_word_lists(
     source_phrases: Iterable[str], one_of_many: Iterable[str], function_words: Iterable[str]
-) -> CheckWordLists:
+) -> QuestionCheckWordLists:
     """Fold the lines of data/lists/source_phrases.txt, one_of_many.txt and function_words.txt for the checks."""
     words = [fold_case_and_accents(word) for word in function_words]
     # both as written and as read_values gives them (it takes "does" for a plural)
     values = {part.value for word in words for part in tokenize_values(word) if isinstance(part.value, str)}
-    return CheckWordLists(
+    return QuestionCheckWordLists(
         tuple(map(fold_case_and_accents, source_phrases)),
         tuple(map(fold_case_and_accents, one_of_many)),
         frozenset({*words, *values}),
@@ -77,10 +77,12 @@ def normalise_article(text: str) -> NormalisedArticle:
     """Normalise an article's text for the checks; lines are paragraphs."""
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
     sentence_values = [tokenize_words_with_values(sentence) for sentence in written]
-    capitals = [(opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words(each)]
+    capitals = [
+        (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_with_values(each)
+    ]
     return NormalisedArticle(
         fold_case_and_accents(text),
-        tuple(tuple(list_values_with_hedge_marks(sentence)) for sentence in written),
+        tuple(tuple(list_content_words_and_hedged_amounts(sentence)) for sentence in written),
         written,
         frozenset(value for _, value in capitals),
         frozenset(value for opens, value in capitals if not opens),
@@ -90,29 +92,29 @@ def normalise_article(text: str) -> NormalisedArticle:
 
 def tokenize_words_with_values(text: str) -> list[ValueToken]:
     """Return the words of a text with their values; money and countries get one form."""
-    return tokenize_values(normalize_amount_spelling(text))
+    return tokenize_values(normalize_amount_and_name_spelling(text))
 
 
-def list_values_with_hedge_marks(text: str) -> list[TokenValue]:
+def list_content_words_and_hedged_amounts(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
     return drop_stop_words(
-        [token.value for token in tokenize_words_and_amounts(_HEDGE.sub(_replace_hedge_before_number, text))]
+        [token.value for token in tokenize_words_numbers_and_dates(_HEDGE.sub(_replace_hedge_before_number, text))]
     )
 
 
-def list_all_values(text: str) -> list[TokenValue]:
+def list_word_and_number_values(text: str) -> list[TokenValue]:
     """Return all values of a text, small words included, without marks of approximation."""
-    return [token.value for token in tokenize_words_and_amounts(text)]
+    return [token.value for token in tokenize_words_numbers_and_dates(text)]
 
 
 def _replace_hedge_before_number(found: re.Match[str]) -> str:
-    follows = tokenize_values(normalize_amount_spelling(found[1] or found[2]))
+    follows = tokenize_values(normalize_amount_and_name_spelling(found[1] or found[2]))
     return f"{APPROXIMATION_MARK} " if follows and not isinstance(follows[0].value, str) else found[0]
 
 
-def list_content_values(text: str, lists: CheckWordLists) -> list[TokenValue]:
+def list_content_values(text: str, lists: QuestionCheckWordLists) -> list[TokenValue]:
     """Return a text's values that are no function words, each once."""
-    values = dict.fromkeys(list_all_values(text))
+    values = dict.fromkeys(list_word_and_number_values(text))
     return [value for value in values if value not in lists.function_words]
 
 
@@ -122,13 +124,13 @@ def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
     folded = fold_case_and_accents(answer).strip(" .!?")
     if not any(map(str.isdigit, answer)) and contains_whole_words(article.folded, folded):
         return True
-    wanted = list_values_with_hedge_marks(answer)
+    wanted = list_content_words_and_hedged_amounts(answer)
     return any(contains_value_sequence(sentence, wanted) for sentence in article.sentence_values)
 
 
-def is_only_approximate(answer: str, article: NormalisedArticle) -> bool:
+def is_number_always_inexact_in_article(answer: str, article: NormalisedArticle) -> bool:
     """True if an answer begins with a number that the article always calls inexact: about, more than."""
-    wanted = list_values_with_hedge_marks(answer)
+    wanted = list_content_words_and_hedged_amounts(answer)
     if not wanted or isinstance(wanted[0], str):
         return False
     # the value before each occurrence; "" where it opens a sentence

@@ -7,7 +7,7 @@
 | source_phrase | words refer to the article as a text |
 | answer_not_in_article | no sentence of the article contains the answer (numbers and dates by value) |
 | approximation_lost | the article qualifies the number (about, more than, …), the answer does not |
-| several_answers | the article has a second right answer (`find_alternative_answer_problem`) |
+| several_answers | the article has a second right answer (`find_second_possible_answer_problem`) |
 | subject_missing | the question names neither the topic nor any name or term of the article |
 | one_of_many | the question asks for any one of several |
 | no_question_mark, not_self_contained | no question mark; a pronoun without antecedent |
@@ -29,13 +29,13 @@ from itertools import chain, pairwise
 
 from factmill.tasks.slaq.core.article_matching import (
     APPROXIMATION_MARK,
-    CheckWordLists,
     NormalisedArticle,
+    QuestionCheckWordLists,
     is_answer_in_article,
-    is_only_approximate,
-    list_all_values,
+    is_number_always_inexact_in_article,
     list_content_values,
-    list_values_with_hedge_marks,
+    list_content_words_and_hedged_amounts,
+    list_word_and_number_values,
     normalise_article,
     strip_title_qualifier,
     tokenize_words_with_values,
@@ -45,12 +45,12 @@ from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
 from factmill.tasks.text.values.value_tokens import (
     DayWithoutYear,
-    NumberValue,
     TokenValue,
+    UnitlessNumberValue,
     contains_value_sequence,
     is_same_or_related_word,
     is_year_only_date,
-    iterate_capitalized_words,
+    iterate_capitalized_words_with_values,
     states_wanted_value,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
@@ -63,8 +63,8 @@ _MAX_WORDS_AFTER_ORDINAL = 1
 """Words allowed between an ordinal and the noun it numbers: the first complete translation."""
 
 
-def find_alternative_answer_problem(
-    question: str, answer: str, article: NormalisedArticle, lists: CheckWordLists
+def find_second_possible_answer_problem(
+    question: str, answer: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> str | None:
     """Return a sentence for the question's author about a second possible answer; None if none is found."""
     if re.fullmatch(_PROPER_NAME, answer):
@@ -80,7 +80,10 @@ def find_alternative_answer_problem(
         for other in (*joined, *re.findall(rf"({_PROPER_NAME}),? (?:and|or) {name}\b", best)):
             if not any(contains_whole_words(folded, fold_case_and_accents(word)) for word in other.split()):
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
-    if any(not isinstance(value, str) or _ORDINAL.fullmatch(value) for value in list_values_with_hedge_marks(question)):
+    if any(
+        not isinstance(value, str) or _ORDINAL.fullmatch(value)
+        for value in list_content_words_and_hedged_amounts(question)
+    ):
         return None
     for phrase in _iterate_definite_noun_phrases(question, lists):
         found = (_iterate_ordinals_before_phrase(sentence, phrase) for sentence in article.sentence_values)
@@ -89,7 +92,7 @@ def find_alternative_answer_problem(
     return None
 
 
-def _iterate_definite_noun_phrases(question: str, lists: CheckWordLists) -> Iterator[tuple[str, ...]]:
+def _iterate_definite_noun_phrases(question: str, lists: QuestionCheckWordLists) -> Iterator[tuple[str, ...]]:
     """Yield the words after each "the", up to the next function word, if the last one is a singular common noun.
 
     Of "the English edition" also yields "English": a first English translation and a second English version are two.
@@ -165,7 +168,7 @@ class QuestionAnswerPairProblem:
 
 
 def check_generated_pairs(
-    generated: GeneratedQuestionAnswerPairs, topic: str, article_text: str, lists: CheckWordLists
+    generated: GeneratedQuestionAnswerPairs, topic: str, article_text: str, lists: QuestionCheckWordLists
 ) -> list[QuestionAnswerPairProblem]:
     """Run every check; return the problems pair by pair, then those of the long pair (spec, step 4)."""
     article = normalise_article(article_text)
@@ -176,7 +179,7 @@ def check_generated_pairs(
             *check_short_answer(pair.answer, article, lists),
         )
         problems += [replace(each, pair_number=which) for each in found]
-        if other := find_alternative_answer_problem(pair.question, pair.answer, article, lists):
+        if other := find_second_possible_answer_problem(pair.question, pair.answer, article, lists):
             problems.append(QuestionAnswerPairProblem("several_answers", which, other))
     problems += check_distinct_questions(generated.short, lists)
     problems += check_long_question(generated, topic, lists)
@@ -201,7 +204,7 @@ def format_problems(problems: Sequence[QuestionAnswerPairProblem]) -> str:
 
 
 def check_short_question(
-    question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists
+    question: str, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the problems of one short question by itself, with `pair_number` 0."""
     folded = fold_case_and_accents(question)
@@ -225,7 +228,7 @@ def check_short_question(
 
 
 def check_short_answer(
-    answer: str, article: NormalisedArticle, lists: CheckWordLists
+    answer: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the problems of one short answer by itself, with `pair_number` 0."""
     words = len(answer.split())
@@ -236,24 +239,26 @@ def check_short_answer(
     if not is_answer_in_article(answer, article):
         message = f"the answer {answer!r} does not stand in the article; use the article's own words"
         yield QuestionAnswerPairProblem("answer_not_in_article", 0, message)
-    elif is_only_approximate(answer, article):
+    elif is_number_always_inexact_in_article(answer, article):
         message = f"the article says {answer!r} with a word like about, roughly or more than before it; keep that word"
         yield QuestionAnswerPairProblem("approximation_lost", 0, message)
 
 
-def names_subject_or_article_term(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> bool:
+def names_subject_or_article_term(
+    question: str, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
+) -> bool:
     """True if a question contains the topic, or a name, term or quotation from the article.
 
     A term is two content words after an article or auxiliary that also follow each other in the article (the
     achromatic lens).
     """
-    if _contains_topic_title(list_values_with_hedge_marks(question), topic):
+    if _contains_topic_title(list_content_words_and_hedged_amounts(question), topic):
         return True
     quotations = (fold_case_and_accents(quoted).strip(" .,") for quoted in _QUOTED.findall(question))
     if any(contains_whole_words(article.folded, quoted) for quoted in quotations):
         return True
     words = tokenize_words_with_values(question)
-    for opens, _, value in iterate_capitalized_words(words):
+    for opens, _, value in iterate_capitalized_words_with_values(words):
         names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
@@ -270,7 +275,9 @@ def names_subject_or_article_term(question: str, topic: str, article: Normalised
     return False
 
 
-def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticle, lists: CheckWordLists) -> str | None:
+def find_unresolved_pronoun(
+    question: str, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
+) -> str | None:
     """Return the first pronoun without a possible antecedent before it; None if there is none.
 
     An antecedent is a name, quoted words, or a noun after an article or auxiliary ("does light … when it").
@@ -293,7 +300,7 @@ def find_unresolved_pronoun(question: str, topic: str, article: NormalisedArticl
 
 
 def check_distinct_questions(
-    pairs: Sequence[ShortQuestionAnswerPair], lists: CheckWordLists
+    pairs: Sequence[ShortQuestionAnswerPair], lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield questions that repeat an earlier one, literally or in other words with the same answer."""
     for which, pair in enumerate(pairs, 1):
@@ -303,7 +310,9 @@ def check_distinct_questions(
                     "same_question", which, f"the question is the same as question {earlier}"
                 )
                 break
-            if list_values_with_hedge_marks(pair.answer) != list_values_with_hedge_marks(other.answer):
+            if list_content_words_and_hedged_amounts(pair.answer) != list_content_words_and_hedged_amounts(
+                other.answer
+            ):
                 continue
             one, second = (set(list_content_values(each.question, lists)) for each in (pair, other))
             if len(one & second) >= _MIN_SHARED_CONTENT * len(one | second):
@@ -314,13 +323,13 @@ def check_distinct_questions(
 
 
 def check_long_question(
-    generated: GeneratedQuestionAnswerPairs, topic: str, lists: CheckWordLists
+    generated: GeneratedQuestionAnswerPairs, topic: str, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short questions that the long one does not cover, by number with words after it or by content."""
     long = generated.long_question
     yield from _check_no_source_phrases(long, "long question", lists)
-    asked = list_all_values(long)
-    known = set(list_all_values(strip_title_qualifier(topic)))
+    asked = list_word_and_number_values(long)
+    known = set(list_word_and_number_values(strip_title_qualifier(topic)))
     for which, pair in enumerate(generated.short, 1):
         if re.search(rf"\({which}\)[^()]*?[^\W\d_]{{2}}", long):
             continue
@@ -333,21 +342,21 @@ def check_long_question(
 
 
 def check_long_answer(
-    generated: GeneratedQuestionAnswerPairs, topic: str, article: NormalisedArticle, lists: CheckWordLists
+    generated: GeneratedQuestionAnswerPairs, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
     yield from _check_no_source_phrases(long, "long answer", lists)
-    sentences = [list_values_with_hedge_marks(sentence) for sentence in split_sentences(long)]
+    sentences = [list_content_words_and_hedged_amounts(sentence) for sentence in split_sentences(long)]
     names_topic = (_contains_topic_title(values, topic) for values in sentences)
     if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(names_topic):
         title = strip_title_qualifier(topic)
         message = f"each sentence of the long answer names {title!r} anew; write one flowing paragraph"
         yield QuestionAnswerPairProblem("long_answer_repeats", 0, message)
-    all_values, values = list_all_values(long), list_values_with_hedge_marks(long)
+    all_values, values = list_word_and_number_values(long), list_content_words_and_hedged_amounts(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted = list_content_values(pair.answer, lists) or list_all_values(pair.answer)
-        exact = list_values_with_hedge_marks(pair.answer)
+        wanted = list_content_values(pair.answer, lists) or list_word_and_number_values(pair.answer)
+        exact = list_content_words_and_hedged_amounts(pair.answer)
         is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
         is_there = is_there or bool(
             wanted and all(any(is_same_or_related_word(found, value) for found in all_values) for value in wanted)
@@ -360,7 +369,9 @@ def check_long_answer(
             )
     texts = [topic, *(text for pair in generated.short for text in (pair.question, pair.answer))]
     known = [part.value for text in texts for part in tokenize_words_with_values(text)]
-    added = dict.fromkeys([*_find_added_numbers(long, known), *_find_added_names(long, known, article, lists)])
+    added = dict.fromkeys(
+        [*_find_added_numbers(long, known), *_find_names_not_in_known_words(long, known, article, lists)]
+    )
     for each in added:
         message = f"the long answer says {each!r}, which is in none of the five questions and answers"
         yield QuestionAnswerPairProblem("long_answer_adds", 0, message)
@@ -380,17 +391,17 @@ def _is_date_from_known_parts(value: TokenValue, known: Sequence[TokenValue]) ->
     if not isinstance(value, PartialDate):
         return False
     stated = [found for found in known if states_wanted_value(value, found)]
-    if not any(isinstance(found, NumberValue) for found in stated):
+    if not any(isinstance(found, UnitlessNumberValue) for found in stated):
         return False
     return is_year_only_date(value) or any(isinstance(found, DayWithoutYear) for found in stated)
 
 
-def _find_added_names(
-    text: str, known: Sequence[TokenValue], article: NormalisedArticle, lists: CheckWordLists
+def _find_names_not_in_known_words(
+    text: str, known: Sequence[TokenValue], article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[str]:
     """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in iterate_capitalized_words(tokenize_words_with_values(sentence)):
+        for opens, word, value in iterate_capitalized_words_with_values(tokenize_words_with_values(sentence)):
             if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
             is_known = value in lists.function_words or any(is_same_or_related_word(each, value) for each in known)
@@ -398,7 +409,9 @@ def _find_added_names(
                 yield word
 
 
-def _check_no_source_phrases(text: str, name: str, lists: CheckWordLists) -> Iterator[QuestionAnswerPairProblem]:
+def _check_no_source_phrases(
+    text: str, name: str, lists: QuestionCheckWordLists
+) -> Iterator[QuestionAnswerPairProblem]:
     folded = fold_case_and_accents(text)
     if phrase := next((phrase for phrase in lists.source_phrases if contains_whole_words(folded, phrase)), None):
         yield QuestionAnswerPairProblem(
@@ -407,4 +420,4 @@ def _check_no_source_phrases(text: str, name: str, lists: CheckWordLists) -> Ite
 
 
 def _contains_topic_title(values: Sequence[TokenValue], topic: str) -> bool:
-    return contains_value_sequence(values, list_values_with_hedge_marks(strip_title_qualifier(topic)))
+    return contains_value_sequence(values, list_content_words_and_hedged_amounts(strip_title_qualifier(topic)))

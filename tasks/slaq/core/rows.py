@@ -27,7 +27,7 @@ class CategoryPage(Row):
     """Page views that the user's table states."""
 
 
-class CategoryCount(Row):
+class CategoryPageCount(Row):
     """How many pages a category has, and how many were drawn; the id is its name."""
 
     members: int
@@ -57,13 +57,13 @@ class ViewedTopic(TopicArticle):
     views_to: str | None
 
 
-class ChosenTopic(ViewedTopic):
+class TopicInPopularityHalf(ViewedTopic):
     """A topic selected for the most or the least viewed half."""
 
     half: PopularityHalf
 
 
-class QuestionedTopic(ChosenTopic):
+class QuestionedTopic(TopicInPopularityHalf):
     """A topic with its questions and answers."""
 
     questions: list[str]

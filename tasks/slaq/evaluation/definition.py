@@ -9,25 +9,25 @@ import pyarrow as pa
 
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
-from factmill.tasks.core.evaluation.human_labels import LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric, EvaluationScore
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
-from factmill.tasks.engine.benchmark import BenchmarkAssets
+from factmill.tasks.engine.benchmark import BenchmarkAssetNames
 from factmill.tasks.evaluation.answering_and_judging import AnswerJudgment, JudgingSpec
 from factmill.tasks.evaluation.definition import (
     EXACT_JUDGE,
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    format_answer_line,
+    format_explained_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
 from factmill.tasks.options import CliOption
 from factmill.tasks.slaq.benchmark import SLAQ
-from factmill.tasks.slaq.core.article_matching import CheckWordLists, make_check_word_lists
+from factmill.tasks.slaq.core.article_matching import QuestionCheckWordLists, make_question_check_word_lists
 from factmill.tasks.slaq.core.evaluation.answers import (
     LONG_SETTING,
     SHORT_SETTING,
@@ -113,8 +113,8 @@ def fill_slaq_judge_prompt(row: SlaqPrediction) -> FilledPrompt:
 
 
 @cache
-def _load_function_word_check_lists() -> CheckWordLists:
-    return make_check_word_lists((), (), load_list_entries("function_words"))
+def _load_function_word_check_lists() -> QuestionCheckWordLists:
+    return make_question_check_word_lists((), (), load_list_entries("function_words"))
 
 
 def make_scored_slaq_prediction(
@@ -144,7 +144,7 @@ def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for an answer."""
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
-    yield format_answer_line(row.answer, row)
+    yield format_explained_answer_line(row.answer, row)
     yield f"  verdict     {format_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {PROGRAM_JUDGE_NOTE}' if row.judge == EXACT_JUDGE else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 
@@ -169,7 +169,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     group_column="setting",
     display_columns={"id": "id", "question": "question", "gold": "gold", "answer": "answer", "verdicts": "verdicts"},
     explain=explain_slaq_prediction,
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=(ANSWER_SHORT_PROMPT, ANSWER_LONG_PROMPT, JUDGE_SHORT_PROMPT, JUDGE_LONG_PROMPT),
         lists=("function_words.txt",),
     ),
@@ -196,7 +196,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     draw_figures=draw_slaq_evaluation_figures,
     list_report_items=list_slaq_report_items,
     paper_results=SLAQ_PAPER_RESULTS,
-    label_scheme=LabelScheme(
+    label_scheme=JudgeVerdictLabelScheme(
         instruction="Is the answer right?",
         classes=SLAQ_VERDICT_MEANINGS,
         right_labels=frozenset("1"),

@@ -22,7 +22,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.errors import UsageError
 from factmill.tasks.models.model_folder import digest_file
-from factmill.tasks.slaq.core.mechanism.rows import TokenAblationEffect
+from factmill.tasks.slaq.core.mechanism.rows import TokenComponentImportances
 from factmill.tasks.slaq.mechanism import ablation
 from factmill.tasks.slaq.mechanism.ablation import (
     AblationOutOfMemory,
@@ -65,9 +65,9 @@ def make_ablate_call(
     return Call(service, ABLATE_OPERATION, {**asked, "recover": recover, "largest_set": largest_set, "centre": centre})
 
 
-def parse_ablate_response(body: Any) -> tuple[int, list[TokenAblationEffect]]:
+def parse_ablate_response(body: Any) -> tuple[int, list[TokenComponentImportances]]:
     """Read the reply to ablate: heads a layer, and the tokens in order."""
-    return int(body["heads"]), [TokenAblationEffect.model_validate(each) for each in body["tokens"]]
+    return int(body["heads"]), [TokenComponentImportances.model_validate(each) for each in body["tokens"]]
 
 
 def list_causal_model_files(folder: Path) -> list[SourceFile]:
@@ -83,7 +83,7 @@ def list_causal_model_files(folder: Path) -> list[SourceFile]:
     if not any(path.suffix in _WEIGHT_SUFFIXES for path in files):
         raise UsageError(f"{folder}: no weights found; expected *.safetensors or pytorch_model.bin")
     try:
-        # not pin_source_file, since a model's files contain no rows to check
+        # not make_source_file_with_digest, since a model's files contain no rows to check
         return [SourceFile(path, path.name, digest_file(path)) for path in files]
     except OSError as error:
         raise UsageError(f"{error.filename}: cannot be read: {error.strerror}") from error
@@ -181,7 +181,7 @@ def load_causal_model(folder: Path, device: Device = "auto", precision: Precisio
     return model.eval().to(where), tokenizer
 
 
-def format_causal_model_size(folder: Path) -> str:
+def format_causal_model_layers_and_heads(folder: Path) -> str:
     """Return a model's type and size from its config.json, for people; "" if unreadable."""
     try:
         config = json.loads((folder / CONFIG_FILE).read_bytes())

@@ -13,7 +13,13 @@ from pydantic import Field
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel, arrow_schema
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, CompanionTable, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import (
+    Benchmark,
+    BenchmarkAssetNames,
+    BuildInputs,
+    BuildInputsAndSourceFiles,
+    CompanionTable,
+)
 from factmill.tasks.errors import SourceError, UnknownBuild, UsageError
 from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE, EXACT_JUDGE, resolve_judge_name
 from factmill.tasks.files import resolve_absolute_path
@@ -24,15 +30,20 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
     AblatedTokenRow,
     AnsweredFact,
-    ComparedFact,
+    FactInShortAndLongAnswer,
     FactKind,
-    PairedFact,
-    shuffle_facts_by_kind_and_count,
+    FactWithComponentSimilarities,
+    shuffle_and_count_facts_by_kind,
 )
 from factmill.tasks.slaq.evaluation.definition import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT, SLAQ_EVALUATION
 from factmill.tasks.slaq.mechanism.ablation_service import Device, Precision, list_causal_model_files
 from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, resolve_build
-from factmill.tasks.storage.source_files import SourceFile, iterate_csv, make_unpinned_source, pin_source_file
+from factmill.tasks.storage.source_files import (
+    SourceFile,
+    iterate_csv,
+    make_source_file_with_digest,
+    make_source_file_without_digest,
+)
 from factmill.tasks.storage.warehouse import open_warehouse
 
 MECHANISM_NAME = "slaq_mechanism"
@@ -98,7 +109,7 @@ class MechanismInputs(BuildInputs):
     subjects: tuple[AnalysedModel, ...]
 
 
-def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> ResolvedBuildInputs[MechanismInputs]:
+def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> BuildInputsAndSourceFiles[MechanismInputs]:
     """Resolve the inputs of the analysis; raise UsageError for an invalid parameter, model folder or evaluation."""
     world = load_world(run.world, run.graph)
     folders = [resolve_absolute_path(each) for each in params.model]
@@ -126,7 +137,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
         if not path.is_file():
             raise UsageError(f"{params.pairs}: file of pairs not found; `--write-pairs FILE` writes one to start with")
         load_paired_answers_file(path)
-        files[PAIRS_FILE_UNIT], changed["pairs"] = [pin_source_file(path)], str(path)
+        files[PAIRS_FILE_UNIT], changed["pairs"] = [make_source_file_with_digest(path)], str(path)
     subjects = tuple(
         AnalysedModel(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
         for name, each in zip(names, records, strict=True)
@@ -136,7 +147,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> Resolv
         for each in subjects
         if each.asked.casefold() not in each.model.casefold() and each.model.casefold() not in each.asked.casefold()
     ]
-    return ResolvedBuildInputs(
+    return BuildInputsAndSourceFiles(
         MechanismInputs(params=params.model_copy(update=changed), subjects=subjects),
         files,
         author=", ".join(names),
@@ -168,13 +179,13 @@ def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
 def load_shuffled_facts_and_counts(
     warehouse: Path, subject: AnalysedModel, params: MechanismParams
 ) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
-    """Load the facts of one model and their counts (shuffle_facts_by_kind_and_count); UnknownBuild if its evaluation is gone."""
+    """Load the facts of one model and their counts (shuffle_and_count_facts_by_kind); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
         raise UnknownBuild(f"the evaluation of {subject.asked} is no longer in {warehouse}; evaluate again")
     with open_warehouse(warehouse) as db:
         answers = load_published_table(db, found[-1].build_id, "slaq_answers").cast(arrow_schema(ScoredSlaqPrediction))
-    return shuffle_facts_by_kind_and_count(answers.to_pylist(), subject.model, subject.asked, params.seed)
+    return shuffle_and_count_facts_by_kind(answers.to_pylist(), subject.model, subject.asked, params.seed)
 
 
 def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
@@ -184,7 +195,7 @@ def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str,
 
 def load_paired_answers_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
-    source = file if isinstance(file, SourceFile) else make_unpinned_source(file)
+    source = file if isinstance(file, SourceFile) else make_source_file_without_digest(file)
     found: dict[str, tuple[str, str]] = {}
     for number, row in iterate_csv(source, PAIR_COLUMNS):
         if row["id"] in found:
@@ -193,7 +204,7 @@ def load_paired_answers_file(file: Path | SourceFile) -> dict[str, tuple[str, st
     return found
 
 
-def write_paired_answers_file(path: Path, facts: Iterable[PairedFact]) -> None:
+def write_paired_answers_file(path: Path, facts: Iterable[FactInShortAndLongAnswer]) -> None:
     """Write the pairs found as a CSV file, for people to correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -202,7 +213,7 @@ def write_paired_answers_file(path: Path, facts: Iterable[PairedFact]) -> None:
         writer.writerows([getattr(row, name) for name in (*PAIR_COLUMNS, *_CONTEXT_COLUMNS)] for row in facts)
 
 
-def explain_fact(row: ComparedFact) -> Iterator[str]:
+def explain_fact(row: FactWithComponentSimilarities) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a fact."""
     yield f"  question    {row.question}   ({row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
@@ -246,7 +257,7 @@ SLAQ_MECHANISM: Benchmark = Benchmark(
     resolve_inputs=resolve_mechanism_inputs,
     recipe="factmill.flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
     tables={
-        MECHANISM_NAME: ComparedFact,
+        MECHANISM_NAME: FactWithComponentSimilarities,
         "slaq_mechanism_tokens": AblatedTokenRow,
         EVALUATION_METRICS_TABLE: EvaluationMetric,
     },
@@ -263,7 +274,7 @@ SLAQ_MECHANISM: Benchmark = Benchmark(
     trace_id_columns=("id",),
     explain=explain_fact,
     companion_tables=(CompanionTable("slaq_mechanism_tokens", "fact", explain_tokens),),
-    assets=BenchmarkAssets(
+    assets=BenchmarkAssetNames(
         prompts=(ANSWER_SHORT_PROMPT, ANSWER_LONG_PROMPT, QUOTE_PART_PROMPT), lists=("function_words.txt",)
     ),
     model_roles=lambda params: () if params.judge == EXACT_JUDGE else (params.judge,),

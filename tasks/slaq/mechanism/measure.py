@@ -32,12 +32,12 @@ BY_FACT_SUFFIX = "_by_fact"
 """Ending of the metrics by the paper's folds, which separate the facts of a topic."""
 
 
-def measure_mechanism(
-    rows: Sequence[Mapping[str, Any]], folds: int, seed: int, name: str, judge: str
+def compute_compared_fact_metrics(
+    compared_facts: Sequence[Mapping[str, Any]], folds: int, seed: int, all_models_name: str, judge: str
 ) -> list[EvaluationMetric]:
-    """Compute the metrics of facts (rows of `ComparedFact`); `name`: name for all models together."""
-    models = sorted({row["model"] for row in rows})
-    of_kind = {kind: [row for row in rows if row["kind"] == kind] for kind in (ALIGNED, MISALIGNED)}
+    """Compute the metrics of facts (rows of `FactWithComponentSimilarities`); `name`: name for all models together."""
+    models = sorted({row["model"] for row in compared_facts})
+    of_kind = {kind: [row for row in compared_facts if row["kind"] == kind] for kind in (ALIGNED, MISALIGNED)}
     scores = [
         MetricScores(
             setting=kind,
@@ -53,13 +53,13 @@ def measure_mechanism(
         for kind, kind_rows in of_kind.items()
         if kind_rows
     ]
-    found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(rows, seed)]
-    found += _measure_kind_predictions(rows, folds, seed)
+    found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(compared_facts, seed)]
+    found += _measure_fact_kind_predictability(compared_facts, folds, seed)
     return [
         EvaluationMetric(
             id="/".join(filter(None, (each.setting, each.metric, each.group_by, each.group))),
             benchmark="slaq",
-            model=name,
+            model=all_models_name,
             judge=judge,
             **each.model_dump(),
         )
@@ -119,7 +119,9 @@ def _bootstrap_difference_interval(
     return compute_percentile_interval(differences[has_both])
 
 
-def _measure_kind_predictions(rows: Sequence[Mapping[str, Any]], folds: int, seed: int) -> Iterator[MeasuredMetric]:
+def _measure_fact_kind_predictability(
+    rows: Sequence[Mapping[str, Any]], folds: int, seed: int
+) -> Iterator[MeasuredMetric]:
     """Yield how well each measure alone, and all six together, predict the kind of held-out facts."""
     learn = import_mechanism_module("sklearn")
     for part in ("linear_model", "metrics", "model_selection", "pipeline", "preprocessing"):

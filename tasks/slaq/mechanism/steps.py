@@ -19,7 +19,7 @@ from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, rows_from_arrow
-from factmill.tasks.engine.batches import BatchWork, make_batch_cache_key, open_batch
+from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.engine.naming.code_versions import digest_import_closure, load_source_code
 from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import EXACT_JUDGE
@@ -36,16 +36,16 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     AblatedTokenRow,
     AnsweredFact,
     AnswerSide,
-    ComparedFact,
-    PairedFact,
-    TokenAblationEffect,
+    FactInShortAndLongAnswer,
+    FactWithComponentSimilarities,
+    TokenComponentImportances,
     count_drawn_and_unscored_by_kind,
     format_scored_fact_counts,
 )
 from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_answer_similarities,
     compute_assignment_similarity,
-    compute_transport_similarity,
+    compute_mean_transported_similarity,
     format_component_name,
 )
 from factmill.tasks.slaq.evaluation.definition import fill_slaq_answer_prompt
@@ -100,9 +100,9 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
             break
         for fact in facts:
             work.add_input_row(fact.id, fact.model_dump_json())
-        ablated = _ablate_facts(work, subject.model, _pair_facts_asking_judge(work, facts))
+        ablated = _ablate_facts(work, subject.model, _pair_answer_parts_asking_judge(work, facts))
         if not inputs.params.centre and all(row.unscored for row in found):
-            _require_positive_logits(ablated)
+            _require_mostly_positive_logits(ablated)
         found += ablated
         kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in found)
         progress.log_to_current_run(f"{subject.model}: scored {format_scored_fact_counts(kinds)}")
@@ -110,7 +110,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
 
-def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
+def _require_mostly_positive_logits(rows: Sequence[AblatedFact]) -> None:
     """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
@@ -121,7 +121,9 @@ def _require_positive_logits(rows: Sequence[AblatedFact]) -> None:
             )
 
 
-def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> list[PairedFact]:
+def _pair_answer_parts_asking_judge(
+    work: BatchInProgress, facts: Sequence[AnsweredFact]
+) -> list[FactInShortAndLongAnswer]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
     chosen = load_paired_answers_file(files[0]) if files else {}
@@ -143,7 +145,7 @@ def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> 
         for row in rows
         if row.paired_by == "alignment" or row.unscored == "not_in_long_answer"
     ]
-    judged: dict[str, PairedFact] = {}
+    judged: dict[str, FactInShortAndLongAnswer] = {}
     for row, answer in work.prompt_model(
         params.judge, asked, QUOTED_PART_FORM, lambda row, texts: read_quoted_part(texts[0], row.long_answer)
     ):
@@ -156,9 +158,9 @@ def _pair_facts_asking_judge(work: BatchWork, facts: Sequence[AnsweredFact]) -> 
     return [judged.get(row.id, row) for row in rows]
 
 
-def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> list[AblatedFact]:
+def _ablate_facts(work: BatchInProgress, model: str, rows: Sequence[FactInShortAndLongAnswer]) -> list[AblatedFact]:
     """Return facts with the components that carry the tokens of both answers."""
-    service = _open_ablation_service_closing_last(work, model)
+    service = _open_ablation_service_closing_previous(work, model)
     asked = {row.id: _make_ablation_calls(work, service.identity, row) for row in rows if not row.unscored}
     records = work.get_call_records(service, ((row_id, call) for row_id, calls in asked.items() for call in calls))
     bare: dict[str, Any] = {"heads": 0, "short_tokens": [], "long_tokens": [], "short_call": "", "long_call": ""}
@@ -172,20 +174,20 @@ def _ablate_facts(work: BatchWork, model: str, rows: Sequence[PairedFact]) -> li
 def compare_fact_answers(batch: StageBatch) -> BatchReceipt:
     """Match the tokens of both answers by optimal transport, and compute their similarity (§5.1, equations 7 to 9)."""
     work = open_batch(batch)
-    return work.finish((make_compared_fact(row) for row in work.rows(AblatedFact)), ComparedFact)
+    return work.finish((make_compared_fact(row) for row in work.rows(AblatedFact)), FactWithComponentSimilarities)
 
 
-def make_compared_fact(row: AblatedFact) -> ComparedFact:
+def make_compared_fact(row: AblatedFact) -> FactWithComponentSimilarities:
     """Return a fact with its similarities, or with the reason why any is missing."""
     none = dict.fromkeys(SIMILARITY_MEASURES)
     counts = {"short_tokens": len(row.short_tokens), "long_tokens": len(row.long_tokens)}
     if row.unscored:
-        return row.narrow_to(ComparedFact, **counts, **none, hungarian=none)
+        return row.narrow_to(FactWithComponentSimilarities, **counts, **none, hungarian=none)
     emd, solve = import_mechanism_module("ot").emd, import_mechanism_module("scipy.optimize").linear_sum_assignment
     found, check = (
         compute_answer_similarities(row.short_tokens, row.long_tokens, row.heads, join)
         for join in (
-            partial(compute_transport_similarity, emd=emd),
+            partial(compute_mean_transported_similarity, emd=emd),
             partial(compute_assignment_similarity, solve=solve),
         )
     )
@@ -199,7 +201,9 @@ def make_compared_fact(row: AblatedFact) -> ComparedFact:
                 f"{len(without)} of {len(tokens)} tokens have no set of the size allowed that gives enough of their logit, the first "
                 f"{without[0]!r}: no {', '.join(missing)}"
             )
-    return row.narrow_to(ComparedFact, **counts, **found.model_dump(), hungarian=check, unscored=reason, detail=detail)
+    return row.narrow_to(
+        FactWithComponentSimilarities, **counts, **found.model_dump(), hungarian=check, unscored=reason, detail=detail
+    )
 
 
 def list_ablated_token_rows(rows: pa.Table) -> list[AblatedTokenRow]:
@@ -224,7 +228,7 @@ def list_ablated_token_rows(rows: pa.Table) -> list[AblatedTokenRow]:
     ]
 
 
-def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> list[Call]:
+def _make_ablation_calls(work: BatchInProgress, identity: str, row: FactInShortAndLongAnswer) -> list[Call]:
     """Make the ablate calls for a fact's short and long answer, with the prompts of the evaluation."""
     params = work.inputs(MechanismInputs).params
     how: dict[str, Any] = {name: getattr(params, name) for name in ("recover", "largest_set", "centre")}
@@ -246,9 +250,9 @@ def _make_ablation_calls(work: BatchWork, identity: str, row: PairedFact) -> lis
     return calls
 
 
-def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> AblatedFact:
+def _make_ablated_fact(row: FactInShortAndLongAnswer, calls: Sequence[Call], records: Any) -> AblatedFact:
     """Return a fact with the effects of its tokens; if an answer could not be ablated, with the reason."""
-    tokens: dict[str, list[TokenAblationEffect]] = {"short": [], "long": []}
+    tokens: dict[str, list[TokenComponentImportances]] = {"short": [], "long": []}
     heads, unscored, detail = 0, "", ""
     for side, call in zip(tokens, calls, strict=True):
         reply = records[call.key].reply()
@@ -279,7 +283,7 @@ def _make_ablated_fact(row: PairedFact, calls: Sequence[Call], records: Any) -> 
     )
 
 
-def _open_ablation_service_closing_last(work: BatchWork, model: str) -> AblationService:
+def _open_ablation_service_closing_previous(work: BatchInProgress, model: str) -> AblationService:
     """Return the service of a model; close the previous model's."""
     files = work.source_files(model)
     params = work.inputs(MechanismInputs).params

@@ -38,11 +38,13 @@ def read_topic_from_table_row(row: TableRow) -> TopicFromTable | str:
     category, title = normalise_category_name(stated["category"]), canonical_title(stated["topic"])
     pageid, views = _parse_number(stated["pageid"]), _parse_number(stated["views"])
     if category is None:
-        return f"category {_quote(stated['category'])}; expected a name without Category:, like Astronomy"
+        return (
+            f"category {_format_shortened_quote(stated['category'])}; expected a name without Category:, like Astronomy"
+        )
     if stated["pageid"] is not None and not pageid:
-        return f"pageid {_quote(stated['pageid'])}; expected the number of the page, or nothing"
+        return f"pageid {_format_shortened_quote(stated['pageid'])}; expected the number of the page, or nothing"
     if stated["views"] is not None and views is None:
-        return f"views {_quote(stated['views'])}; expected a whole number, or nothing where they are unknown"
+        return f"views {_format_shortened_quote(stated['views'])}; expected a whole number, or nothing where they are unknown"
     return find_article_title_problem(title) or TopicFromTable(category, title, pageid, views)
 
 
@@ -52,7 +54,7 @@ def normalise_category_name(stated: str) -> str | None:
     return name if name and not name.lower().startswith("category:") else None
 
 
-def _quote(text: str) -> str:
+def _format_shortened_quote(text: str) -> str:
     return repr(text[:_MAX_QUOTED_CHARACTERS])
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from factmill.tasks.processes import exclusive_file_lock
-from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind
 
 MAX_HISTORY_RUNS = 200
 """Flow runs that stay in the history after a build with a server of its own has ended."""
@@ -130,11 +130,11 @@ def trim_history(home: Path, most_runs: int = MAX_HISTORY_RUNS) -> int:
         return 0
 
 
-def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpace:
+def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpaceOfKind:
     """Delete runs and events older than a moment (only count them unless `remove`)."""
     path, kind = prefect_database_path(home), "Prefect runs"
     if not path.is_file():
-        return ReclaimedSpace(kind)
+        return ReclaimedSpaceOfKind(kind)
     before = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     try:
         with _history_transaction(path) as db:
@@ -147,9 +147,9 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpac
             if not remove:
                 db.rollback()
     except sqlite3.Error as error:
-        return ReclaimedSpace(kind, left=f"{path}: {error}")
+        return ReclaimedSpaceOfKind(kind, left=f"{path}: {error}")
     moment = datetime.fromisoformat(newest).replace(tzinfo=UTC).isoformat() if newest else ""
-    return ReclaimedSpace(kind, count, size_bytes, young=young, young_newest=moment)
+    return ReclaimedSpaceOfKind(kind, count, size_bytes, young=young, young_newest=moment)
 
 
 def vacuum_history_or_find_problem(home: Path) -> str:

@@ -19,7 +19,7 @@ from factmill.tasks.settings import get_environment_variable
 
 
 @dataclass(frozen=True, slots=True)
-class ReclaimedSpace:
+class ReclaimedSpaceOfKind:
     """Space that removing one kind of data reclaims, or would reclaim."""
 
     kind: str
@@ -51,7 +51,7 @@ def is_process_alive(pid: str) -> bool:
     return True
 
 
-def is_left_by_dead_process(pid: str) -> bool:
+def is_file_with_pid_left_by_dead_process(pid: str) -> bool:
     """True if a file named with this pid was left by a dead process.
 
     A file with our own pid, found before we create it, was left by an earlier process with the same pid: the first process
@@ -79,7 +79,9 @@ def split_old_and_young_paths(paths: Iterable[Path], since: datetime) -> tuple[l
     return old, young
 
 
-def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Collection[Path] = ()) -> ReclaimedSpace:
+def remove_paths(
+    kind: str, paths: Iterable[Path], *, remove: bool, young: Collection[Path] = ()
+) -> ReclaimedSpaceOfKind:
     """Remove files and folders (only measure them unless `remove`); return the space, and those that cannot be removed.
 
     `young`: others of the kind, which stay only because of their age.
@@ -95,7 +97,7 @@ def remove_paths(kind: str, paths: Iterable[Path], *, remove: bool, young: Colle
     newest = max(map(latest_mtime, young), default=None)
     moment = "" if newest is None else datetime.fromtimestamp(newest, UTC).isoformat()
     gone = (len(found), sum(found.values()), tuple(map(str, found)))
-    return ReclaimedSpace(
+    return ReclaimedSpaceOfKind(
         kind, *gone, left, young=len(young), young_bytes=sum(map(measure_bytes, young)), young_newest=moment
     )
 

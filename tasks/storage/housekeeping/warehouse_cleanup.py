@@ -20,7 +20,7 @@ import duckdb
 from factmill.tasks.errors import WarehouseError
 from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
-    ReclaimedSpace,
+    ReclaimedSpaceOfKind,
     find_crashed_run_markers_and_servers,
     get_prefect_server,
     is_process_alive,
@@ -52,7 +52,7 @@ class RetentionPolicy:
     """Keep builds that a kept evaluation measured, and builds with audit verdicts, whatever their age."""
 
 
-def clean_warehouse(path: Path, policy: RetentionPolicy, *, remove: bool) -> list[ReclaimedSpace]:
+def clean_warehouse(path: Path, policy: RetentionPolicy, *, remove: bool) -> list[ReclaimedSpaceOfKind]:
     """Remove what is not kept (only find it unless `remove`) and return the reclaimed space.
 
     If the warehouse cannot be opened or written, the result reports it as trouble of builds and records; run folders are
@@ -67,18 +67,18 @@ def clean_warehouse(path: Path, policy: RetentionPolicy, *, remove: bool) -> lis
     try:
         return [*freed, *_clean_builds_and_records(path, policy, old, remove=remove)]
     except WarehouseError as error:
-        return [*freed, *(ReclaimedSpace(kind, trouble=str(error)) for kind in ("builds", "records"))]
+        return [*freed, *(ReclaimedSpaceOfKind(kind, trouble=str(error)) for kind in ("builds", "records"))]
 
 
 def _clean_builds_and_records(
     path: Path, policy: RetentionPolicy, removed_folders: Sequence[Path], *, remove: bool
-) -> list[ReclaimedSpace]:
+) -> list[ReclaimedSpaceOfKind]:
     """Remove builds and records; `removed_folders`: run folders that are, or would be, removed."""
     runs = work_folder(path)
     with open_warehouse(path) as db:
         if holder := find_process_using_warehouse(path):
             why = f"{holder} is using the warehouse; run this command again when it has ended"
-            return [ReclaimedSpace(kind, left=why) for kind in ("builds", "records")]
+            return [ReclaimedSpaceOfKind(kind, left=why) for kind in ("builds", "records")]
         names = {each.name for each in _list_run_folders(runs)} - {each.name for each in removed_folders}
         doomed = _choose_builds_to_remove(db, policy)
         # builds that would be removed if their age did not keep them
@@ -88,13 +88,13 @@ def _clean_builds_and_records(
         young = sorted({*aged} - {*doomed})
         query = "SELECT max(published_at) FROM builds WHERE list_contains(?, build_id)"
         (newest,) = db.execute(query, [young]).fetchone() or (None,)
-        builds = ReclaimedSpace(
+        builds = ReclaimedSpaceOfKind(
             "builds",
             len(doomed),
-            _measure_build_text_bytes(db, doomed),
+            _measure_build_rows_as_text_bytes(db, doomed),
             tuple(doomed),
             young=len(young),
-            young_bytes=_measure_build_text_bytes(db, young),
+            young_bytes=_measure_build_rows_as_text_bytes(db, young),
             young_newest=newest.isoformat() if newest else "",
         )
         # unpublished runs whose folders no longer exist, by the names of their stages
@@ -165,7 +165,7 @@ def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, policy: RetentionPol
 
 def _select_and_measure_unused_records(
     db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime
-) -> ReclaimedSpace:
+) -> ReclaimedSpaceOfKind:
     """Fill the table `unused` with earlier records that no build uses, except those that came since a stopped run began,
     which that run may need when it resumes."""
     begun = [
@@ -183,10 +183,10 @@ def _select_and_measure_unused_records(
         f"{select} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
     ).fetchone() or (0, 0, None)
     moment = newest.isoformat() if newest else ""
-    return ReclaimedSpace("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
+    return ReclaimedSpaceOfKind("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
 
 
-def _measure_build_text_bytes(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
+def _measure_build_rows_as_text_bytes(db: duckdb.DuckDBPyConnection, builds: Sequence[str]) -> int:
     total = 0
     for name in _list_tables_with_build_rows(db):
         query = f'SELECT coalesce(sum(strlen(t::VARCHAR)), 0)::BIGINT FROM "{name}" t WHERE list_contains(?, build_id)'
@@ -209,7 +209,7 @@ _SPILL_PREFIX = "factmill-"
 temporary folders."""
 
 
-def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[ReclaimedSpace]:
+def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[ReclaimedSpaceOfKind]:
     """Remove orphan files (only find them unless `remove`); those without a pid in their name only if older than a moment."""
     temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
     old_logs, young_logs = split_old_and_young_paths((home / "world-cache").glob("*.log"), since)

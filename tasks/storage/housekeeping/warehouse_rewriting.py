@@ -137,7 +137,7 @@ WHERE NOT transient AND status = 'ok' AND operation = 'chat'
 
 
 @dataclass(slots=True)
-class WarehouseUpgrade:
+class WarehouseUpgradeResult:
     """Result of an upgrade."""
 
     version: int
@@ -148,7 +148,7 @@ class WarehouseUpgrade:
 
 def upgrade_warehouse(
     path: Path, models: Mapping[str, type[BaseModel]], statements: Mapping[str, str]
-) -> WarehouseUpgrade:
+) -> WarehouseUpgradeResult:
     """Upgrade a warehouse to the current tables.
 
     `models`: published table → row model that documents its columns; `statements`: benchmark → SELECT of the Wikidata
@@ -158,7 +158,7 @@ def upgrade_warehouse(
     The file is then unchanged.
     """
     with open_warehouse(path, of_any_version=True) as db:
-        upgrade = WarehouseUpgrade(get_schema_version(db))
+        upgrade = WarehouseUpgradeResult(get_schema_version(db))
     if upgrade.version > SCHEMA_VERSION:
         raise make_warehouse_too_new_error(path, upgrade.version)
     if upgrade.version < _OLDEST_UPGRADABLE_VERSION:
@@ -176,7 +176,7 @@ def upgrade_warehouse(
 def _migrate_tables(
     db: Connection,
     path: Path,
-    upgrade: WarehouseUpgrade,
+    upgrade: WarehouseUpgradeResult,
     models: Mapping[str, type[BaseModel]],
     statements: Mapping[str, str],
 ) -> None:

@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.freshness import get_oldest_usable_response_time
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import ReplayMiss
 from factmill.tasks.storage.recording.call_records import (
-    Revalidation,
+    RevalidationResult,
     insert_new_call_records,
     load_newest_record_id,
     load_records,
@@ -58,7 +58,7 @@ class ValidRecordLookup:
     """If set, only the replies that this build used are valid."""
     oldest_allowed: Mapping[str, datetime] = field(default_factory=dict)
     """Service → earliest time of a valid reply, except for immutable ones."""
-    revalidation: Revalidation | None = None
+    revalidation: RevalidationResult | None = None
     """Expired replies that were revalidated."""
 
     def admits(self, call: Call, record_id: str, transient: bool, asked_at: datetime) -> bool:
@@ -125,7 +125,7 @@ class ValidRecordLookup:
 def format_replay_miss(warehouse: Path, missing: Sequence[Call]) -> str:
     """Return which call is missing and how it differs from the nearest recorded call, as text."""
     call = missing[0]
-    text = f"replay: {len(missing)} calls are not recorded, the first: {format_call(call)}"
+    text = f"replay: {len(missing)} calls are not recorded, the first: {format_call_for_messages(call)}"
     near: list[tuple[str, str, str]] = []
     if warehouse_exists(warehouse):
         with open_warehouse(warehouse) as db:
@@ -155,7 +155,7 @@ def _format_call_differences(call: Call, service: str, parts: Mapping[str, objec
     ]
 
 
-def format_call(call: Call) -> str:
+def format_call_for_messages(call: Call) -> str:
     """Return operation, service and parts of a call as text."""
     return f"{call.operation} of {call.service} with {_format_short_value(dict(call.parts))}"
 
@@ -233,7 +233,7 @@ class CallCache:
         self._newest = max(newer_than, self._serving.newest_at_open)
         """Records of this run are newer than this record id."""
 
-    def use_revalidation(self, kept: Revalidation) -> None:
+    def use_revalidation(self, kept: RevalidationResult) -> None:
         """Serve expired replies that were revalidated, since their underlying data has not changed."""
         self._serving.revalidation = kept
 
@@ -313,7 +313,7 @@ class CallCache:
             raise failed[0]
         if left:
             raise ReplayMiss(
-                f"{service.identity} returned no reply to {len(left)} calls, the first: {format_call(left[0])}"
+                f"{service.identity} returned no reply to {len(left)} calls, the first: {format_call_for_messages(left[0])}"
             )
 
     def _send_unclaimed(self, calls: Sequence[Call], service: CallService, state: object) -> int:

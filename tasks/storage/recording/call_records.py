@@ -54,7 +54,7 @@ def load_scripted_records(db: duckdb.DuckDBPyConnection, build_id: str) -> list[
     return load_records(db, [record_id for (record_id,) in found])
 
 
-def count_scripted_replies_and_faults(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
+def count_scripted_and_faulty_by_prompt(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, int]]:
     """Return prompt → number of a build's scripted `replies`, and how many of them are planted `faults`."""
     counts: dict[str, dict[str, int]] = {}
     for record in load_scripted_records(db, build_id):
@@ -180,7 +180,7 @@ class RevalidatedCall:
 
 
 @dataclass(slots=True)
-class Revalidation:
+class RevalidationResult:
     """Result of an incremental rebuild's check of an earlier build: which of its expired replies are still valid.
 
     It is determined once per run and written into the run's folder, so that a run resumed after a crash uses the same.
@@ -211,7 +211,7 @@ class Revalidation:
         draft.replace(folder / REVALIDATION_FILE)
 
 
-def find_revalidation(folder: Path, build: str, begun: str) -> Revalidation | None:
+def find_revalidation(folder: Path, build: str, begun: str) -> RevalidationResult | None:
     """Return the stored result of the run that began at that time; None if there is none yet."""
     try:
         fields = json.loads((folder / REVALIDATION_FILE).read_bytes())
@@ -219,7 +219,7 @@ def find_revalidation(folder: Path, build: str, begun: str) -> Revalidation | No
             key: RevalidatedCall(**{**each, "checks": tuple(each["checks"])})
             for key, each in fields.pop("calls").items()
         }
-        kept = Revalidation(**fields, calls=calls)
+        kept = RevalidationResult(**fields, calls=calls)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None  # missing or incomplete
     return kept if (kept.build, kept.begun) == (build, begun) else None
@@ -247,7 +247,7 @@ def find_latest_success(db: duckdb.DuckDBPyConnection, key: str) -> CallRecord |
     return load_records(db, [found[0]])[0] if found and found[0] else None
 
 
-def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalidation: Revalidation) -> None:
+def write_revalidated_calls(db: duckdb.DuckDBPyConnection, run_id: str, revalidation: RevalidationResult) -> None:
     """Write a run's revalidated replies, and the calls that checked them, to the warehouse."""
     db.execute("DELETE FROM kept_calls WHERE build_id = ?", [run_id])
     db.execute("DELETE FROM build_calls WHERE build_id = ? AND stage = ?", [run_id, REVALIDATION_STAGE])

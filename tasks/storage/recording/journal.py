@@ -30,7 +30,7 @@ from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.errors import ShardError
 from factmill.tasks.processes import exclusive_file_lock
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.storage.recording.work_folders import make_work_folder
+from factmill.tasks.storage.recording.work_folders import make_folder_inside_work_folder
 from factmill.tasks.storage.warehouse import parse_json_column
 
 _SYNC_EVERY_S = 1.0
@@ -117,7 +117,7 @@ class Journal:
         path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.journal"
         draft = path.with_suffix(_DRAFT)
         try:
-            make_work_folder(self._folder)
+            make_folder_inside_work_folder(self._folder)
             fd = os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
             fcntl.flock(fd, fcntl.LOCK_EX)
             draft.rename(path)

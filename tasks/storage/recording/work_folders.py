@@ -11,7 +11,7 @@ def batch_jobs_folder(warehouse: Path, mode: CallCacheMode) -> Path:
     return work_folder(warehouse) / ("jobs-refresh" if mode == "refresh" else "jobs")
 
 
-def make_work_folder(folder: Path) -> None:
+def make_folder_inside_work_folder(folder: Path) -> None:
     """Create a folder in a work folder. A new work folder, and so its prompts and replies, is readable only by its user."""
     folder.parent.parent.mkdir(parents=True, exist_ok=True)
     folder.parent.mkdir(0o700, exist_ok=True)

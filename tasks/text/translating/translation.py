@@ -23,10 +23,10 @@ from factmill.tasks.text.translating.placeholders import (
     list_letter_runs,
     list_untranslated_spans,
     localize_dates_and_numbers,
+    mask_untranslated_spans,
     needs_no_translation,
-    replace_numbers_by_placeholders,
     restore_placeholders,
-    split_at_untranslated_spans,
+    split_text_flagging_translatable_spans,
 )
 
 NLLB_LANGUAGE_CODES = {
@@ -91,7 +91,7 @@ class PathPart:
 
 
 @dataclass(frozen=True, slots=True)
-class TranslatedPart:
+class PathPartAfterTranslation:
     """A part of a path after translation."""
 
     text: str
@@ -104,7 +104,7 @@ class TranslatedPart:
 class TranslatedPath:
     """A path after translation."""
 
-    parts: tuple[TranslatedPart, ...]
+    parts: tuple[PathPartAfterTranslation, ...]
     partwise_reason: PartwiseReason | None = None
     """Why its parts were translated one by one; None when they were joined, or at most one needed translation."""
 
@@ -187,9 +187,7 @@ def _translate_distinct_keeping_numbers(
         pair: text for pair, text in texts.items() if needs_no_translation(text)
     }
     shown = {
-        pair: kept
-        for pair, text in texts.items()
-        if pair not in found and (kept := replace_numbers_by_placeholders(text))
+        pair: kept for pair, text in texts.items() if pair not in found and (kept := mask_untranslated_spans(text))
     }
     answers = _run_engine_on_unique([(protected.text, language) for (_, language), protected in shown.items()], engine)
     for pair, protected in shown.items():
@@ -216,7 +214,7 @@ def _translate_between_numbers(
     asked: Sequence[TranslationRequest], engine: TranslationEngine
 ) -> list[TranslationOutcome]:
     """Translate texts between their numbers, dates and ids, which keep their places."""
-    cut = [(split_at_untranslated_spans(text), language) for text, language in asked]
+    cut = [(split_text_flagging_translatable_spans(text), language) for text, language in asked]
     answers = _run_engine_on_unique(
         [(text, language) for stretches, language in cut for text, is_words in stretches if is_words], engine
     )
@@ -243,7 +241,7 @@ def _translate_path_parts_separately(
 
 def _keeps_leading_number(text: str, translation: str) -> bool:
     """True unless a text begins with a number that its translation has elsewhere."""
-    first = split_at_untranslated_spans(text)[:1]
+    first = split_text_flagging_translatable_spans(text)[:1]
     return not first or first[0][1] or translation.startswith(first[0][0])
 
 
@@ -276,7 +274,7 @@ def _split_joined_translation(
     if len(pieces) != len(own) or not all(pieces):
         return "wrong_count"
     for text, piece in zip(own, pieces, strict=True):
-        if replace_numbers_by_placeholders(text) is None or sorted(list_untranslated_spans(piece)) != sorted(
+        if mask_untranslated_spans(text) is None or sorted(list_untranslated_spans(piece)) != sorted(
             list_untranslated_spans(text)
         ):
             return "number_elsewhere"
@@ -292,12 +290,14 @@ def _split_joined_translation(
     return dict(zip(own, pieces, strict=True))
 
 
-def _make_translated_part(part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str) -> TranslatedPart:
+def _make_translated_part(
+    part: PathPart, by_text: Mapping[str, TranslationOutcome], language: str
+) -> PathPartAfterTranslation:
     if part.label is not None:
-        return TranslatedPart(part.label, "wikidata")
+        return PathPartAfterTranslation(part.label, "wikidata")
     found = by_text.get(part.text, format_value_with_plural_unit(part.text, language))
     if found is None:
-        return TranslatedPart(part.text, "kept")
+        return PathPartAfterTranslation(part.text, "kept")
     if isinstance(found, Untranslatable):
-        return TranslatedPart(part.text, "untranslatable", found)
-    return TranslatedPart(found, "translated")
+        return PathPartAfterTranslation(part.text, "untranslatable", found)
+    return PathPartAfterTranslation(found, "translated")

@@ -31,12 +31,12 @@ from factmill.tasks.text.values.dates_and_numbers import MONTH_NAMES, POWER_BY_S
 from factmill.tasks.text.values.value_tokens import (
     NORMALIZED_UNITS,
     DayWithoutYear,
-    NumberValue,
     TokenValue,
-    WordOrAmountToken,
+    UnitlessNumberValue,
+    WordNumberOrDateToken,
     is_number_or_date,
-    normalize_amount_spelling,
-    tokenize_words_and_amounts,
+    normalize_amount_and_name_spelling,
+    tokenize_words_numbers_and_dates,
 )
 from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, PartialDate
 
@@ -48,7 +48,7 @@ AnswerValue = str | int | float | bool | list[Any] | dict[str, Any]
 class IndexedText:
     """A text indexed once for many look-ups."""
 
-    tokens: Sequence[WordOrAmountToken | None]
+    tokens: Sequence[WordNumberOrDateToken | None]
     """Words, numbers and dates of the text, None between paragraphs."""
     places: Mapping[TokenValue, Sequence[int]]
     """Places of each value, including the coarser ones that a date implies."""
@@ -101,9 +101,9 @@ _NON_SURNAMES = frozenset(_ORGANIZATION_LAST_WORDS.split())
 
 def index_text(text: str) -> IndexedText:
     """Index a text whose paragraphs and cells are separated by blank lines; time grows with its length."""
-    tokens: list[WordOrAmountToken | None] = []
+    tokens: list[WordNumberOrDateToken | None] = []
     for paragraph in _BLANK_LINE_BREAK.split(text):
-        tokens.extend(tokenize_words_and_amounts(paragraph))
+        tokens.extend(tokenize_words_numbers_and_dates(paragraph))
         tokens.append(None)
     places: dict[TokenValue, list[int]] = {}
     numbers: list[tuple[Decimal, int]] = []
@@ -112,7 +112,7 @@ def index_text(text: str) -> IndexedText:
             continue
         for value in _list_implied_values(each):
             places.setdefault(value, []).append(place)
-        if isinstance(each.value, NumberValue):
+        if isinstance(each.value, UnitlessNumberValue):
             numbers.append((Decimal(each.value.number), place))
     return IndexedText(tokens, places, sorted(numbers))
 
@@ -164,7 +164,7 @@ def _search_primitive_answer_parts(answer: str | bool, text: IndexedText) -> Ite
         yield answer, None
     elif len(parts) == 1:
         # an answer 0 means that the article does not mention it
-        yield answer, None if _read_answer_values(answer) == (NumberValue("0"),) else False
+        yield answer, None if _read_answer_values(answer) == (UnitlessNumberValue("0"),) else False
     elif _contains_names_sharing_last_name(parts, text):
         yield answer, True
     else:
@@ -204,25 +204,25 @@ def _contains_whole_answer(answer: str, text: IndexedText) -> bool | None:
 @lru_cache(maxsize=16384)
 def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
     """Return the values of an answer, cached for many texts; a bare year becomes a number, which every date implies."""
-    values = (each.value for each in tokenize_words_and_amounts(answer))
+    values = (each.value for each in tokenize_words_numbers_and_dates(answer))
     return tuple(
-        NumberValue(str(value.year))
+        UnitlessNumberValue(str(value.year))
         if isinstance(value, PartialDate) and value.precision == YEAR_PRECISION and value.year >= 1000
         else value
         for value in values
     )
 
 
-def _list_implied_values(token: WordOrAmountToken) -> tuple[TokenValue, ...]:
+def _list_implied_values(token: WordNumberOrDateToken) -> tuple[TokenValue, ...]:
     """Return the value of a part of a text, and the values that follow from it."""
     value = token.value
-    if isinstance(value, NumberValue):
+    if isinstance(value, UnitlessNumberValue):
         return (value, token.bare) if token.bare else (value,)
     if isinstance(value, DayWithoutYear):
         return value, MONTH_NAMES[value.month - 1]
     if not isinstance(value, PartialDate):
         return (value,)
-    implied: list[TokenValue] = [value, NumberValue(str(value.year if value.year > 0 else 1 - value.year))]
+    implied: list[TokenValue] = [value, UnitlessNumberValue(str(value.year if value.year > 0 else 1 - value.year))]
     if value.month:
         implied += [PartialDate(value.year), MONTH_NAMES[value.month - 1]]
     if value.month and value.day:
@@ -285,7 +285,7 @@ def _is_followed_by_unit_or_alone(place: int, tail: Sequence[TokenValue], text: 
 
 
 def _has_consecutive_values_at(
-    tokens: Sequence[WordOrAmountToken | None], at: int, wanted: Sequence[TokenValue]
+    tokens: Sequence[WordNumberOrDateToken | None], at: int, wanted: Sequence[TokenValue]
 ) -> bool:
     row = tokens[at : at + len(wanted)]
     return len(row) == len(wanted) and all(
@@ -295,9 +295,9 @@ def _has_consecutive_values_at(
 
 def _contains_number_rounding_to_answer(answer: str, wanted: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when a number of the text, rounded as the answer's scale word shows, is the answer."""
-    scaled = _SCALED_NUMBER.search(normalize_amount_spelling(answer))
+    scaled = _SCALED_NUMBER.search(normalize_amount_and_name_spelling(answer))
     first, tail = wanted[0], wanted[1:]
-    if not scaled or not isinstance(first, NumberValue):
+    if not scaled or not isinstance(first, UnitlessNumberValue):
         return False
     if any(map(is_number_or_date, tail)) or len(tail) > _MAX_UNIT_WORDS:
         return False
@@ -326,7 +326,7 @@ def _contains_range(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
 
 def _contains_person_name_variant(answer: str, text: IndexedText) -> bool:
     """True when the text names a person with one name more, or without or with another form of the middle initial."""
-    read = tokenize_words_and_amounts(answer)
+    read = tokenize_words_numbers_and_dates(answer)
     names = [each.value for each in read if isinstance(each.value, str) and each.is_capital]
     if len(names) != len(read) or len(names) not in (2, 3) or names[-1] in _NON_SURNAMES or _SEPARATOR.search(answer):
         return False

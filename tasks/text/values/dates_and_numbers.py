@@ -308,13 +308,13 @@ def format_date_in_prose(formatted: str) -> str:
 
 def _read_formatted_date(formatted: str) -> DateOrYearRange | None:
     """Read a whole text as a date, formatted by `format_wikidata_date` or written by people; None for no date."""
-    text = _normalize_date_spelling(formatted.removeprefix("about ").removeprefix("the "))
+    text = _normalize_dash_era_century_spelling(formatted.removeprefix("about ").removeprefix("the "))
     return PartialDate(int(text)) if _SHORT_YEAR.fullmatch(text) else _read_date_or_years(text)
 
 
 def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
     """Yield the dates of a sentence from left to right, skipping those that are certainly part of another."""
-    words = _normalize_date_spelling(sentence).split()
+    words = _normalize_dash_era_century_spelling(sentence).split()
     at = 0
     while at < len(words):
         for width in range(min(_MAX_WORDS_OF_DATE, len(words) - at), 0, -1):
@@ -350,7 +350,7 @@ def _read_date_or_years(text: str) -> DateOrYearRange | None:
     return parse_written_date(text)
 
 
-def _normalize_date_spelling(text: str) -> str:
+def _normalize_dash_era_century_spelling(text: str) -> str:
     """Return a text with dashes, eras and centuries in one spelling."""
     plain = " ".join(unicodedata.normalize("NFKC", text).split())
     for pattern, spelling in _SPELLINGS:

@@ -4,7 +4,7 @@
 Words are folded (`fold_case_and_accents`) and compared in the singular, without possessive endings. A date is read where a month or
 an era occurs; a bare year is a number, and a date implies its year. Ordinals become 5th in any spelling.
 
-`tokenize_words_and_amounts` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
+`tokenize_words_numbers_and_dates` reads a text so that all spellings of an amount are equal; answers are searched for in that form. It
 first normalises the spelling so that amounts are read whole: money with its mark after it ("US$1.2bn" is "1.2 billion
 dollar"), scales at both ends of a range, 680 000 as 680000, 2023–24 as 2023–2024, a duration as one word, J. J. as JJ.
 Then it joins tokens: "square kilometres", "sq km" and "km²" are one unit, a minus belongs to its number, small words
@@ -31,7 +31,7 @@ from factmill.tasks.text.values.dates_and_numbers import (
 from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, PartialDate, format_ordinal
 
 
-class NumberValue(NamedTuple):
+class UnitlessNumberValue(NamedTuple):
     """A number."""
 
     number: str
@@ -45,7 +45,7 @@ class DayWithoutYear(NamedTuple):
     day: int
 
 
-TokenValue = str | NumberValue | PartialDate | DayWithoutYear
+TokenValue = str | UnitlessNumberValue | PartialDate | DayWithoutYear
 """Meaning of a part of a text; a str is a folded word in the singular."""
 
 
@@ -72,7 +72,7 @@ _SMALL_ORDINALS, _LARGE_ORDINALS = (
     {word: format_ordinal(number) for number, word in enumerate(ORDINAL_WORDS, 1) if (number > 12) == is_later}
     for is_later in (False, True)
 )
-"""Ordinals that both readers take for numbers, and those that only `tokenize_words_and_amounts` does."""
+"""Ordinals that both readers take for numbers, and those that only `tokenize_words_numbers_and_dates` does."""
 _MAX_DATE_WORDS = 6
 _STOP_WORDS = frozenset(
     {
@@ -101,7 +101,7 @@ def tokenize_values(text: str) -> list[ValueToken]:
     return tokens
 
 
-def iterate_capitalized_words(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
+def iterate_capitalized_words_with_values(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
     """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":
@@ -122,7 +122,7 @@ def states_wanted_value(found: TokenValue, wanted: TokenValue) -> bool:
             return wanted.is_satisfied_by(found.key, found.precision)
         if isinstance(wanted, DayWithoutYear):
             return (found.month, found.day) == wanted
-        return isinstance(wanted, NumberValue) and wanted.number in (str(found.year), str(1 - found.year))
+        return isinstance(wanted, UnitlessNumberValue) and wanted.number in (str(found.year), str(1 - found.year))
     return False
 
 
@@ -165,16 +165,16 @@ def _read_width_and_value_at(words: Sequence[str], marks: Sequence[bool], at: in
     scale = _get_lowercase_word_at(words, at + width)
     if scale in POWER_BY_SCALE_WORD and (count := _read_unitless_number(f"{number} {scale}")):
         return width + 1, count
-    return width, NumberValue(number) if tens else _read_word_value(words[at])
+    return width, UnitlessNumberValue(number) if tens else _read_word_value(words[at])
 
 
 def _get_lowercase_word_at(words: Sequence[str], at: int) -> str:
     return words[at].lower() if at < len(words) else ""
 
 
-def _read_unitless_number(text: str) -> NumberValue | None:
+def _read_unitless_number(text: str) -> UnitlessNumberValue | None:
     number = parse_written_number(text)
-    return NumberValue(number.number) if number and number.unit is None else None
+    return UnitlessNumberValue(number.number) if number and number.unit is None else None
 
 
 @lru_cache(maxsize=65536)
@@ -198,11 +198,11 @@ def is_year_only_date(value: TokenValue) -> bool:
     return isinstance(value, PartialDate) and value.precision == YEAR_PRECISION
 
 
-class WordOrAmountToken(NamedTuple):
+class WordNumberOrDateToken(NamedTuple):
     """A word, number or date of a text."""
 
     value: TokenValue
-    bare: NumberValue | None
+    bare: UnitlessNumberValue | None
     """The number before a scale word (527 of 527 million), where it is long enough to be distinctive; else None."""
     is_capital: bool
 
@@ -275,7 +275,7 @@ NORMALIZED_UNITS = frozenset(
         *("inch", "km2", "m2", "mi2", "ft2", "km3", "m3", "year", "day"),
     }
 )
-"""Units and currencies as `tokenize_words_and_amounts` returns them."""
+"""Units and currencies as `tokenize_words_numbers_and_dates` returns them."""
 _UNIT_POWER_WORDS = {"square": "2", "sq": "2", "cubic": "3", "cu": "3"}
 _TWO_WORD_UNITS: dict[tuple[TokenValue | None, TokenValue | None], str] = {
     ("pound", "sterling"): "pound",
@@ -286,19 +286,19 @@ _ALIASES = {"saint": "st", "mount": "mt"}
 _CONJUNCTIONS = frozenset({"and", "or"})
 
 
-def tokenize_words_and_amounts(text: str) -> Sequence[WordOrAmountToken]:
+def tokenize_words_numbers_and_dates(text: str) -> Sequence[WordNumberOrDateToken]:
     """Return the words, numbers and dates of a paragraph or an answer in order, without small words.
 
     "and" and "or" stay between words, so that "Paul and Reed" is not "Paul Reed", and are dropped between numbers.
     Short texts are cached: several stages read one article, and each question that names it does too.
     """
     is_short = len(text) <= _MAX_CACHED_CHARACTERS
-    return (_tokenize_words_and_amounts_cached if is_short else _tokenize_words_and_amounts_uncached)(text)
+    return (_tokenize_words_and_amounts_cached if is_short else _tokenize_words_numbers_dates_uncached)(text)
 
 
-def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToken]:
-    parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_spelling(text))]
-    joined = _drop_unit_of_range_start(list(_join_unit_words(list(_join_minus_signs_to_numbers(parts)))))
+def _tokenize_words_numbers_dates_uncached(text: str) -> Sequence[WordNumberOrDateToken]:
+    parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_and_name_spelling(text))]
+    joined = _drop_unit_of_range_start(list(_normalize_unit_words(list(_join_minus_signs_to_numbers(parts)))))
     kept = []
     for at, each in enumerate(joined):
         is_kept = bool(each.value) and each.value not in _STOP_WORDS
@@ -309,10 +309,10 @@ def _tokenize_words_and_amounts_uncached(text: str) -> Sequence[WordOrAmountToke
     return tuple(kept)
 
 
-_tokenize_words_and_amounts_cached = lru_cache(maxsize=4096)(_tokenize_words_and_amounts_uncached)
+_tokenize_words_and_amounts_cached = lru_cache(maxsize=4096)(_tokenize_words_numbers_dates_uncached)
 
 
-def normalize_amount_spelling(text: str) -> str:
+def normalize_amount_and_name_spelling(text: str) -> str:
     """Return a text with money, scales, ranges, durations, thousands and initials in forms that are read whole."""
     plain = _URL_PREFIX.sub("", _NARROW_SPACES.sub(" ", text)).replace("&", " and ")
     if any(character.isdigit() for character in plain):
@@ -372,44 +372,44 @@ def _complete_year_range(found: re.Match[str]) -> str:
     return f"{first}–{century}{last}"
 
 
-def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordOrAmountToken]:
+def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordNumberOrDateToken]:
     at = 0
     while at < len(parts):
         source, value = parts[at]
         following = parts[at + 1][1] if at + 1 < len(parts) else None
-        number = following.number if value == "minus" and isinstance(following, NumberValue) else ""
+        number = following.number if value == "minus" and isinstance(following, UnitlessNumberValue) else ""
         # more likely the end of a range than a negative number: (–2010)
         is_year = len(number) == 4 and number.isdigit() and int(number) <= 2100
         if number and not is_year:
-            yield WordOrAmountToken(NumberValue(number if number == "0" else f"-{number}"), None, False)
+            yield WordNumberOrDateToken(UnitlessNumberValue(number if number == "0" else f"-{number}"), None, False)
             at += 2
             continue
         before_scale, _, scale = source.partition(" ")
-        count = parse_written_number(before_scale) if scale and isinstance(value, NumberValue) else None
+        count = parse_written_number(before_scale) if scale and isinstance(value, UnitlessNumberValue) else None
         is_distinctive = count is not None and ("." in count.number or len(count.number) >= _MIN_BARE_DIGITS)
-        bare = NumberValue(count.number) if count is not None and is_distinctive else None
+        bare = UnitlessNumberValue(count.number) if count is not None and is_distinctive else None
         word = _ALIASES.get(value) or _LARGE_ORDINALS.get(value) or value if isinstance(value, str) else value
-        yield WordOrAmountToken(word, bare, source[:1].isupper())
+        yield WordNumberOrDateToken(word, bare, source[:1].isupper())
         at += 1
 
 
-def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmountToken]:
+def _normalize_unit_words(read: Sequence[WordNumberOrDateToken]) -> Iterator[WordNumberOrDateToken]:
     at = 0
     while at < len(read):
         words = [each.value for each in read[at : at + 3]]
         first, second = (*words, None, None)[:2]
         unit = _UNIT_BY_SPELLING.get(second, second) if isinstance(second, str) else None
         if first in _UNIT_POWER_WORDS and unit in NORMALIZED_UNITS:
-            yield WordOrAmountToken(f"{unit}{_UNIT_POWER_WORDS[str(first)]}", None, False)
+            yield WordNumberOrDateToken(f"{unit}{_UNIT_POWER_WORDS[str(first)]}", None, False)
             at += 2
         elif words == ["united", "state", "dollar"]:
-            yield WordOrAmountToken("dollar", None, False)
+            yield WordNumberOrDateToken("dollar", None, False)
             at += 3
         elif (first, second) in _TWO_WORD_UNITS:
-            yield WordOrAmountToken(_TWO_WORD_UNITS[first, second], None, False)
+            yield WordNumberOrDateToken(_TWO_WORD_UNITS[first, second], None, False)
             at += 2
         elif first in _SPEEDS:
-            yield from (WordOrAmountToken(word, None, False) for word in _SPEEDS[str(first)])
+            yield from (WordNumberOrDateToken(word, None, False) for word in _SPEEDS[str(first)])
             at += 1
         elif first == "per" and second in ("hour", "h"):
             at += 1
@@ -418,9 +418,9 @@ def _join_unit_words(read: Sequence[WordOrAmountToken]) -> Iterator[WordOrAmount
             at += 1
 
 
-def _drop_unit_of_range_start(read: list[WordOrAmountToken]) -> list[WordOrAmountToken]:
+def _drop_unit_of_range_start(read: list[WordNumberOrDateToken]) -> list[WordNumberOrDateToken]:
     """Return the tokens with the unit of a range only after its end: 44 lb to 71 lb is 44 to 71 lb."""
-    kept: list[WordOrAmountToken] = []
+    kept: list[WordNumberOrDateToken] = []
     for at, each in enumerate(read):
         if each.value in NORMALIZED_UNITS and kept and is_number_or_date(kept[-1].value):
             ahead = [other.value for other in read[at + 1 : at + 4] if other.value not in ("to", "and", "or")][:2]

@@ -34,7 +34,7 @@ ContinueParameters = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class PagePropertiesRequest:
+class RequestedPagesAndEntries:
     """The pages of a request and their entries in the response so far."""
 
     wiki: EmbeddedWiki
@@ -46,7 +46,7 @@ class PagePropertiesRequest:
     """Key in the response → the page's entry, which the functions extend."""
 
 
-def add_page_info(request: PagePropertiesRequest) -> ContinueParameters:
+def add_page_info_to_entries(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add prop=info: a page's metadata."""
     wanted = set(request.params.list_values("inprop"))
     for key, page in request.pages.items():
@@ -73,7 +73,7 @@ def add_page_info(request: PagePropertiesRequest) -> ContinueParameters:
     return {}
 
 
-def add_page_props(request: PagePropertiesRequest) -> ContinueParameters:
+def add_page_props(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add prop=pageprops: item, disambiguation page, short description."""
     wanted = set(request.params.list_values("ppprop"))
     for key, page in request.pages.items():
@@ -83,7 +83,7 @@ def add_page_props(request: PagePropertiesRequest) -> ContinueParameters:
     return {}
 
 
-def add_page_categories(request: PagePropertiesRequest) -> ContinueParameters:
+def add_page_categories(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add the categories of pages, sorted by title."""
     only = {title.replace("_", " ") for title in request.params.list_values("clcategories")}
     shown = set(request.params.list_values("clprop"))
@@ -99,7 +99,7 @@ def add_page_categories(request: PagePropertiesRequest) -> ContinueParameters:
     return _add_limited_rows("categories", "cl", rows, request)
 
 
-def add_page_links(request: PagePropertiesRequest) -> ContinueParameters:
+def add_page_links(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add the links of pages, sorted by namespace and title."""
     namespaces = set(request.params.list_integers("plnamespace"))
     only = {title.replace("_", " ") for title in request.params.list_values("pltitles")}
@@ -116,7 +116,7 @@ def add_page_links(request: PagePropertiesRequest) -> ContinueParameters:
     return _add_limited_rows("links", "pl", rows, request)
 
 
-def add_category_member_counts(request: PagePropertiesRequest) -> ContinueParameters:
+def add_category_member_counts(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add the member counts of categories."""
     for key, page in request.pages.items():
         title = page.title if isinstance(page, WikiPage) else page.full_title
@@ -129,14 +129,14 @@ def add_category_member_counts(request: PagePropertiesRequest) -> ContinueParame
     return {}
 
 
-def ignore_image_info_request(request: PagePropertiesRequest) -> ContinueParameters:
+def ignore_image_info_request(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add nothing for imageinfo, which mwclient requests with every generator; the wiki has no files."""
     for name in ("iiprop", "iilimit"):
         request.params.get_text(name)
     return {}
 
 
-def add_page_revisions(request: PagePropertiesRequest) -> ContinueParameters:
+def add_page_revisions(request: RequestedPagesAndEntries) -> ContinueParameters:
     """Add revisions: the newest of each page, requested ids, or a range of one page's history."""
     wanted = request.params.list_values("rvprop", "ids|timestamp|flags|comment|user")
     slots = request.params.list_values("rvslots")
@@ -177,8 +177,8 @@ def add_page_revisions(request: PagePropertiesRequest) -> ContinueParameters:
     return more
 
 
-PAGE_PROPERTY_ADDERS: Mapping[str, Callable[[PagePropertiesRequest], ContinueParameters]] = {
-    "info": add_page_info,
+PAGE_PROPERTY_ADDERS: Mapping[str, Callable[[RequestedPagesAndEntries], ContinueParameters]] = {
+    "info": add_page_info_to_entries,
     "revisions": add_page_revisions,
     "pageprops": add_page_props,
     "categories": add_page_categories,
@@ -245,7 +245,7 @@ def _make_revision_entry(
 
 
 def _add_limited_rows(
-    name: str, prefix: str, rows: list[tuple[int, str, dict[str, Any]]], request: PagePropertiesRequest
+    name: str, prefix: str, rows: list[tuple[int, str, dict[str, Any]]], request: RequestedPagesAndEntries
 ) -> ContinueParameters:
     """Add rows to their pages, up to the limit over all pages; return how to continue."""
     params = request.params

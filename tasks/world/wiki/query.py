@@ -11,7 +11,7 @@ from functools import lru_cache
 from html import escape
 from typing import Any
 
-from factmill.tasks.world.wiki.page_properties import PAGE_PROPERTY_ADDERS, WIKI_SITE_URL, PagePropertiesRequest
+from factmill.tasks.world.wiki.page_properties import PAGE_PROPERTY_ADDERS, WIKI_SITE_URL, RequestedPagesAndEntries
 from factmill.tasks.world.wiki.pages import (
     CATEGORY_NAMESPACE,
     MAIN_NAMESPACE,
@@ -42,13 +42,13 @@ class QueryListResult:
     """What the response has besides the list."""
 
 
-def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> QueryListResult:
+def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
     """List a category's members by sort key within each kind; pages come first by default."""
-    members = _list_matching_category_members(wiki, params, prefix)
-    limit = params.get_limit(f"{prefix}limit", 10, "categorymembers")
-    shown = set(params.list_values(f"{prefix}prop", "ids|title"))
+    members = _list_matching_category_members(wiki, params, parameter_prefix)
+    limit = params.get_limit(f"{parameter_prefix}limit", 10, "categorymembers")
+    shown = set(params.list_values(f"{parameter_prefix}prop", "ids|title"))
     start = 0
-    if given := params.get_text(f"{prefix}continue"):
+    if given := params.get_text(f"{parameter_prefix}continue"):
         parts = given.split("|")
         if len(parts) != 3 or not parts[2].isdigit() or not _HEX_TEXT.fullmatch(parts[1]):
             raise make_bad_continue_error()
@@ -65,14 +65,16 @@ def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefi
         }
         entries.append({key: value for name, part in parts_of.items() if name in shown for key, value in part.items()})
     following = members[start + limit : start + limit + 1]
-    more = {f"{prefix}continue": f"{m.kind}|{m.sort_key.encode().hex()}|{m.page.pageid}" for m in following}
+    more = {f"{parameter_prefix}continue": f"{m.kind}|{m.sort_key.encode().hex()}|{m.page.pageid}" for m in following}
     return QueryListResult(entries, [member.page.title for member in members[start : start + limit]], more, {})
 
 
-def _list_matching_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> list[Any]:
-    title, pageid = params.get_text(f"{prefix}title"), params.get_integer(f"{prefix}pageid")
+def _list_matching_category_members(
+    wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str
+) -> list[Any]:
+    title, pageid = params.get_text(f"{parameter_prefix}title"), params.get_integer(f"{parameter_prefix}pageid")
     if (title is None) == (pageid is None):
-        names = f'"{prefix}title" and "{prefix}pageid"'
+        names = f'"{parameter_prefix}title" and "{parameter_prefix}pageid"'
         if title is None:
             raise ActionApiError("missingparam", f"One of the parameters {names} is required.")
         raise ActionApiError("invalidparammix", f"The parameters {names} can not be used together.")
@@ -86,28 +88,32 @@ def _list_matching_category_members(wiki: EmbeddedWiki, params: ActionApiParamet
         raise ActionApiError("invalidtitle", f'Bad title "{title}".') from error
     if category.namespace != CATEGORY_NAMESPACE:
         raise ActionApiError("invalidcategory", "The category name you entered is not valid.")
-    kinds = params.list_known_values(f"{prefix}type", ("page", "subcat", "file"), "categorymembers", "page|subcat|file")
-    namespaces = set(params.list_integers(f"{prefix}namespace"))
+    kinds = params.list_known_values(
+        f"{parameter_prefix}type", ("page", "subcat", "file"), "categorymembers", "page|subcat|file"
+    )
+    namespaces = set(params.list_integers(f"{parameter_prefix}namespace"))
     members = [m for m in wiki.members_by_category.get(category.full_title, []) if m.kind in kinds]
     members = [m for m in members if not namespaces or m.page.namespace in namespaces]
-    if params.get_choice(f"{prefix}sort", ("sortkey", "timestamp"), "sortkey") == "timestamp":
+    if params.get_choice(f"{parameter_prefix}sort", ("sortkey", "timestamp"), "sortkey") == "timestamp":
         members.sort(key=lambda member: (member.page.revisions[0].at, member.page.pageid))
     else:
         members.sort(key=lambda member: kinds.index(member.kind))
-    direction = params.get_choice(f"{prefix}dir", ("asc", "ascending", "newer", "desc", "descending", "older"), "asc")
+    direction = params.get_choice(
+        f"{parameter_prefix}dir", ("asc", "ascending", "newer", "desc", "descending", "older"), "asc"
+    )
     for unused in ("start", "end", "startsortkeyprefix", "endsortkeyprefix"):
-        params.get_text(f"{prefix}{unused}")
+        params.get_text(f"{parameter_prefix}{unused}")
     return members[::-1] if direction in {"desc", "descending", "older"} else members
 
 
-def list_all_pages(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> QueryListResult:
+def list_all_pages(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
     """List the pages of a namespace, sorted by title."""
-    namespace = params.get_integer(f"{prefix}namespace") or MAIN_NAMESPACE
-    start, end = params.get_text(f"{prefix}from") or "", params.get_text(f"{prefix}to")
-    start = (params.get_text(f"{prefix}continue") or start).replace("_", " ")
-    beginning = params.get_text(f"{prefix}prefix") or ""
-    kind = params.get_choice(f"{prefix}filterredir", ("all", "redirects", "nonredirects"), "all")
-    limit = params.get_limit(f"{prefix}limit", 10, "allpages")
+    namespace = params.get_integer(f"{parameter_prefix}namespace") or MAIN_NAMESPACE
+    start, end = params.get_text(f"{parameter_prefix}from") or "", params.get_text(f"{parameter_prefix}to")
+    start = (params.get_text(f"{parameter_prefix}continue") or start).replace("_", " ")
+    beginning = params.get_text(f"{parameter_prefix}prefix") or ""
+    kind = params.get_choice(f"{parameter_prefix}filterredir", ("all", "redirects", "nonredirects"), "all")
+    limit = params.get_limit(f"{parameter_prefix}limit", 10, "allpages")
     found: list[tuple[str, WikiPage]] = []
     for page in wiki.by_title.values():
         name = page.title.partition(":")[2] if page.namespace else page.title
@@ -118,32 +124,32 @@ def list_all_pages(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str)
     found.sort(key=lambda pair: pair[0])
     pages = [page for _, page in found[:limit]]
     entries = [{"pageid": page.pageid, "ns": page.namespace, "title": page.title} for page in pages]
-    more = {f"{prefix}continue": name.replace(" ", "_") for name, _ in found[limit : limit + 1]}
+    more = {f"{parameter_prefix}continue": name.replace(" ", "_") for name, _ in found[limit : limit + 1]}
     return QueryListResult(entries, [page.title for page in pages], more, {})
 
 
-def list_search_results(wiki: EmbeddedWiki, params: ActionApiParameters, prefix: str) -> QueryListResult:
+def list_search_results(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
     """List the pages with every query word in title, redirects or text; the closest titles come first."""
-    question = params.get_text(f"{prefix}search")
+    question = params.get_text(f"{parameter_prefix}search")
     if question is None:
-        raise ActionApiError("missingparam", f'The "{prefix}search" parameter must be set.')
+        raise ActionApiError("missingparam", f'The "{parameter_prefix}search" parameter must be set.')
     words = [word.casefold() for word in _WORD.findall(question)]
     if not words:
         raise ActionApiError("nosearch", "The search request is empty.")
-    namespaces = params.list_integers(f"{prefix}namespace") or [MAIN_NAMESPACE]
-    offset = params.get_integer(f"{prefix}offset") or 0
-    limit = params.get_limit(f"{prefix}limit", 10, "search")
-    shown = set(params.list_values(f"{prefix}prop", "size|wordcount|timestamp|snippet"))
-    asked = set(params.list_values(f"{prefix}info", "totalhits|suggestion|rewrittenquery"))
+    namespaces = params.list_integers(f"{parameter_prefix}namespace") or [MAIN_NAMESPACE]
+    offset = params.get_integer(f"{parameter_prefix}offset") or 0
+    limit = params.get_limit(f"{parameter_prefix}limit", 10, "search")
+    shown = set(params.list_values(f"{parameter_prefix}prop", "size|wordcount|timestamp|snippet"))
+    asked = set(params.list_values(f"{parameter_prefix}info", "totalhits|suggestion|rewrittenquery"))
     for unused in ("what", "sort", "qiprofile", "interwiki", "backend", "enablerewrites"):
-        params.get_text(f"{prefix}{unused}")
+        params.get_text(f"{parameter_prefix}{unused}")
     ranked = sorted(
         (-score, page.pageid, page)
         for page in wiki.by_title.values()
         if not page.redirect_to and page.namespace in namespaces and (score := _score_search_match(wiki, page, words))
     )
     pages = [page for _, _, page in ranked[offset : offset + limit]]
-    more = {f"{prefix}offset": offset + limit} if len(ranked) > offset + limit else {}
+    more = {f"{parameter_prefix}offset": offset + limit} if len(ranked) > offset + limit else {}
     info = {"searchinfo": {"totalhits": len(ranked)}} if "totalhits" in asked else {}
     return QueryListResult(
         [_make_search_hit(page, words, shown) for page in pages], [page.title for page in pages], more, info
@@ -161,7 +167,7 @@ QUERY_LISTS: Mapping[str, tuple[str, Callable[[EmbeddedWiki, ActionApiParameters
 def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) -> int:
     titles = [page.title, *wiki.redirects_by_target.get(page.title, [])]
     named = [{word.casefold() for word in _WORD.findall(title)} for title in titles]
-    text = _count_html_words(page.newest_html)
+    text = _count_occurrences_of_html_words(page.newest_html)
     if not all(word in text or any(word in name for name in named) for word in words):
         return 0
     best = max(sum(word in name for word in words) * 1000 - 10 * len(name) for name in named)
@@ -169,7 +175,7 @@ def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) ->
 
 
 @lru_cache(maxsize=4096)
-def _count_html_words(text: str) -> dict[str, int]:
+def _count_occurrences_of_html_words(text: str) -> dict[str, int]:
     return Counter(word.casefold() for word in _WORD.findall(strip_html_tags_to_line(text)))
 
 
@@ -251,12 +257,14 @@ def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
         page_set, generator_more = _resolve_page_set_and_continuation(wiki, params, shape)
         entries = {key: _make_page_entry(key, page, shape) for key, page in page_set.pages.items()}
         for name in props:
-            prop_more |= PAGE_PROPERTY_ADDERS[name](PagePropertiesRequest(wiki, params, shape, page_set.pages, entries))
+            prop_more |= PAGE_PROPERTY_ADDERS[name](
+                RequestedPagesAndEntries(wiki, params, shape, page_set.pages, entries)
+            )
         query |= _format_page_set(page_set, entries, shape)
     elif props:
         # MediaWiki returns nothing for a property without pages
         for name in props:
-            PAGE_PROPERTY_ADDERS[name](PagePropertiesRequest(wiki, params, shape, {}, {}))
+            PAGE_PROPERTY_ADDERS[name](RequestedPagesAndEntries(wiki, params, shape, {}, {}))
     if prop_more:
         # continue the property for the same pages; a generator keeps its position
         asked = [name for name in params.given if name.startswith("g") and name.endswith(("continue", "offset"))]
@@ -348,7 +356,7 @@ def _generate_links_or_categories(
     chosen = {name[1:]: value for name, value in params.given.items() if name.startswith(f"g{prefix}")}
     params.read_names |= {f"g{name}" for name in chosen}
     inner = ActionApiParameters(chosen | {f"{prefix}limit": "max"})
-    PAGE_PROPERTY_ADDERS[generator](PagePropertiesRequest(wiki, inner, shape, requested_pages.pages, entries))
+    PAGE_PROPERTY_ADDERS[generator](RequestedPagesAndEntries(wiki, inner, shape, requested_pages.pages, entries))
     titles = [row["title"] for entry in entries.values() for row in entry.get(generator, [])]
     return QueryListResult([], list(dict.fromkeys(titles)), {}, {})
 

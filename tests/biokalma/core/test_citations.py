@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.rows.bio_answers import ADA, make_piece
 
-from factmill.tasks.biokalma.core.citations import normalise_label_spelling, read_sentences_and_citations
+from factmill.tasks.biokalma.core.citations import normalise_label_characters_keeping_case, read_sentences_and_citations
 
 BORN, MATHS, POET = ("place of birth", "London"), ("occupation", "mathematician"), ("occupation", "poet")
 WORK = ("notable work", "Notes, part: G [draft]")
@@ -157,7 +157,7 @@ def test_graph_pieces_round_trip_whatever_their_labels_contain(
     triples: list[tuple[str, str, str]],
 ) -> None:
     pieces = [make_piece(*triple) for triple in dict.fromkeys(triples)]
-    written = [tuple(map(normalise_label_spelling, triple[1:])) for triple in triples]
+    written = [tuple(map(normalise_label_characters_keeping_case, triple[1:])) for triple in triples]
     assume(all(all(each) for each in written))
     for triple, result in zip(triples, written, strict=True):
         answer = f"He [{triple[0]}, {result[0]}: {result[1]}] is."
@@ -167,11 +167,15 @@ def test_graph_pieces_round_trip_whatever_their_labels_contain(
             each
             for each in triples
             if f"{result[0]}: {result[1]}"
-            in f"{normalise_label_spelling(each[1])}: {normalise_label_spelling(each[2])}"
+            in f"{normalise_label_characters_keeping_case(each[1])}: {normalise_label_characters_keeping_case(each[2])}"
         ]
         if len(alike) == 1:
             assert [
-                (each.kind, normalise_label_spelling(each.property), normalise_label_spelling(each.value))
+                (
+                    each.kind,
+                    normalise_label_characters_keeping_case(each.property),
+                    normalise_label_characters_keeping_case(each.value),
+                )
                 for each in found
             ] == [("triple", *result)]
 

@@ -18,12 +18,12 @@ from factmill.tasks.biokalma.core.evolution import (
     compute_specificity,
     count_pools_by_relation,
     list_addable_values_by_relation,
+    list_candidates_tried_then_by_score,
+    list_known_pieces_of_complete_relations,
     list_people_without_pieces,
-    list_pieces_of_complete_relations,
-    list_scored_candidates,
     list_semantically_new_pieces,
 )
-from factmill.tasks.biokalma.core.rows import EvolutionRound, RelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, RelationCandidate
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 SCALES = get_args(CoherenceScale)
@@ -72,7 +72,7 @@ def test_scores_follow_equation_1() -> None:
     #        0.25 · 0.693147 + 0.75 · 0.309094 = 0.173287 + 0.231821 = 0.405108
     #        0.25 · 1.386294 + 0.75 · 0.294020 = 0.346574 + 0.220515 = 0.567089
     specificity = [compute_specificity(count, 4) for count in (4, 2, 1)]
-    found = list_scored_candidates([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
+    found = list_candidates_tried_then_by_score([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
     expected = [
         ("P3", 1.386294, 5.0, 0.294020, 0.567089),
         ("P2", 0.693147, 4.0, 0.309094, 0.405108),
@@ -95,7 +95,7 @@ def test_alpha_1_uses_specificity_alone_and_alpha_0_coherence_alone() -> None:
         assert choose(specificity, alpha=1, scale=scale) == 2
         assert choose(specificity, alpha=0, scale=scale) == [0, 1, 2]
         assert choose(specificity, weigh_all([2.0, 4.0, 5.0]), alpha=0, scale=scale) == 0
-    result = list_scored_candidates([A, B, C], specificity, {}, [2], 1, "softmax")
+    result = list_candidates_tried_then_by_score([A, B, C], specificity, {}, [2], 1, "softmax")
     found = [(each.score, each.coherence, each.is_weighed) for each in result]
     assert found == [(score, None, False) for score in (1.0, 0.5, 0.0)]
 
@@ -129,14 +129,14 @@ def test_lazy_choice_equals_choice_with_all_perplexities(
         assert wanted
         assert not weighed.keys() & set(wanted)
         weighed |= {at: perplexities[at] for at in wanted}
-    everything = list_scored_candidates(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
+    everything = list_candidates_tried_then_by_score(pieces, specificity, weigh_all(perplexities), out, alpha, scale)
     assert everything[len(out)].pid == pieces[wanted].pid
-    result = list_scored_candidates(pieces, specificity, weighed, [*out, wanted], alpha, scale)
+    result = list_candidates_tried_then_by_score(pieces, specificity, weighed, [*out, wanted], alpha, scale)
     assert {each.pid for each in result} == {each.pid for each in everything}
     assert {each.pid for each in result if each.is_weighed} == {pieces[at].pid for at in weighed}
 
 
-def a_round(*candidates: tuple[float, bool], refused: int = 0) -> EvolutionRound:
+def a_round(*candidates: tuple[float, bool], refused: int = 0) -> ParagraphEvolutionRound:
     lines = [
         RelationCandidate(
             qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
@@ -144,7 +144,7 @@ def a_round(*candidates: tuple[float, bool], refused: int = 0) -> EvolutionRound
         )
         for specificity, weighed in candidates
     ]  # fmt: skip
-    return EvolutionRound(
+    return ParagraphEvolutionRound(
         number=2, chosen=[], sentence="", candidates=lines, refused=["x"] * refused, removed_citations=0,
         unstated_citations=0, call="",
     )  # fmt: skip
@@ -220,7 +220,7 @@ def test_equal_scores_are_ordered_by_person_property_and_value_numbers() -> None
             first = choose_piece_or_missing_perplexities(order, [1.0] * 6, weighed, (), alpha, "softmax")
             assert isinstance(first, int)
             assert order[first] == expected[0]
-            result = list_scored_candidates(order, [1.0] * 6, weighed, [first], alpha, "softmax")
+            result = list_candidates_tried_then_by_score(order, [1.0] * 6, weighed, [first], alpha, "softmax")
             assert [(each.qid, each.pid, each.value) for each in result] == [
                 (each.qid, each.pid, each.value) for each in expected
             ]
@@ -249,9 +249,9 @@ def test_minimum_set_holds_complete_relations_and_link_between_pair() -> None:
     first, second = make_piece("P40", "Bob", value_qid="Q2"), make_piece("P40", "Eve", value_qid="Q3")
     jobs = [make_piece("P106", job, value_qid=job) for job in ("Q10", "Q11")]
     pool, people = [A, first, second, *jobs], {"Q1": "Ada", "Q2": "Bob"}
-    assert list_pieces_of_complete_relations([A, first, jobs[0]], pool, people) == [A, first]
-    assert list_pieces_of_complete_relations([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
-    assert list_pieces_of_complete_relations([A, first], pool, {"Q1": "Ada"}) == [A]
+    assert list_known_pieces_of_complete_relations([A, first, jobs[0]], pool, people) == [A, first]
+    assert list_known_pieces_of_complete_relations([second, jobs[1], jobs[0]], pool, people) == jobs[::-1]
+    assert list_known_pieces_of_complete_relations([A, first], pool, {"Q1": "Ada"}) == [A]
 
 
 def test_namesake_of_pair_member_is_not_added() -> None:
@@ -259,7 +259,7 @@ def test_namesake_of_pair_member_is_not_added() -> None:
     father = make_piece("P22", "Randolph Churchill", value_qid="Q2")
     namesake = make_piece("P22", "Winston Churchill", qid="Q2", value_qid="Q3")
     assert list_addable_values_by_relation([], [father, namesake, A], names) == [[father], [A]]
-    assert list_pieces_of_complete_relations([father, namesake, A], [father, namesake, A], names) == [father, A]
+    assert list_known_pieces_of_complete_relations([father, namesake, A], [father, namesake, A], names) == [father, A]
 
 
 def test_inverse_of_known_statement_is_not_new() -> None:

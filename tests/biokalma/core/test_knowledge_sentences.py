@@ -9,7 +9,7 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.knowledge_sentences import (
     RelationWording,
     derive_wording_from_label,
-    parse_relation_wordings,
+    parse_relation_wordings_by_pid,
     verbalise_piece,
 )
 from factmill.tasks.errors import SettingsError
@@ -19,7 +19,7 @@ HEAD = "pid,label,form,wording,article\n"
 
 @pytest.fixture(scope="module")
 def forms() -> Mapping[str, RelationWording]:
-    return parse_relation_wordings((ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
+    return parse_relation_wordings_by_pid((ASSETS_ROOT / "data" / "lists" / "relation_forms.csv").read_text("utf-8"))
 
 
 def verbalise(
@@ -134,4 +134,4 @@ def test_wording_list_uses_every_form_and_has_sorted_unique_entries(forms: Mappi
 )
 def test_invalid_line_of_wording_list_is_named(text: str, expected: str) -> None:
     with pytest.raises(SettingsError, match=expected):
-        parse_relation_wordings(text)
+        parse_relation_wordings_by_pid(text)

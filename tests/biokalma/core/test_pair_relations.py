@@ -7,7 +7,7 @@ import pytest
 from factmill.tasks.assets import load_list_entries, load_property_numbers
 from factmill.tasks.biokalma.core.pair_relations import (
     find_opening_naming_both_people,
-    fold_name,
+    fold_name_case_and_apostrophes,
     join_lines_and_end_with_stop,
     parse_pair_relations,
 )
@@ -62,8 +62,12 @@ def test_relation_is_found_by_id_label_or_alias(text: str, pid: str | None) -> N
 
 
 def test_name_comparison_ignores_case_spaces_and_apostrophe_style() -> None:
-    assert fold_name(" Sinéad\u00a0 O’Connor\n") == fold_name("sinéad o'connor") == "sinéad o'connor"
-    assert fold_name("O Connor") != fold_name("O'Connor")
+    assert (
+        fold_name_case_and_apostrophes(" Sinéad\u00a0 O’Connor\n")
+        == fold_name_case_and_apostrophes("sinéad o'connor")
+        == "sinéad o'connor"
+    )
+    assert fold_name_case_and_apostrophes("O Connor") != fold_name_case_and_apostrophes("O'Connor")
 
 
 @pytest.mark.parametrize(

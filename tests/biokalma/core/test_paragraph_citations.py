@@ -3,14 +3,17 @@
 import pytest
 from support.rows.biographies import make_piece
 
-from factmill.tasks.biokalma.core.author_replies import ClassifiedParagraphCitations, classify_paragraph_citations
+from factmill.tasks.biokalma.core.author_replies import (
+    StatedAndUnstatedCitedPieces,
+    find_stated_and_unstated_cited_pieces,
+)
 from factmill.tasks.biokalma.core.citations import read_sentences_and_citations
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 
-def classify(text: str, *pool: PersonKnowledgePiece) -> ClassifiedParagraphCitations:
+def classify(text: str, *pool: PersonKnowledgePiece) -> StatedAndUnstatedCitedPieces:
     names = {"Q1": "Ada Lovelace", "Q2": "George Byron"}
-    return classify_paragraph_citations(read_sentences_and_citations(text, pool), pool, names)
+    return find_stated_and_unstated_cited_pieces(read_sentences_and_citations(text, pool), pool, names)
 
 
 def test_value_in_another_sentence_does_not_support_citation() -> None:

@@ -14,13 +14,13 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
-    find_pair_files,
+    find_pair_files_by_name,
     is_complete_name,
     parse_person_pair_rows,
 )
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.errors import SourceError
-from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source
+from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_source_file_without_digest
 from factmill.tasks.world.files import load_world_data
 
 Row = Mapping[str, Any]
@@ -53,7 +53,7 @@ def write(tmp_path: Path, rows: Sequence[Row], name: str = "pairs.jsonl") -> Sou
             writer.writerows(rows)
     else:
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    return make_unpinned_source(path)
+    return make_source_file_without_digest(path)
 
 
 def read(source: SourceFile, complete_names: bool = True) -> list[ParsedSourceRow]:
@@ -196,7 +196,7 @@ def test_unreadable_file_reports_problem_and_position(
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(SourceError, match=rf"{name}: .*{message}"):
-        read(make_unpinned_source(path))
+        read(make_source_file_without_digest(path))
 
 
 def test_file_changed_since_build_start_is_refused(tmp_path: Path) -> None:
@@ -213,13 +213,13 @@ def test_pair_files_are_found_in_folders_by_their_columns(tmp_path: Path) -> Non
         write(folder, [GOOD], name)
     write(folder, [{"paragraph": "a", "person": "b"}], "other.csv")
     (folder / "notes.txt").write_text("paragraph,person,relation,other\n")
-    assert list(find_pair_files([named, folder, named]).items()) == [
+    assert list(find_pair_files_by_name([named, folder, named]).items()) == [
         ("a.csv", folder / "a.csv"),
         ("b.jsonl", folder / "b.jsonl"),
         ("c.json", folder / "c.json"),
         ("own.csv", named),
     ]
-    assert find_pair_files([SAMPLE.parent]) == {"pairs.jsonl": SAMPLE}
+    assert find_pair_files_by_name([SAMPLE.parent]) == {"pairs.jsonl": SAMPLE}
 
 
 def test_ambiguous_or_missing_files_are_refused(tmp_path: Path) -> None:
@@ -227,18 +227,18 @@ def test_ambiguous_or_missing_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [GOOD], "pairs.jsonl")
     for paths in ([tmp_path], [tmp_path / "pairs.csv", tmp_path / "pairs.jsonl"]):
         with pytest.raises(SourceError, match=r"pairs\.jsonl: .*same ids.*pairs\.csv"):
-            find_pair_files(paths)
+            find_pair_files_by_name(paths)
     with pytest.raises(SourceError, match=r"gone\.csv: no such file or folder"):
-        find_pair_files([tmp_path / "gone.csv"])
+        find_pair_files_by_name([tmp_path / "gone.csv"])
     (tmp_path / "empty").mkdir()
     message = r"no file of pairs in .*empty \(holds no data\); expected a file that ends in"
     with pytest.raises(SourceError, match=message):
-        find_pair_files([tmp_path / "empty"])
+        find_pair_files_by_name([tmp_path / "empty"])
 
 
 @cache
 def read_sample() -> tuple[PersonPair | Reject, ...]:
-    return tuple(row.outcome for row in read(make_unpinned_source(SAMPLE)))  # type: ignore[misc]
+    return tuple(row.outcome for row in read(make_source_file_without_digest(SAMPLE)))  # type: ignore[misc]
 
 
 read_world = cache(load_world_data)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from support.batches.asking import answer, ask_all, collect, open_chat
 
-from factmill.tasks.clients.sending.budget import Budget, ServiceBudgetAccount, charge_requests_to_account
+from factmill.tasks.clients.sending.budget import Budget, RunBudgetForService, charge_requests_to_account
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.spending.costs import BudgetLimits
 from factmill.tasks.errors import BudgetExhausted
@@ -15,7 +15,7 @@ def ask_bound(server, folder, bounds: BudgetLimits) -> tuple[dict[str, CallRespo
     got: dict[str, CallResponse] = {}
     budget = Budget(bounds)
     chat = open_chat(server, folder, usd_per_million_in=0.0, usd_per_million_out=2e4)
-    with charge_requests_to_account(ServiceBudgetAccount("here", budget)), pytest.raises(BudgetExhausted):
+    with charge_requests_to_account(RunBudgetForService("here", budget)), pytest.raises(BudgetExhausted):
         chat.send(ask_all(60), lambda call, reply: got.__setitem__(call.key, reply))
     return got, budget
 
@@ -76,7 +76,7 @@ def test_run_stops_waiting_for_batch_job_when_its_hours_are_up(make_server, tmp_
 
     server.web.handle = end_time
     with (
-        charge_requests_to_account(ServiceBudgetAccount("here", budget)),
+        charge_requests_to_account(RunBudgetForService("here", budget)),
         pytest.raises(BudgetExhausted, match="--max-hours"),
     ):
         chat.send(ask_all(10), lambda call, reply: got.__setitem__(call.key, reply))

@@ -13,7 +13,7 @@ from factmill.tasks.clients.batch_jobs.job_files import (
     JobFile,
     JobFileRegistry,
     JobFolderAndRun,
-    JobServerSettings,
+    JobModelAndServerSettings,
     delete_job_file_if_unlocked,
     load_job_files,
 )
@@ -141,7 +141,7 @@ def note_job(folder: Path, server: Loopback, **settings: object) -> JobFile:
     """Return a job of a model with these settings, read back from its file."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
     files = JobFileRegistry(
-        JobFolderAndRun(folder / "jobs", "r", folder / "w.duckdb"), JobServerSettings.of_model(model)
+        JobFolderAndRun(folder / "jobs", "r", folder / "w.duckdb"), JobModelAndServerSettings.of_model(model)
     )
     files.add_user()
     files.create("a.jsonl", ["x", "y"], {}).append(job="batch-1")

@@ -10,7 +10,7 @@ from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.budget import (
     Budget,
     BudgetFullyReserved,
-    ServiceBudgetAccount,
+    RunBudgetForService,
     charge_requests_to_account,
 )
 from factmill.tasks.clients.sending.sender import RetryingRequestSender
@@ -45,7 +45,7 @@ def ask(server, budget: Budget, names: int = 200, parallel: int = 16, **changed)
         "tests",
     )
     came: dict[str, CallResponse] = {}
-    with charge_requests_to_account(ServiceBudgetAccount("m", budget)), pytest.raises(BudgetExhausted):
+    with charge_requests_to_account(RunBudgetForService("m", budget)), pytest.raises(BudgetExhausted):
         calls = [make_chat_call("m", "m", fill_prompt_template(PROMPT, name=str(number))) for number in range(names)]
         chat.send(calls, lambda call, reply: came.__setitem__(call.key, reply))
     return came
@@ -81,7 +81,7 @@ def test_run_without_bounds_reports_its_cost(server):
     server.script(says(3))
     budget = Budget()
     model = ModelSettings(kind="openai", name="m", url=f"{server.url}/v1", usd_per_million_out=1e4)
-    with charge_requests_to_account(ServiceBudgetAccount("m", budget)):
+    with charge_requests_to_account(RunBudgetForService("m", budget)):
         ChatClient("m", model, lambda: "none", "tests").send(
             [make_chat_call("m", "m", fill_prompt_template(PROMPT, name="1"))], lambda *_: None
         )
@@ -244,7 +244,7 @@ def test_request_bound_applies_to_any_service():
 
     got: list[int] = []
     with (
-        charge_requests_to_account(ServiceBudgetAccount("wiki", budget := Budget(BudgetLimits(requests=3)))),
+        charge_requests_to_account(RunBudgetForService("wiki", budget := Budget(BudgetLimits(requests=3)))),
         pytest.raises(BudgetExhausted, match="3 requests"),
     ):
         RetryingRequestSender(ServiceLimits(parallel=2), "wiki").send(

@@ -13,8 +13,8 @@ from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import list_operations
 from factmill.tasks.core.calls.path_calls import (
-    make_item_paths_call,
     make_literal_paths_call,
+    make_paths_between_items_call,
     parse_item_paths,
     parse_literal_paths,
 )
@@ -85,9 +85,9 @@ def test_every_query_file_belongs_to_an_operation():
 def test_claims_between_two_items_are_found_in_both_directions(ask, server):
     assert ask(
         [
-            make_item_paths_call(HERE, 42, 145, 1),
-            make_item_paths_call(HERE, 145, 42, 1),
-            make_item_paths_call(HERE, 42, 99, 1),
+            make_paths_between_items_call(HERE, 42, 145, 1),
+            make_paths_between_items_call(HERE, 145, 42, 1),
+            make_paths_between_items_call(HERE, 42, 99, 1),
         ]
     ) == [
         [{"backward": False, "path": ["P27"]}, {"backward": True, "path": ["P6"]}],
@@ -98,7 +98,7 @@ def test_claims_between_two_items_are_found_in_both_directions(ask, server):
 
 
 def test_two_hop_paths_pass_only_through_items(ask):
-    (body,) = ask([make_item_paths_call(HERE, 42, 145, 2)])
+    (body,) = ask([make_paths_between_items_call(HERE, 42, 145, 2)])
     assert body == [
         {"backward": False, "path": ["P551", "Q84", "P17"]},
         {"backward": False, "path": ["P551", "Q84", "P1376"]},
@@ -241,7 +241,9 @@ def test_paths_of_all_graph_pairs_match_reference_finder(ask, plain):
     pairs = [(one, other) for one in items for other in items if one != other]
     found = 0
     for hops in (1, 2):
-        rows = [parse_item_paths(body) for body in ask([make_item_paths_call(HERE, *pair, hops) for pair in pairs])]
+        rows = [
+            parse_item_paths(body) for body in ask([make_paths_between_items_call(HERE, *pair, hops) for pair in pairs])
+        ]
         assert rows == [plain.find_item_rows(*pair, hops) for pair in pairs]
         found += sum(map(len, rows))
         for values, properties in ((dates, TIMES), (numbers, NUMBERS)):
@@ -268,7 +270,7 @@ def test_invalid_values_fail_alone_and_are_not_sent(server, limits, inbox, parts
     server.handle = lambda _: {"json": {"results": {"bindings": []}}}
     operation = next(name for name in ("object", "date", "number") if name in parts)
     bad = Call(HERE, {"object": "item", "date": "date", "number": "number"}[operation] + "_paths", parts)
-    good = make_item_paths_call(HERE, 1, 2, 1)
+    good = make_paths_between_items_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([bad, good], inbox)
     assert inbox[bad].error.startswith("bad_value")
     assert (inbox[good].body, len(server.seen)) == ([], 1)
@@ -293,7 +295,7 @@ def test_malformed_solutions_are_skipped(server, limits, inbox):
             }
         }
     }
-    call = make_item_paths_call(HERE, 1, 2, 1)
+    call = make_paths_between_items_call(HERE, 1, 2, 1)
     SparqlClient("Wikidata", server.url, HERE, limits, AGENT).send([call], inbox)
     assert inbox[call].body == [{"backward": False, "path": ["P27"]}]
 

@@ -11,7 +11,7 @@ from support.graphs.plain_paths import PlainPaths
 from support.webs.wikidata_web import answer_together
 
 from factmill.tasks.core.calls.call import CallResponse
-from factmill.tasks.core.calls.path_calls import EndpointPathFinder
+from factmill.tasks.core.calls.path_calls import WikidataCallPathFinder
 from factmill.tasks.core.wikidata_paths import PathSearchOptions
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
@@ -118,7 +118,7 @@ def test_paths_in_random_graphs_match_reference_finder(lines, said):
     plain, store = PlainPaths(dict.fromkeys(lines)), ox.Store()
     store.extend(ox.Quad(line.subject, line.predicate, line.object) for line in lines)
     finder, options = (
-        EndpointPathFinder(make_asker(store), "here"),
+        WikidataCallPathFinder(make_asker(store), "here"),
         PathSearchOptions(always_two_hops=True, max_paths=None),
     )
     pairs = [(one, other) for one in ITEMS for other in ITEMS if one != other]

@@ -5,7 +5,7 @@ import pytest
 from factmill.tasks.core.authoring.knowledge_pieces import (
     PersonKnowledgePiece,
     format_person_knowledge,
-    replace_unpaired_square_brackets,
+    replace_square_brackets_if_unpaired,
 )
 
 
@@ -35,4 +35,4 @@ def test_person_knowledge_is_formatted_as_one_braced_line() -> None:
     ],
 )
 def test_unpaired_square_brackets_become_round(label: str, text: str) -> None:
-    assert replace_unpaired_square_brackets(label) == text
+    assert replace_square_brackets_if_unpaired(label) == text

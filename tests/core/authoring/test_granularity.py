@@ -16,7 +16,7 @@ from factmill.tasks.core.authoring.granular_answers import (
     make_description_consistency_prompt,
     parse_trivial_answers,
     read_answer_levels,
-    read_consistency_verdict,
+    read_description_fit_verdict,
     remove_uninformative_answer_levels,
     score_description_error,
 )
@@ -24,7 +24,7 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.text_normalization import normalize_answer
 
-hear_verdict = make_reader(CONSISTENCY_FORMAT, read_consistency_verdict)
+hear_verdict = make_reader(CONSISTENCY_FORMAT, read_description_fit_verdict)
 
 
 def hear_levels(reply: str, answer: str) -> Any:

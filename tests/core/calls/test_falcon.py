@@ -2,7 +2,11 @@
 
 import pytest
 
-from factmill.tasks.core.calls.entity_linking import EntityLinkingResult, LinkCandidate, parse_entity_linking_result
+from factmill.tasks.core.calls.entity_linking import (
+    EntityLinkingResult,
+    EntityOrRelationCandidate,
+    parse_entity_linking_result,
+)
 
 WD = "http://www.wikidata.org/entity/"
 
@@ -48,4 +52,4 @@ def test_relation_is_last_part_of_its_uri():
 )
 def test_dbpedia_keeps_every_character_of_its_uris(entry):
     found = parse_entity_linking_result({"entities_dbpedia": [entry], "relations_dbpedia": [entry]})
-    assert found.dbpedia_entities == found.dbpedia_relations == (LinkCandidate(DBPEDIA, "it"),)
+    assert found.dbpedia_entities == found.dbpedia_relations == (EntityOrRelationCandidate(DBPEDIA, "it"),)

@@ -18,9 +18,9 @@ from factmill.tasks.core.calls.freshness import (
     parse_resource_states,
 )
 from factmill.tasks.core.calls.item_facts import make_item_facts_call
-from factmill.tasks.core.calls.operation import WikiResource
+from factmill.tasks.core.calls.operation import WikiItemLabelOrPage
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
-from factmill.tasks.core.calls.path_calls import make_item_paths_call, make_literal_paths_call
+from factmill.tasks.core.calls.path_calls import make_literal_paths_call, make_paths_between_items_call
 from factmill.tasks.core.calls.wikidata import (
     make_describe_item_call,
     make_find_items_call,
@@ -79,7 +79,7 @@ KEPT: list[tuple[Call, Any]] = [
     (make_label_call("w", "P17"), "country"),
     (make_neighbours_call("w", "Q3012", ["P17"]), EDGES),
     (make_item_facts_call("w", "Q3012"), [FACT]),
-    (make_item_paths_call("w", 3012, 183, 1), []),
+    (make_paths_between_items_call("w", 3012, 183, 1), []),
     (make_page_revision_at_call("w", "Ulm", AT), REVISION),
     (make_resolve_title_call("w", "Ulm"), RESOLVED),
 ]
@@ -151,7 +151,7 @@ UNTOLD: list[tuple[Call, Any]] = [
     (make_pageviews_call("w", "Ulm", "20250101", "20251231"), {"views": 1, "days": 1}),
     (make_category_members_call("w", "Cities"), {"members": [], "after": None}),
     (make_search_call("w", "Ulm"), {"titles": []}),
-    (make_item_paths_call("w", 3012, 183, 2), []),
+    (make_paths_between_items_call("w", 3012, 183, 2), []),
     (make_resolve_item_redirect_call("w", "Q3013"), "Q3012"),
 ]
 
@@ -169,17 +169,17 @@ def test_unknown_item_state_is_undecidable(state: Any) -> None:
 def test_one_hop_date_path_depends_only_on_its_subject() -> None:
     wanted = PartialDate(1952, 3, 11)
     call = make_literal_paths_call("w", 3012, wanted, [569], 1)
-    assert find_resources_response_depends_on(call.operation, call.parts, []) == [WikiResource("item", "Q3012")]
+    assert find_resources_response_depends_on(call.operation, call.parts, []) == [WikiItemLabelOrPage("item", "Q3012")]
     far = make_literal_paths_call("w", 3012, wanted, [569], 2)
     assert find_resources_response_depends_on(far.operation, far.parts, []) is None
 
 
 def test_many_resources_are_checked_in_bundled_requests() -> None:
-    things = [WikiResource("item", f"Q{number}") for number in range(1, 121)]
+    things = [WikiItemLabelOrPage("item", f"Q{number}") for number in range(1, 121)]
     things += [
-        WikiResource("label", "Q1", "de"),
-        WikiResource("page", "A", "follow"),
-        WikiResource("page", "A", "stay"),
+        WikiItemLabelOrPage("label", "Q1", "de"),
+        WikiItemLabelOrPage("page", "A", "follow"),
+        WikiItemLabelOrPage("page", "A", "stay"),
     ]
     looks = make_state_calls("w", "p", things, MAX_RESOURCES_PER_REQUEST, "now")
     sizes = [(call.service, call.operation, len(result)) for call, result in looks]
@@ -194,13 +194,15 @@ def test_many_resources_are_checked_in_bundled_requests() -> None:
 
 def test_long_titles_are_split_across_requests_with_acceptable_url_length() -> None:
     looks = make_state_calls(
-        "w", "p", [WikiResource("page", f"{number} " + "Ж" * 100, "follow") for number in range(50)], 50, "now"
+        "w", "p", [WikiItemLabelOrPage("page", f"{number} " + "Ж" * 100, "follow") for number in range(50)], 50, "now"
     )
     assert 1 < len(looks) < 20
 
 
 def test_each_run_checks_resource_states_again() -> None:
-    first, second = (make_state_calls("w", "p", [WikiResource("item", "Q1")], 50, on)[0][0] for on in ("then", "now"))
+    first, second = (
+        make_state_calls("w", "p", [WikiItemLabelOrPage("item", "Q1")], 50, on)[0][0] for on in ("then", "now")
+    )
     assert first.key != second.key
 
 
@@ -216,8 +218,8 @@ CALLS: list[tuple[Call, Any, set[str]]] = [
     (make_find_items_call("w", "Berlin"), [], {"name en Berlin"}),
     (make_neighbours_call("w", "Q64", ["P17"]), GERMANY, {"item Q64", "label Q183"}),
     (make_list_facts_call("w", "P36", None, 9), [], {"facts P36"}),
-    (make_item_paths_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
-    (make_item_paths_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
+    (make_paths_between_items_call("w", 64, 183, 1), [], {"item Q64", "item Q183"}),
+    (make_paths_between_items_call("w", 64, 183, 2), [], {"near Q64", "near Q183"}),
     (make_page_revision_at_call("w", "Berlin", "2026-01-01T00:00:00Z"), {}, {"page Berlin"}),
     (make_revision_html_call("w", 8, "Title"), {}, {"text 8"}),
     (make_category_members_call("w", "Cities"), {}, {"category Cities"}),

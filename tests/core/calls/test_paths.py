@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.calls.path_calls import (
-    EndpointPathFinder,
+    WikidataCallPathFinder,
     format_distinct_item_paths,
     format_distinct_literal_paths,
-    make_item_paths_call,
     make_literal_paths_call,
+    make_paths_between_items_call,
     make_uncached_sender,
     parse_item_paths,
     parse_literal_paths,
@@ -55,14 +55,14 @@ class Answers:
 
 def find_items(answers, pairs, options=EVERYTHING):
     subjects, objects = (np.array(side, np.int64) for side in zip(*pairs, strict=True)) if pairs else ([], [])
-    return EndpointPathFinder(answers, "here").find_item_paths(
+    return WikidataCallPathFinder(answers, "here").find_item_paths(
         np.asarray(subjects, np.int64), np.asarray(objects, np.int64), options
     )
 
 
 def find_dates(answers, pairs, options=EVERYTHING):
     subjects = np.array([subject for subject, _ in pairs], np.int64)
-    return EndpointPathFinder(answers, "here").find_literal_paths(
+    return WikidataCallPathFinder(answers, "here").find_literal_paths(
         subjects, [date for _, date in pairs], frozenset({582, 569}), options
     )
 
@@ -173,7 +173,7 @@ def test_date_and_number_queries_include_their_properties():
         {"subject": "Q42", "number": "1.96", "unit": "Q11573", "properties": ["P2048"], "hops": 2},
     )
     assert make_literal_paths_call("here", 42, NumberWithUnit("1.96"), frozenset({2048}), 2).parts["unit"] is None
-    keys = {make_item_paths_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
+    keys = {make_paths_between_items_call("here", *each).key for each in ((1, 2, 1), (2, 1, 1), (1, 2, 2))}
     assert len(keys) == 3, "each direction is a separate question"
 
 
@@ -197,7 +197,7 @@ def test_empty_batch_sends_no_request_and_has_agreed_columns(find):
 
 def test_batch_with_sides_of_different_lengths_is_rejected():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        EndpointPathFinder(Answers({}), "here").find_item_paths(np.array([1, 2]), np.array([1]), EVERYTHING)
+        WikidataCallPathFinder(Answers({}), "here").find_item_paths(np.array([1, 2]), np.array([1]), EVERYTHING)
 
 
 def test_path_search_works_on_service_without_recorder():

@@ -9,9 +9,9 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
     NO_TOKENS_TO_SCORE,
     NoPerplexity,
     TextLogProbability,
+    make_log_probability_call,
+    make_log_probability_response,
     make_model_service_identity,
-    make_perplexity_call,
-    make_perplexity_response,
     parse_log_probability,
     sum_log_probabilities,
 )
@@ -87,24 +87,27 @@ def test_token_order_does_not_change_perplexity_in_last_bit() -> None:
     "weighed", [TextLogProbability(-12.25, 7), TextLogProbability(-math.inf, 2), TextLogProbability(0.0, 1)]
 )
 def test_perplexity_response_round_trips_any_value_through_json(weighed: TextLogProbability) -> None:
-    reply = make_perplexity_response(weighed)
+    reply = make_log_probability_response(weighed)
     assert reply.status == "ok"
     assert parse_log_probability(json.loads(canonical_json(reply.body))) == weighed
 
 
 def test_impossible_text_has_null_log_probability_in_json() -> None:
-    assert make_perplexity_response(TextLogProbability(-math.inf, 2)).body == {"log_probability": None, "tokens": 2}
+    assert make_log_probability_response(TextLogProbability(-math.inf, 2)).body == {
+        "log_probability": None,
+        "tokens": 2,
+    }
 
 
 def test_text_without_perplexity_is_permanent_failure() -> None:
-    reply = make_perplexity_response(NO_TOKENS_TO_SCORE)
+    reply = make_log_probability_response(NO_TOKENS_TO_SCORE)
     assert (reply.body, reply.status, reply.transient) == (None, "failed", False)
     assert reply.error is not None and reply.error.startswith("unweighable: nothing_to_weigh: ")
 
 
 def test_call_key_depends_on_text_and_service() -> None:
-    call = make_perplexity_call("here", "a text")
+    call = make_log_probability_call("here", "a text")
     assert (call.operation, call.parts) == ("perplexity", {"text": "a text"})
-    others = {make_perplexity_call("there", "a text").key, make_perplexity_call("here", "a text ").key}
+    others = {make_log_probability_call("there", "a text").key, make_log_probability_call("here", "a text ").key}
     assert len({call.key, *others}) == 3
     assert make_model_service_identity("http://x/v1", "m") != make_model_service_identity("http://x/v1", "n")

@@ -7,7 +7,7 @@ import pytest
 from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
 from factmill.tasks.core.evaluation.answers import (
     CommonestAnswerGuesser,
-    UnscoredAnswer,
+    UnscorableAnswerEntry,
     contains_accepted_answer,
     matches_accepted_answer,
     parse_answers_file,
@@ -76,7 +76,7 @@ def test_malformed_answer_rows_raise_source_error(value: Any, said: str) -> None
 
 def test_undelivered_answer_has_unscored_reason() -> None:
     found = _read({"id": "a", "answer": "", "unscored": "model_failed", "detail": "TimeoutError: \ud800"})
-    assert found.find_answer_to("greedy", "a") == UnscoredAnswer("model_failed", "TimeoutError: ?")
+    assert found.find_answer_to("greedy", "a") == UnscorableAnswerEntry("model_failed", "TimeoutError: ?")
     for reason in ("judge_failed", "missing", "lost", 7, ["model_failed"]):
         with pytest.raises(SourceError, match=r"row 1: unscored is .*expected one of model_failed, "):
             _read({"id": "a", "answer": "", "unscored": reason})

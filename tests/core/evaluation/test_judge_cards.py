@@ -1,6 +1,6 @@
 """Test judge cards: how often a judge is right on right answers, and on wrong ones."""
 
-from factmill.tasks.core.evaluation.human_labels import LabelItem, LabelScheme
+from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme, LabelItem
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
@@ -9,7 +9,7 @@ from factmill.tasks.core.evaluation.judge_cards import (
 )
 
 JUDGE = JudgeIdentity(benchmark="graded", judge="strict", prompt_digest="a")
-SCHEME = LabelScheme(
+SCHEME = JudgeVerdictLabelScheme(
     instruction="How good is it?", classes={"F": "bad", "C": "fair", "B": "good"}, list_judged_parts=lambda _: (), prompts=(), right_labels=frozenset("BC")
 )  # fmt: skip
 GRADES = ["F"] * 10 + ["C"] * 6 + ["B"] * 4

@@ -8,16 +8,16 @@ import pytest
 
 from factmill.tasks.core.measures.intervals import bootstrap_cluster_mean_interval
 from factmill.tasks.core.measures.metrics import MeasuredMetric
-from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTerms, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTermsPerItem, measure_ratio_metrics
 
 NAN = math.nan
 
 
-def part(above: Sequence[float], below: Sequence[float]) -> RatioTerms:
-    return RatioTerms(np.array(above, np.float64), np.array(below, np.float64))
+def part(above: Sequence[float], below: Sequence[float]) -> RatioTermsPerItem:
+    return RatioTermsPerItem(np.array(above, np.float64), np.array(below, np.float64))
 
 
-def of_all(*parts: RatioTerms, clusters: Sequence[str] = ()) -> MeasuredMetric:
+def of_all(*parts: RatioTermsPerItem, clusters: Sequence[str] = ()) -> MeasuredMetric:
     names = clusters or [f"c{at}" for at in range(len(parts[0].numerators))]
     return measure_ratio_metrics([RatioMetricScores("s", "m", names, parts)])[0]
 
@@ -54,7 +54,9 @@ def test_f1_combines_its_two_ratios() -> None:
         (part([NAN], [0]), part([NAN], [4]), None, "none of 1 is scored"),
     ],
 )
-def test_f1_without_data_has_note(first: RatioTerms, second: RatioTerms, value: float | None, note: str) -> None:
+def test_f1_without_data_has_note(
+    first: RatioTermsPerItem, second: RatioTermsPerItem, value: float | None, note: str
+) -> None:
     metric = of_all(first, second)
     assert metric.value == value
     assert metric.note.startswith(note)
@@ -66,14 +68,14 @@ def test_groups_are_measured_separately() -> None:
     assert found == [("", "", 0.5, 3), ("form", "x", 0.666667, 2), ("form", "y", 0.0, 1)]
 
 
-def draw_parts(seed: int, count: int) -> tuple[RatioTerms, RatioTerms]:
+def draw_parts(seed: int, count: int) -> tuple[RatioTermsPerItem, RatioTermsPerItem]:
     draw = np.random.default_rng(seed)
     cited, needed = draw.integers(0, 9, count), draw.integers(3, 8, count)
     right = draw.binomial(np.minimum(cited, needed), 0.4)
     return part(right, cited), part(right, needed)
 
 
-def make(seed: int, clusters: int = 200) -> tuple[list[str], RatioTerms, RatioTerms]:
+def make(seed: int, clusters: int = 200) -> tuple[list[str], RatioTermsPerItem, RatioTermsPerItem]:
     return [f"c{at % clusters}" for at in range(clusters * 2)], *draw_parts(seed, clusters * 2)
 
 

@@ -28,8 +28,8 @@ from factmill.tasks.core.sheets.sheet import (
     Sheet,
     SheetLayout,
     SheetQuestion,
+    are_all_choices_made,
     check_labelling_tool_tasks,
-    is_decided,
 )
 from factmill.tasks.errors import SourceError, UsageError
 
@@ -270,9 +270,9 @@ def test_sheet_form_follows_option_or_file_extension() -> None:
 
 def test_row_is_decided_once_all_choices_and_required_texts_are_filled() -> None:
     layout = make_review_sheet([]).layout
-    assert [is_decided(layout, each) for each in ({}, {"decision": "keep"}, {"decision": "edit"})] == [
+    assert [are_all_choices_made(layout, each) for each in ({}, {"decision": "keep"}, {"decision": "edit"})] == [
         False,
         True,
         False,
     ]
-    assert is_decided(layout, {"decision": "edit", "edited": "a: b"})
+    assert are_all_choices_made(layout, {"decision": "edit", "edited": "a: b"})

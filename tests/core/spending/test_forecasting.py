@@ -8,7 +8,7 @@ import pytest
 from factmill.tasks.core.spending.forecasting import (
     ObservedCall,
     ObservedStage,
-    calibrate_row_weights,
+    calibrate_row_weights_to_total_size,
     draw_pilot_rows,
     estimate_bundled_requests,
     estimate_distinct_things,
@@ -120,7 +120,7 @@ def test_interval_widens_with_row_variation_and_covers_only_sampled_part():
     ],
 )
 def test_row_weights_match_average_row_size_of_full_build(sizes, scale, weights):
-    assert calibrate_row_weights(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
+    assert calibrate_row_weights_to_total_size(sizes, scale).tolist() == pytest.approx(weights, abs=1e-3)
 
 
 def test_calls_proportional_to_row_size_are_forecast_without_uncertainty():

@@ -7,7 +7,7 @@ from support.builds.changes import LOCK
 
 from factmill.tasks.diff.core.call_differences import RecordedRowCall, find_call_differences
 from factmill.tasks.diff.core.causes import RowChangeEvidence, explain_row_change, is_change_carried_over
-from factmill.tasks.diff.core.changes import ChangeCause, RowDrop, RowValueChange
+from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, RowDrop
 from factmill.tasks.diff.core.manifest_changes import compare_manifests
 
 CODE, LIST = {"code": "c2"}, {"lists": {"l.txt": "2"}}
@@ -38,7 +38,7 @@ def explain(
     lock: dict[str, Any] | None = None,
     **facts: Any,
 ) -> list[str]:
-    columns = [RowValueChange("text", *column)] if column else []
+    columns = [ColumnValueChange("text", *column)] if column else []
     locks = compare_manifests(LOCK, LOCK | (lock or {}))
     return [
         each.label

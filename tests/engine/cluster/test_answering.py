@@ -10,12 +10,12 @@ from factmill.tasks.engine.cluster.capabilities import (
     RequestAnsweredByUnpickling,
     ServableModelOrGraph,
     ServedResources,
-    answer_or_refuse_cluster_request,
-    set_served_resources,
+    answer_or_refuse_driver_request,
+    set_resources_of_this_worker,
 )
 from factmill.tasks.engine.cluster.driver import WorkerInfo, format_missing_capability
 from factmill.tasks.engine.cluster.protocol import (
-    RequiredResource,
+    RequiredModelOrGraph,
     WorkerCapability,
     format_dask_resource_name,
     format_worker_code_version,
@@ -28,7 +28,7 @@ from factmill.tasks.settings import load_world
 
 ADDRESS = "tcp://10.0.0.5:8786"
 NOTHING = pickle.dumps([])
-NLLB = RequiredResource("translator", "nllb@1234-float32-cpu")
+NLLB = RequiredModelOrGraph("translator", "nllb@1234-float32-cpu")
 
 
 def fail(_operation: str, _asked: object) -> object:
@@ -42,11 +42,11 @@ def test_worker_answers_only_for_its_resources_and_matching_code_version() -> No
         opened.append(1)
         return lambda operation, asked: [operation, asked]
 
-    set_served_resources(
+    set_resources_of_this_worker(
         ServedResources(
             [
                 ServableModelOrGraph(NLLB, "nllb", open_model),
-                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(RequiredModelOrGraph("graph", "1"), "small", lambda: fail),
             ]
         )
     )  # type: ignore[arg-type, return-value]
@@ -55,17 +55,17 @@ def test_worker_answers_only_for_its_resources_and_matching_code_version() -> No
     )
     assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
     assert opened == [1]
-    assert answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING) == [
+    assert answer_or_refuse_driver_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING) == [
         "refused",
         "the folder is damaged",
     ]
-    assert answer_or_refuse_cluster_request("graph", "2", format_worker_code_version(), "item_paths", NOTHING) == [
+    assert answer_or_refuse_driver_request("graph", "2", format_worker_code_version(), "item_paths", NOTHING) == [
         "refused",
         "this worker does not hold the graph 2",
     ]
-    refused = answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", NOTHING)
+    refused = answer_or_refuse_driver_request(NLLB.kind, NLLB.identity, "factmill 0", "calls", NOTHING)
     assert refused == ["refused", f"this worker runs {format_worker_code_version()}; the request needs factmill 0"]
-    set_served_resources(ServedResources([]))
+    set_resources_of_this_worker(ServedResources([]))
 
 
 def test_worker_prints_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,22 +74,22 @@ def test_worker_prints_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 
     said: list[str] = []
     monkeypatch.setattr("factmill.tasks.engine.cluster.capabilities.print_and_log", said.append)
-    set_served_resources(
+    set_resources_of_this_worker(
         ServedResources(
             [
                 ServableModelOrGraph(NLLB, "nllb", lambda: run_out),
-                ServableModelOrGraph(RequiredResource("graph", "1"), "small", lambda: fail),
+                ServableModelOrGraph(RequiredModelOrGraph("graph", "1"), "small", lambda: fail),
             ]
         )
     )
     with pytest.raises(MemoryError):  # makes Dask try another worker
-        answer_or_refuse_cluster_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", NOTHING)
-    answer_or_refuse_cluster_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING)
+        answer_or_refuse_driver_request(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", NOTHING)
+    answer_or_refuse_driver_request("graph", "1", format_worker_code_version(), "item_paths", NOTHING)
     assert said == [
         f"note: the {NLLB} failed at calls: MemoryError: no room for 8 GB",
         "note: the graph 1 refused item_paths: the folder is damaged",
     ]
-    set_served_resources(ServedResources([]))
+    set_resources_of_this_worker(ServedResources([]))
 
 
 def test_dask_log_messages_are_suppressed() -> None:
@@ -114,15 +114,15 @@ def test_dask_resource_name_round_trips_worker_capability() -> None:
             r"runs other code \(factmill 0; here: .*install the same versions",
         ),
         (
-            [WorkerCapability(RequiredResource("translator", "nllb@1234-float16-cuda"), "factmill 0")],
+            [WorkerCapability(RequiredModelOrGraph("translator", "nllb@1234-float16-cuda"), "factmill 0")],
             "they hold: nllb@1234-float16-cuda; .*: set compute_type",
         ),
         (
-            [WorkerCapability(RequiredResource("translator", "nllb@9876-float32-cpu"), "factmill 0")],
+            [WorkerCapability(RequiredModelOrGraph("translator", "nllb@9876-float32-cpu"), "factmill 0")],
             "they hold: nllb@9876.*; start one on a machine",
         ),
         (
-            [WorkerCapability(RequiredResource("graph", "1"), "factmill 0")],
+            [WorkerCapability(RequiredModelOrGraph("graph", "1"), "factmill 0")],
             "they hold no translator; start one on a machine that has it",
         ),
     ],

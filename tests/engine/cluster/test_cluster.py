@@ -20,7 +20,7 @@ from support.processes.cluster import LoopbackCluster, loopback_cluster
 from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.calls.translation_and_perplexity import (
-    make_perplexity_call,
+    make_log_probability_call,
     make_translate_path_call,
     make_translate_text_call,
 )
@@ -28,10 +28,10 @@ from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearc
 from factmill.tasks.engine.cluster import capabilities, driver, remote_models
 from factmill.tasks.engine.cluster.capabilities import RequestAnsweredByUnpickling
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
-from factmill.tasks.engine.cluster.protocol import RequiredResource
+from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph
 from factmill.tasks.engine.cluster.remote_models import (
+    RemoteGraphPathFinder,
     RemoteModelService,
-    RemotePathFinder,
     open_remote_cross_encoder,
     open_remote_embedder,
 )
@@ -113,7 +113,7 @@ def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClu
         make_translate_path_call(identity, ["London", "born in"], [None, "né à"], "fr"),
         Call(identity, "sing", {}),
     ]
-    replies, delivered = ask(RemoteModelService(cluster, RequiredResource("translator", identity)), calls)
+    replies, delivered = ask(RemoteModelService(cluster, RequiredModelOrGraph("translator", identity)), calls)
     assert (replies, delivered) == ask(local, calls)
     assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
 
@@ -121,8 +121,8 @@ def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClu
     local = make_language_model_service(
         identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
     )
-    calls = [make_perplexity_call(identity, text) for text in SENTENCES]
-    assert ask(RemoteModelService(cluster, RequiredResource("perplexity", identity)), calls) == ask(local, calls)
+    calls = [make_log_probability_call(identity, text) for text in SENTENCES]
+    assert ask(RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)), calls) == ask(local, calls)
 
 
 def test_cluster_vectors_and_scores_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
@@ -145,7 +145,7 @@ def test_cluster_paths_equal_local_ones(cluster: DaskClusterClient, home: Path) 
     dates = [PartialDate(1815, 12, 10), PartialDate(1815), PartialDate(1900)] + [PartialDate(1815)] * 4
     options = PathSearchOptions(always_two_hops=True, ignored_properties=frozenset({3}), max_paths=5)
     with open_graph("small", graphs_folder(home)) as graph:
-        finders: list[PathFinder] = [graph, RemotePathFinder(graph.manifest.digest, cluster)]
+        finders: list[PathFinder] = [graph, RemoteGraphPathFinder(graph.manifest.digest, cluster)]
 
         def find(finder: PathFinder) -> list[FoundPaths]:
             return [
@@ -182,13 +182,13 @@ def test_malformed_answer_names_its_worker(
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
     with refused("0 answers to 1 questions"):
-        RemoteModelService(cluster, RequiredResource("translator", identity)).send(
+        RemoteModelService(cluster, RequiredModelOrGraph("translator", identity)).send(
             calls, lambda call, reply: delivered.append(call)
         )
     assert not delivered
     with open_graph("small", graphs_folder(home)) as graph, refused("1 answers to 2 questions"):
         ends = np.array([1, 2])
-        RemotePathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
+        RemoteGraphPathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
     monkeypatch.undo()
     there = open_remote_embedder(resolve_or_convert_embedder_folder("tiny", home), cluster)
     there.dimensions += 1
@@ -201,14 +201,14 @@ def test_missing_resource_error_says_to_start_worker(cluster: DaskClusterClient)
     with pytest.raises(
         ServiceUnreachable, match=r"no worker at tcp.* \(2 workers\) holds the graph f+; .*: \w+; start one"
     ):
-        cluster.run_groups(RequiredResource("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
+        cluster.run_groups(RequiredModelOrGraph("graph", "f" * 64), [("item_paths", [])], lambda number, answer: None)
 
 
 def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
     cluster: DaskClusterClient, loopback: LoopbackCluster, home: Path
 ) -> None:
     identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
-    calls = [make_perplexity_call(identity, f"Rome is a city of {number} people.") for number in range(150)]
+    calls = [make_log_probability_call(identity, f"Rome is a city of {number} people.") for number in range(150)]
     expected, _ = ask(
         make_language_model_service(
             identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
@@ -227,7 +227,7 @@ def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
         seen[call.key] += 1
         replies[call.key] = reply
 
-    RemoteModelService(cluster, RequiredResource("perplexity", identity)).send(calls, take)
+    RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
@@ -247,7 +247,7 @@ def test_work_of_stopped_worker_moves_to_another(
     address = loopback.wait_joined(stopped).rpartition(" as ")[2].strip()
     loopback.wait_joined(loopback.start("--model", perplexity.EMBEDDED_LANGUAGE_MODEL))
     identity = perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home)
-    calls = [make_perplexity_call(identity, f"Paris is a city of {number} people.") for number in range(150)]
+    calls = [make_log_probability_call(identity, f"Paris is a city of {number} people.") for number in range(150)]
     seen: Counter[str] = Counter()
 
     def take(call: Call, _: CallResponse) -> None:
@@ -255,7 +255,7 @@ def test_work_of_stopped_worker_moves_to_another(
             stopped.send_signal(signal.SIGSTOP)
         seen[call.key] += 1
 
-    RemoteModelService(cluster, RequiredResource("perplexity", identity)).send(calls, take)
+    RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     assert any(f"the worker {address} does not respond" in each for each in said)
     assert any(re.search(rf"the worker {address} was silent for \d+ s and is removed", each) for each in said)
@@ -272,7 +272,7 @@ def test_killed_scheduler_ends_work_and_next_run_does_only_the_rest(home: Path) 
         f"tcp://127.0.0.1:{port}",
         perplexity.get_language_model_identity(perplexity.EMBEDDED_LANGUAGE_MODEL, home),
     )
-    calls = [make_perplexity_call(identity, f"Oslo is a city of {number} people.") for number in range(150)]
+    calls = [make_log_probability_call(identity, f"Oslo is a city of {number} people.") for number in range(150)]
     seen: Counter[str] = Counter()
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)]
 
@@ -292,7 +292,7 @@ def test_killed_scheduler_ends_work_and_next_run_does_only_the_rest(home: Path) 
                     DaskClusterClient(ComputeSettings(engine="dask", address=address, wait_s=300))
                 ) as connected:
                     left = [call for call in calls if call.key not in seen]
-                    RemoteModelService(connected, RequiredResource("perplexity", identity)).send(left, take)
+                    RemoteModelService(connected, RequiredModelOrGraph("perplexity", identity)).send(left, take)
             finally:
                 there.kill(worker)
                 scheduler.kill()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
-from factmill.tasks.engine.cluster.protocol import RequiredResource
-from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker
+from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph
+from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker_until_signal
 from factmill.tasks.errors import LocalGraphError, UsageError
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.converting.encoder import make_embedder_folder
@@ -27,12 +27,12 @@ def test_models_are_served_by_name_and_path_under_their_digests(tiny: Path, tmp_
     digest = SentenceEncoder(tiny, "cpu", 1).digest
     for name in ("tiny", str(tiny)):
         (offer,) = load_servable_resources(tmp_path, [name], [], "cpu", 1, print)
-        assert (offer.requirement, offer.name) == (RequiredResource("embedder", digest), "tiny")
+        assert (offer.requirement, offer.name) == (RequiredModelOrGraph("embedder", digest), "tiny")
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, tmp_path, "cpu")
     assert [
         each.requirement
         for each in load_servable_resources(tmp_path, [translator.EMBEDDED_TRANSLATOR], [], "cpu", 1, print)
-    ] == [RequiredResource("translator", identity)]
+    ] == [RequiredModelOrGraph("translator", identity)]
 
 
 def test_damaged_folder_is_refused_when_named_and_skipped_otherwise(
@@ -77,6 +77,6 @@ def test_incompatible_worker_options_are_reported(address: str, files: tuple[str
 
 def test_invalid_host_option_is_distinguished_from_other_start_failures() -> None:
     with pytest.raises(UsageError, match=r"^--host 192\.0\.2\.1: not an address of this machine"):
-        run_worker(ADDRESS, [], print, "192.0.2.1")
+        run_worker_until_signal(ADDRESS, [], print, "192.0.2.1")
     with pytest.raises(UsageError, match=r"cannot start a worker with these options: .*IPv6"):
-        run_worker(ADDRESS, [], print, "::1")
+        run_worker_until_signal(ADDRESS, [], print, "::1")

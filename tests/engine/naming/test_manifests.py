@@ -12,7 +12,7 @@ from support.worlds.other_assets import assets_at, forget_assets
 from factmill.tasks.biokalma.benchmark import BIOKALMA
 from factmill.tasks.core.digests import digest_bytes, digest_json
 from factmill.tasks.diff.core.manifest_changes import compare_manifests
-from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssets, BuildInputs, ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames, BuildInputs, BuildInputsAndSourceFiles
 from factmill.tasks.engine.naming import code_versions
 from factmill.tasks.engine.naming.code_versions import collect_import_closure, load_source_code, make_code_manifest
 from factmill.tasks.engine.naming.manifests import make_build_manifest
@@ -56,8 +56,8 @@ def source(name: str, letter: str = "a", folder: str = "/here") -> SourceFile:
 
 
 FILES = {"P19": [source("P19.json")], "P20": [source("P20.json", "b")]}
-ASSETS = BenchmarkAssets(prompts=("toy/ask",), lists=("words.txt",), queries=("toy/find",))
-INPUTS: ResolvedBuildInputs[BuildInputs] = ResolvedBuildInputs(ToyInputs(params=ToyParams()), FILES)
+ASSETS = BenchmarkAssetNames(prompts=("toy/ask",), lists=("words.txt",), queries=("toy/find",))
+INPUTS: BuildInputsAndSourceFiles[BuildInputs] = BuildInputsAndSourceFiles(ToyInputs(params=ToyParams()), FILES)
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def lock_of(
     root: Path,
-    inputs: ResolvedBuildInputs[BuildInputs] = INPUTS,
-    used: BenchmarkAssets = ASSETS,
+    inputs: BuildInputsAndSourceFiles[BuildInputs] = INPUTS,
+    used: BenchmarkAssetNames = ASSETS,
     benchmark: Benchmark = GRANOLA,
 ) -> dict[str, Any]:
     forget_assets()
@@ -114,13 +114,13 @@ PLAIN = ToyInputs(params=ToyParams())
 @pytest.mark.parametrize(
     "change",
     [
-        {"inputs": ResolvedBuildInputs(ToyInputs(params=ToyParams(limit=4)), FILES)},
-        {"inputs": ResolvedBuildInputs(ToyInputs(params=ToyParams(limit=None)), FILES)},
-        {"inputs": ResolvedBuildInputs(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES)},
-        {"inputs": ResolvedBuildInputs(ToyInputs(params=ToyParams(), first="20230102"), FILES)},
-        {"inputs": ResolvedBuildInputs(PLAIN, {**FILES, "P20": [source("P20.json", "c")]})},
-        {"inputs": ResolvedBuildInputs(PLAIN, {"P19": FILES["P19"]})},
-        {"inputs": ResolvedBuildInputs(PLAIN, FILES, wikidata_identity="a graph")},
+        {"inputs": BuildInputsAndSourceFiles(ToyInputs(params=ToyParams(limit=4)), FILES)},
+        {"inputs": BuildInputsAndSourceFiles(ToyInputs(params=ToyParams(limit=None)), FILES)},
+        {"inputs": BuildInputsAndSourceFiles(ToyInputs(params=ToyParams(relations=("P20", "P19"))), FILES)},
+        {"inputs": BuildInputsAndSourceFiles(ToyInputs(params=ToyParams(), first="20230102"), FILES)},
+        {"inputs": BuildInputsAndSourceFiles(PLAIN, {**FILES, "P20": [source("P20.json", "c")]})},
+        {"inputs": BuildInputsAndSourceFiles(PLAIN, {"P19": FILES["P19"]})},
+        {"inputs": BuildInputsAndSourceFiles(PLAIN, FILES, wikidata_identity="a graph")},
         {"used": replace(ASSETS, prompts=("toy/ask", "toy/tell"))},
         {"used": replace(ASSETS, prompts=("toy/tell",))},
         {"used": replace(ASSETS, lists=())},
@@ -147,7 +147,7 @@ def test_changed_file_changes_manifest_only_if_build_uses_it(root: Path, name: s
 
 def test_unit_order_and_file_location_do_not_change_manifest(root: Path) -> None:
     moved = {unit: [source(f"{unit}.json", letter, "/elsewhere")] for unit, letter in (("P20", "b"), ("P19", "a"))}
-    turned: ResolvedBuildInputs[BuildInputs] = ResolvedBuildInputs(
+    turned: BuildInputsAndSourceFiles[BuildInputs] = BuildInputsAndSourceFiles(
         ToyInputs(params=ToyParams(path="/elsewhere")), moved
     )
     assert digest_json(lock_of(root, turned)) == digest_json(lock_of(root))

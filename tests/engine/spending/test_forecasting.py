@@ -21,7 +21,7 @@ from factmill.tasks.engine.spending.forecasting import (
 from factmill.tasks.errors import UsageError
 from factmill.tasks.granola.evaluation.definition import GRANOLA_EVALUATION
 from factmill.tasks.settings import World, load_world
-from factmill.tasks.storage.builds import BuildCallUsage
+from factmill.tasks.storage.builds import BuildStagesAndCalls
 
 URL = "http://127.0.0.1:9/v1"
 
@@ -55,7 +55,7 @@ def test_forecast_scales_stages_after_pilot_draw_and_reports_recorded_cost():
         call(f"r{at}", "read", operation="label", service="w", model="", tokens_in=0, tokens_out=0, cost_usd=0.0)
         for at in range(40)
     ]
-    basis = ForecastBasis(BuildCallUsage(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
+    basis = ForecastBasis(BuildStagesAndCalls(stages, calls), {"ask": {URL: 25}, "read": {"w": 4}}, {})
     forecast, recorded, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert notes == []
     assert forecast.total["calls"] == pytest.approx(40 + 20)
@@ -77,7 +77,7 @@ def test_batched_and_single_requests_of_service_are_scaled_separately():
         for at in range(10)
         for operation, latency_s in (("page_text", 1.0 + at), ("resolve_title", 0.5))
     ]
-    basis = ForecastBasis(BuildCallUsage(stages, calls), {"ask": {wiki: 11}}, {})
+    basis = ForecastBasis(BuildStagesAndCalls(stages, calls), {"ask": {wiki: 11}}, {})
     forecast, _, _ = forecast_build(world(), basis, 500)
     asked = {each.operation: each.requests for each in forecast.stages[0].asked}
     assert asked == {"page_text": pytest.approx(40), "resolve_title": pytest.approx(1)}
@@ -88,7 +88,7 @@ def test_calls_of_earlier_stage_do_not_count_as_requests_of_later_stage():
     calls = [call(f"r{at}", "look", key=f"old {at}") for at in range(10)]
     calls += [call(f"r{at}", key=f"old {at}") for at in range(10)] + [call("r3", key="new", latency_s=2.0)]
     forecast, _, _ = forecast_build(
-        world(), ForecastBasis(BuildCallUsage(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500
+        world(), ForecastBasis(BuildStagesAndCalls(stages, calls), {"look": {URL: 10}, "ask": {URL: 1}}, {}), 500
     )
     assert [each.requests for stage in forecast.stages for each in stage.asked] == [pytest.approx(40), pytest.approx(4)]
 
@@ -99,7 +99,11 @@ def test_evaluation_settings_that_share_draws_are_drawn_and_counted_together():
     calls = [call(row, key=f"draws for {GRANOLA_EVALUATION.pilot_unit(row)}") for row in ids]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 4, 4)]
     basis = ForecastBasis(
-        BuildCallUsage(stages, calls), {}, {}, sizes=dict.fromkeys(ids, 1.0), pilot_unit=GRANOLA_EVALUATION.pilot_unit
+        BuildStagesAndCalls(stages, calls),
+        {},
+        {},
+        sizes=dict.fromkeys(ids, 1.0),
+        pilot_unit=GRANOLA_EVALUATION.pilot_unit,
     )
     assert forecast_build(world(), basis, 500)[0].total["calls"] == pytest.approx(20)
 
@@ -110,7 +114,7 @@ def test_pilot_rows_are_weighted_by_size():
     }  # 0.75 on average; the average of all rows is 1
     calls = [call(f"{row}_{path}") for row, size in sizes.items() for path in range(int(4 * size))]
     stages = [stage("read", 40, 40), stage("draw_pilot", 40, 4), stage("ask", 12, 12)]
-    basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, sizes=sizes)
+    basis = ForecastBasis(BuildStagesAndCalls(stages, calls), {}, {}, sizes=sizes)
     forecast, _, _ = forecast_build(world(), basis, 500)
     assert forecast.total["calls"] == forecast.stages[1].rows == pytest.approx(40 * 4)
 
@@ -119,14 +123,17 @@ def test_calls_recorded_before_pilot_are_reported():
     stages = [stage("draw_pilot", 40, 10), stage("ask", 10, 10)]
     calls = [call(f"r{at}", is_new=at > 3) for at in range(10)]
     _, _, notes = forecast_build(
-        world(usd_per_million_in=1.0), ForecastBasis(BuildCallUsage(stages, calls), {"ask": {URL: 6}}, {}), 500
+        world(usd_per_million_in=1.0), ForecastBasis(BuildStagesAndCalls(stages, calls), {"ask": {URL: 6}}, {}), 500
     )
     assert notes[0].startswith("4 of the 10 calls ")
 
 
 def test_forecast_from_earlier_build_uses_token_prices_of_current_world():
     basis = ForecastBasis(
-        BuildCallUsage([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]), {}, {}, 50
+        BuildStagesAndCalls([stage("read", 10, 10), stage("ask", 10, 10)], [call(f"r{at}") for at in range(10)]),
+        {},
+        {},
+        50,
     )
     forecast, _, notes = forecast_build(world(usd_per_million_in=2.0, usd_per_million_out=10.0), basis, 500)
     assert forecast.total["usd"] == pytest.approx(50 * (1000 * 2.0 + 100 * 10.0) / 1e6)
@@ -155,7 +162,7 @@ def test_recorded_cost_is_used_only_if_prices_of_current_world_allow_it(
 ) -> None:
     calls = [call(f"r{at}", cost_usd=recorded, is_new=False) for at in range(5)]
     stages = [stage("read", 5, 5), stage("draw_pilot", 5, 5), stage("ask", 5, 5)]
-    basis = ForecastBasis(BuildCallUsage(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
+    basis = ForecastBasis(BuildStagesAndCalls(stages, calls), {}, {}, source_rows=5 if is_earlier_build else None)
     forecast, _, _ = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=10.0, **prices), basis, 500)
     assert forecast.total["usd"] == pytest.approx(5 * expected)
 
@@ -175,7 +182,7 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
         parts=json.dumps(parts),
     )
     basis = ForecastBasis(
-        BuildCallUsage([stage("read", 1, 1), stage("ask", 1, 1)], [result]), {}, {"author": "scripted replies"}, 1
+        BuildStagesAndCalls([stage("read", 1, 1), stage("ask", 1, 1)], [result]), {}, {"author": "scripted replies"}, 1
     )
     forecast, _, notes = forecast_build(world(), basis, 500)
     assert forecast.total["tokens_in"] == 4 * length / ENGLISH_CHARACTERS_PER_TOKEN
@@ -186,7 +193,7 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
     ]
     assert "(--pilot N)" in notes[0]
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
-    pilot = replace(basis, usage=BuildCallUsage(drawn, [result]), source_rows=None)
+    pilot = replace(basis, usage=BuildStagesAndCalls(drawn, [result]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)
     assert first.startswith("token usage of some models is unknown") and "--pilot" not in first, (
         "the run is already a pilot"
@@ -196,7 +203,7 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
 def test_failed_call_is_not_reported_as_unknown_token_usage():
     parts = json.dumps({"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}})
     lost = call("r0", tokens_in=0, tokens_out=0, cost_usd=0.0, parts=parts, said=0, is_failed=True)
-    basis = ForecastBasis(BuildCallUsage([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
+    basis = ForecastBasis(BuildStagesAndCalls([stage("read", 2, 2), stage("ask", 2, 2)], [lost, call("r1")]), {}, {}, 2)
     forecast, _, notes = forecast_build(world(usd_per_million_in=1.0, usd_per_million_out=1.0), basis, 500)
     assert forecast.total["tokens_in"] > 1000 and forecast.total["tokens_out"] == 100
     assert [note.partition(",")[0] for note in notes] == ["1 call of the basis failed"]
@@ -204,7 +211,7 @@ def test_failed_call_is_not_reported_as_unknown_token_usage():
 
 def test_forecast_without_rows_raises_usage_error():
     with pytest.raises(UsageError, match="no row of the basis"):
-        forecast_build(world(), ForecastBasis(BuildCallUsage([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
+        forecast_build(world(), ForecastBasis(BuildStagesAndCalls([stage("draw_pilot", 0, 0)], []), {}, {}), 500)
 
 
 def test_forecast_modules_do_not_import_prefect():
@@ -223,7 +230,7 @@ def test_forecast_modules_do_not_import_prefect():
 )
 def test_forecast_hours_respect_wikimedia_rate_limits(url: str, hours: float) -> None:
     calls = [call(str(row), service=url, operation="x", model="", latency_s=0.5) for row in range(20)]
-    asked = BuildCallUsage([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
+    asked = BuildStagesAndCalls([{**stage("ask", 20, 20), "seconds": 0.0}], calls)
     here = world().model_copy(update={"pageviews": ServiceEndpoint(url=url, limits=ServiceLimits(parallel=4))})
     forecast, _, _ = forecast_build(here, ForecastBasis(asked, {}, {}, source_rows=400), 400)
     assert forecast.total["hours"] == pytest.approx(hours, rel=0.1)

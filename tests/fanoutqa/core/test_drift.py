@@ -9,7 +9,7 @@ import pytest
 from factmill.tasks.fanoutqa.core.drift import (
     DRIFT_COLUMNS,
     check_lost_share,
-    compare_references,
+    classify_reference_drifts,
     compute_lost_share,
     count_drift_report_figures,
     format_drift_csv,
@@ -53,7 +53,7 @@ CASES = [
 def test_reference_change_gets_expected_drift_kind(
     before: EvidenceReference, after: EvidenceReference, kind: str
 ) -> None:
-    [drift] = compare_references([before], [after])
+    [drift] = classify_reference_drifts([before], [after])
     assert (drift.kind, drift.before, drift.after) == (kind, before, after)
 
 
@@ -61,7 +61,7 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
     ids = [f"q{at} strategy[0]" for at in range(3)]
     before = [refer(True).replace(id=each, question_id=each[:2]) for each in ids]
     after = [each.replace(found=each.id != ids[1], revid=2 if each.id == ids[1] else 1) for each in before]
-    drifts = compare_references(before, reversed(after))
+    drifts = classify_reference_drifts(before, reversed(after))
     assert [drift.before.id for drift in drifts] == ids
     counts = count_drift_report_figures(drifts)
     assert (counts["references"], counts["questions"], counts["in_another_revision"]) == (3, 3, 1)
@@ -71,12 +71,12 @@ def test_references_are_matched_by_id_in_any_order_and_counted() -> None:
 
 def test_reference_missing_on_one_side_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"1 references .* the first is q strategy"):
-        compare_references([refer()], [])
+        classify_reference_drifts([refer()], [])
 
 
 def test_csv_cells_are_escaped_against_formulas() -> None:
     odd = refer(True, sub_question='=1+1, "quoted"', missing=["b\nc", "d"], title="Été")
-    text = format_drift_csv(compare_references([odd], [odd.replace(found=False)]))
+    text = format_drift_csv(classify_reference_drifts([odd], [odd.replace(found=False)]))
     [row] = csv.DictReader(io.StringIO(text, newline=""))
     assert tuple(row) == DRIFT_COLUMNS
     assert (row["kind"], row["sub_question"]) == ("no_longer_found", '\'=1+1, "quoted"')

@@ -13,7 +13,7 @@ from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutJudgedPrediction,
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
     add_string_and_rouge_scores,
     align_pair_scores,
-    pair_gold_with_answers,
+    make_nonblank_gold_and_answer_pairs,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
 from factmill.tasks.fanoutqa.evaluation.lemmatizers import load_lemmatizer
@@ -147,7 +147,7 @@ def test_planted_error_rates_lie_within_confidence_intervals() -> None:
 
 
 def test_cross_encoder_scores_only_existing_answers() -> None:
-    pairs = pair_gold_with_answers(["a", " ", "b"], [GOLD, GOLD, None])
+    pairs = make_nonblank_gold_and_answer_pairs(["a", " ", "b"], [GOLD, GOLD, None])
     assert pairs == [(format_gold_answer(GOLD), "a"), None, None]
     np.testing.assert_equal(align_pair_scores(pairs, np.array([0.126])), [0.13, np.nan, np.nan])
     metric = measure(score([row(0, "a"), row(1, "b")], bleurt=[0.5, None]))["bleurt_like", "", ""]

@@ -13,13 +13,18 @@ from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.questions import list_sub_questions
 from factmill.tasks.fanoutqa.core.rows import SourcedFanOutQuestion
 from factmill.tasks.fanoutqa.sources.question_files import check_and_parse_question, read_question_file
-from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source, pin_source_file
+from factmill.tasks.storage.source_files import (
+    ParsedSourceRow,
+    SourceFile,
+    make_source_file_with_digest,
+    make_source_file_without_digest,
+)
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 
 def read(file: Path, text: str) -> list[ParsedSourceRow]:
     file.write_text(text, "utf-8")
-    return list(read_question_file(make_unpinned_source(file)))
+    return list(read_question_file(make_source_file_without_digest(file)))
 
 
 def keep(read_rows: list[ParsedSourceRow]) -> list[SourcedFanOutQuestion]:
@@ -87,11 +92,11 @@ def test_invalid_rows_are_rejected_with_all_broken_rules_and_others_are_kept(tmp
 def test_minimum_article_count_applies_only_to_authored_questions(tmp_path: Path) -> None:
     file = tmp_path / "q.json"
     file.write_text(json.dumps([author_question(), release_dev()]))
-    assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 8)] == [
+    assert [type(each.outcome) for each in read_question_file(make_source_file_without_digest(file), 8)] == [
         Reject,
         SourcedFanOutQuestion,
     ]
-    assert [type(each.outcome) for each in read_question_file(make_unpinned_source(file), 7)] == [
+    assert [type(each.outcome) for each in read_question_file(make_source_file_without_digest(file), 7)] == [
         SourcedFanOutQuestion,
         SourcedFanOutQuestion,
     ]
@@ -134,7 +139,7 @@ def test_deep_nesting_is_rejected_or_raises_source_error(tmp_path: Path, levels:
 )
 def test_published_files_load_completely(shared_data: Path, name: str, sub_questions: int) -> None:
     file = shared_data / "fanoutqa" / name
-    rows = keep(list(read_question_file(pin_source_file(file))))
+    rows = keep(list(read_question_file(make_source_file_with_digest(file))))
     released = json.loads(file.read_text("utf-8"))
     assert [row.id for row in rows] == [each["id"] for each in released]
     assert len({row.id for row in rows}) == 310

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from typer.main import get_command
 
 from factmill.flows.cli.main import COMMAND_GROUPS, COMMANDS, app, find_commit
-from factmill.flows.cli.options import print_escaped_lines, print_result, write_text_file
+from factmill.flows.cli.options import print_lines_escaping_control_characters, print_result, write_text_file
 from factmill.flows.commands.builds import print_terminal_table
 from factmill.tasks.errors import OutputError
 
@@ -21,7 +21,7 @@ HOSTILE = "\x1b]0;a title\x07 \x9b2J \u202eturned"
 def test_row_text_cannot_control_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # as on a terminal
     monkeypatch.setenv("COLUMNS", "200")
-    print_escaped_lines([HOSTILE, "two\tlines"])
+    print_lines_escaping_control_characters([HOSTILE, "two\tlines"])
     print_terminal_table(HOSTILE, {"id": None, "note": "note"}, [{"id": HOSTILE, "note": [HOSTILE, {"a": HOSTILE}]}])
     printed = capsys.readouterr().out
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
@@ -30,8 +30,8 @@ def test_row_text_cannot_control_terminal(capsys: pytest.CaptureFixture[str], mo
 
 
 def test_empty_line_iterator_prints_no_blank_line(capsys: pytest.CaptureFixture[str]) -> None:
-    print_escaped_lines(iter(()))
-    print_escaped_lines([""])
+    print_lines_escaping_control_characters(iter(()))
+    print_lines_escaping_control_characters([""])
     assert capsys.readouterr().out == "\n"
 
 

@@ -13,7 +13,7 @@ from support.worlds.replies import find_written
 
 from factmill.tasks.world import scripted_replies
 from factmill.tasks.world.scripted_replies import (
-    ScriptedRepliesFile,
+    ScriptedRepliesToPrompt,
     ScriptedReplyKey,
     clear_scripted_reply_caches,
     get_scripted_replies_path,
@@ -61,7 +61,7 @@ def take_out(prompt: str) -> ScriptedReplyKey:
     """Remove the first reply from a file and return its key."""
     file = load_scripted_replies(prompt)
     first, *rest = file.replies
-    write_scripted_replies(prompt, ScriptedRepliesFile(file.written_by, {key: file.replies[key] for key in rest}))
+    write_scripted_replies(prompt, ScriptedRepliesToPrompt(file.written_by, {key: file.replies[key] for key in rest}))
     return first
 
 

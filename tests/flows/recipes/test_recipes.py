@@ -15,7 +15,7 @@ from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.granola import granola
 from factmill.flows.multihal import multihal
 from factmill.flows.recipes import Stage, StepTask, make_recipe
-from factmill.tasks.engine.benchmark import ResolvedBuildInputs
+from factmill.tasks.engine.benchmark import BuildInputsAndSourceFiles
 from factmill.tasks.errors import UsageError
 from factmill.tasks.granola.answer_levels import remove_trivial_answers
 from factmill.tasks.granola.benchmark import GRANOLA
@@ -70,7 +70,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Noted:
     noted = Noted()
 
     @contextmanager
-    def opened(_record: Any, locked: ResolvedBuildInputs[Any], _run: RunOptions) -> Iterator[Noted]:
+    def opened(_record: Any, locked: BuildInputsAndSourceFiles[Any], _run: RunOptions) -> Iterator[Noted]:
         noted.done.append(("open", locked.inputs.params.review))
         yield noted
 

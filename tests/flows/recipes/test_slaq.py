@@ -14,7 +14,11 @@ from support.models.scripted_chat import ScriptedChat, write_chat_world
 from support.rows.csv_files import read_csv, write_csv
 
 from factmill.tasks.assets import load_article_text_removal_rules, load_list_entries
-from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
+from factmill.tasks.slaq.core.article_matching import (
+    is_answer_in_article,
+    make_question_check_word_lists,
+    normalise_article,
+)
 from factmill.tasks.slaq.core.checks import check_generated_pairs
 from factmill.tasks.slaq.core.pair_replies import GeneratedQuestionAnswerPairs, ShortQuestionAnswerPair
 from factmill.tasks.storage.recording.call_records import decompress_body
@@ -22,7 +26,7 @@ from factmill.tasks.text.article_html import extract_article_text as read_html
 
 LEAST_TOPICS, LEAST_CATEGORIES = 30, 15
 """Minimum numbers of topics and categories from the embedded build (issue 6)."""
-LISTS = make_check_word_lists(
+LISTS = make_question_check_word_lists(
     load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
 )
 EMPTY = "Unsolved problems in algebra"

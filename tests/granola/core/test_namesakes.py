@@ -10,7 +10,7 @@ from factmill.tasks.granola.core.linking import (
     find_birth_and_death_years,
     find_contradiction,
     find_relation_doubt_flag,
-    is_only_matching_place,
+    is_only_place_in_regions_of_subject,
 )
 from factmill.tasks.granola.description_parsing import load_lexicon
 
@@ -162,7 +162,7 @@ def test_claims_are_used_when_description_is_silent() -> None:
 def test_shared_country_is_not_enough_when_rival_place_shares_it_too(
     subject: str, value: str, rival: str, expected: bool
 ) -> None:
-    assert is_only_matching_place(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
+    assert is_only_place_in_regions_of_subject(bear(subject), bear(value), [bear(rival)], LEXICON) is expected
 
 
 def test_graph_lifetimes_take_precedence_over_description() -> None:

@@ -12,7 +12,7 @@ from factmill.tasks.granola.sources.entity_questions import (
     find_relation_files,
     load_entity_questions,
 )
-from factmill.tasks.storage.source_files import make_unpinned_source
+from factmill.tasks.storage.source_files import make_source_file_without_digest
 
 GOOD = {"question": "Where was Ada born?", "answers": ["London"]}
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path, text: str, name: str = "P19.test.json") -> Path:
 
 def test_rows_are_numbered_and_texts_are_stripped(tmp_path: Path) -> None:
     text = json.dumps([GOOD, {"question": " Where was Ada born? ", "answers": [" London"]}])
-    assert load_entity_questions(make_unpinned_source(file(tmp_path, text))) == [
+    assert load_entity_questions(make_source_file_without_digest(file(tmp_path, text))) == [
         RawEntityQuestion(1, "Where was Ada born?", ("London",)),
         RawEntityQuestion(2, "Where was Ada born?", ("London",)),
     ]
@@ -43,7 +43,7 @@ def test_rows_are_numbered_and_texts_are_stripped(tmp_path: Path) -> None:
 )
 def test_unreadable_file_raises_source_error_with_cause_and_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SourceError, match=rf"P19\.test\.json: .*{message}"):
-        load_entity_questions(make_unpinned_source(file(tmp_path, text)))
+        load_entity_questions(make_source_file_without_digest(file(tmp_path, text)))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_unreadable_file_raises_source_error_with_cause_and_place(tmp_path: Path
     ],
 )
 def test_invalid_row_is_returned_with_its_problem(tmp_path: Path, row: object, problem: str) -> None:
-    good, odd = load_entity_questions(make_unpinned_source(file(tmp_path, json.dumps([GOOD, row]))))
+    good, odd = load_entity_questions(make_source_file_without_digest(file(tmp_path, json.dumps([GOOD, row]))))
     assert good.problem == ""
     assert odd.row == 2
     assert problem in odd.problem
@@ -101,7 +101,10 @@ def test_real_files_load_completely(shared_data: Path) -> None:
     relations = [pid for pid, relation in load_entity_questions_relations().items() if relation.is_default]
     files = find_relation_files([folder], relations)
     rows = [
-        row for paths in files.values() for path in paths for row in load_entity_questions(make_unpinned_source(path))
+        row
+        for paths in files.values()
+        for path in paths
+        for row in load_entity_questions(make_source_file_without_digest(path))
     ]
     assert len(rows) == 15318
     assert not [row for row in rows if row.problem]

@@ -13,7 +13,7 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, Translator
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from factmill.tasks.storage.source_files import make_unpinned_source
+from factmill.tasks.storage.source_files import make_source_file_without_digest
 from factmill.tasks.text.translating.placeholders import (
     format_localized_amount,
     localize_dates_and_numbers,
@@ -120,7 +120,7 @@ def sample_texts() -> tuple[str, ...]:
         row.outcome
         for name, paths in found.files.items()
         for path in paths
-        for row in FOUNDATIONS[name].read(make_unpinned_source(path))
+        for row in FOUNDATIONS[name].read(make_source_file_without_digest(path))
     ]
     kept = [row for row in rows if isinstance(row, FoundationQuestion)]
     return tuple(dict.fromkeys(text for row in kept for text in (row.input, row.output, *row.optional_output)))

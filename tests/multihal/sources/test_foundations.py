@@ -28,10 +28,10 @@ from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import (
     FOUNDATIONS,
     find_foundation_files,
-    make_meaning_question,
+    make_sentence_with_meaning_question,
     parse_simpleqa_metadata,
 )
-from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_unpinned_source
+from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_source_file_without_digest
 
 
 def test_source_files_are_identified_by_their_columns(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def read(tmp_path: Path, foundation: str, rows: Sequence[Row], name: str = "") -
 
 
 def read_file(foundation: str, path: Path) -> list[ParsedSourceRow]:
-    return list(FOUNDATIONS[foundation].read(make_unpinned_source(path)))
+    return list(FOUNDATIONS[foundation].read(make_source_file_without_digest(path)))
 
 
 def outcome(tmp_path: Path, foundation: str, row: Row, name: str = "") -> FoundationQuestion | Reject:
@@ -301,7 +301,7 @@ def test_halubench_rows_from_parquet_equal_those_from_jsonl(tmp_path: Path) -> N
     ],
 )
 def test_definition_sentence_becomes_meaning_question(sentence: str, question: str | None) -> None:
-    assert make_meaning_question(sentence) == question
+    assert make_sentence_with_meaning_question(sentence) == question
 
 
 def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:

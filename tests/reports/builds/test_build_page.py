@@ -27,7 +27,7 @@ from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.attachments import make_page_visibility
 from factmill.tasks.release.contents import ReleaseOptions
-from factmill.tasks.release.write import make_redacted_release_manifest
+from factmill.tasks.release.write import make_manifest_without_withheld_texts
 from factmill.tasks.reports.builds import sampled_rows
 from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
@@ -42,10 +42,14 @@ from factmill.tasks.reports.builds.build_page import (
 from factmill.tasks.reports.builds.page_loading import (
     _compare_forecast,
     _format_budget_and_spending,
-    make_funnel_figure,
+    make_kept_and_lost_rows_figure,
 )
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
-from factmill.tasks.reports.page_frame import format_build_command, format_prompts_folder_note, make_build_reference
+from factmill.tasks.reports.page_frame import (
+    format_build_command,
+    format_unknown_prompts_folder_note,
+    make_build_reference,
+)
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -158,7 +162,8 @@ def render_all(warehouse: Path) -> bytes:
     build = resolve_build(warehouse, "latest:multihal")
     release = verify_and_assemble_release(warehouse, MULTIHAL, MULTIHAL_RELEASE, build, ReleaseOptions())
     return (
-        render_build_html(load_page_for_build(warehouse, build)) + json.dumps(make_redacted_release_manifest(release))
+        render_build_html(load_page_for_build(warehouse, build))
+        + json.dumps(make_manifest_without_withheld_texts(release))
     ).encode()
 
 
@@ -231,15 +236,15 @@ def test_funnel_shows_only_losses_when_almost_no_row_is_lost() -> None:
         StageSummary("link", rows_in=99, rows_out=90, rejects=9),
         StageSummary("count", rows_in=90, rows_out=90),
     ]
-    alone = make_funnel_figure(stages)
+    alone = make_kept_and_lost_rows_figure(stages)
     assert [(series.label, series.x, series.y) for series in alone.series] == [
         ("rejected", ("link", "read"), (9.0, 1.0))
     ]
     assert alone.note == "No row was lost at: count."
-    many = make_funnel_figure([*stages, StageSummary("score", rows_in=90, rows_out=40, rejects=50)])
+    many = make_kept_and_lost_rows_figure([*stages, StageSummary("score", rows_in=90, rows_out=40, rejects=50)])
     assert many.series[0].label == "passed on"
     assert many.series[0].x == ("score", "link", "read", "count")
-    assert not make_funnel_figure(stages[2:]).series[1].y[0]
+    assert not make_kept_and_lost_rows_figure(stages[2:]).series[1].y[0]
 
 
 def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
@@ -260,7 +265,7 @@ def test_rebuild_command_names_prompts_folder_or_placeholder(tmp_path: Path) -> 
     unknown = replace(build, origin=own)
     assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts FOLDER")
     sentence = " FOLDER holds the own prompts above, such as FOLDER/multihal/score_path.md."
-    assert [format_prompts_folder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
+    assert [format_unknown_prompts_folder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
     assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 

@@ -7,14 +7,18 @@ from itertools import pairwise
 import pytest
 
 from factmill.tasks.assets import load_list_entries, load_prompt
-from factmill.tasks.slaq.core.article_matching import is_answer_in_article, make_check_word_lists, normalise_article
+from factmill.tasks.slaq.core.article_matching import (
+    is_answer_in_article,
+    make_question_check_word_lists,
+    normalise_article,
+)
 from factmill.tasks.slaq.core.checks import (
     QuestionAnswerPairProblem,
     check_distinct_questions,
     check_generated_pairs,
     check_short_answer,
     check_short_question,
-    find_alternative_answer_problem,
+    find_second_possible_answer_problem,
     find_unresolved_pronoun,
     format_problems,
 )
@@ -25,7 +29,7 @@ from factmill.tasks.slaq.core.pair_replies import (
 )
 from factmill.tasks.text.values.value_tokens import tokenize_values
 
-LISTS = make_check_word_lists(
+LISTS = make_question_check_word_lists(
     load_list_entries("source_phrases"), load_list_entries("one_of_many"), load_list_entries("function_words")
 )
 TOPIC = "Analytical Engine (machine)"
@@ -390,5 +394,5 @@ def test_subject_may_be_lower_case_term(question: str, is_named: bool) -> None:
     ],
 )
 def test_question_with_two_right_answers_is_reported(question: str, answer: str, messages: str | None) -> None:
-    found = find_alternative_answer_problem(question, answer, LENS_ARTICLE, LISTS)
+    found = find_second_possible_answer_problem(question, answer, LENS_ARTICLE, LISTS)
     assert messages in found if messages and found else (messages, found) == (None, None), found

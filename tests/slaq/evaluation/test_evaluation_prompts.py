@@ -10,7 +10,7 @@ from support.steps.replies import make_reader
 
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.prompts import PromptTemplate
-from factmill.tasks.slaq.core.article_matching import make_check_word_lists
+from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
 from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
 from factmill.tasks.slaq.evaluation.definition import (
@@ -20,7 +20,7 @@ from factmill.tasks.slaq.evaluation.definition import (
     fill_slaq_judge_prompt,
 )
 
-LISTS = make_check_word_lists((), (), load_list_entries("function_words"))
+LISTS = make_question_check_word_lists((), (), load_list_entries("function_words"))
 CONDITIONS = {
     "Same meaning": "direct semantic equivalence",
     "More exact, or less": "subset and superset",

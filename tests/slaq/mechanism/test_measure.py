@@ -18,8 +18,8 @@ from factmill.tasks.slaq.mechanism.measure import (
     KIND_DIFFERENCE,
     MECHANISM_PAPER_RESULTS,
     ROC_AUC,
+    compute_compared_fact_metrics,
     draw_mechanism_figures,
-    measure_mechanism,
 )
 
 
@@ -33,7 +33,7 @@ def plant(facts: int, gap: float, **changed: Any) -> Iterator[dict[str, Any]]:
 
 
 def tell(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], EvaluationMetric]:
-    metrics = list(measure_mechanism(rows, 5, 0, "m", ""))
+    metrics = list(compute_compared_fact_metrics(rows, 5, 0, "m", ""))
     found = {(each.setting, each.metric, each.group): each for each in metrics}
     assert len(found) == len(metrics), "a metric has two values"
     return found

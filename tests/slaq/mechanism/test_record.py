@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from factmill.tasks.errors import SourceError
-from factmill.tasks.slaq.core.mechanism.rows import PairedFact
+from factmill.tasks.slaq.core.mechanism.rows import FactInShortAndLongAnswer
 from factmill.tasks.slaq.mechanism.benchmark import load_paired_answers_file, write_paired_answers_file
 
-FACT = PairedFact(
+FACT = FactInShortAndLongAnswer(
     id="m/t/1", model="m", asked_as="m", item="t", number=1, topic="T", category="C", fact_type="none", question="When?",
     long_question="When, who?", gold="1066", short_answer='In 1066, "they" say.', long_answer="1066, by William.", right_short=1,
     right_long=1, kind="aligned", short_text='In 1066, "they" say.', long_text="1066", short_start=0, long_start=0, matched=0.5,

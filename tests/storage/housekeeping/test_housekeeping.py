@@ -31,7 +31,7 @@ from factmill.tasks.storage.builds import (
     write_stage_results,
 )
 from factmill.tasks.storage.housekeeping import warehouse_rewriting
-from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpace, remove_paths
+from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind, remove_paths
 from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.human_judgments import save_audit_verdicts
@@ -44,7 +44,7 @@ from factmill.tasks.storage.shards import (
     MERGED_SCHEMA,
     REJECTS_SCHEMA,
     digest_table_as_parquet,
-    write_shard,
+    write_shard_and_digest_rows,
 )
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -87,12 +87,14 @@ class House:
     def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
         """Leave the folder of a run that stopped after its first batch."""
         folder = self.runs / name
-        write_shard(folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
+        write_shard_and_digest_rows(
+            folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)}
+        )
         (folder / "run.json").write_text(json.dumps({"options": {"begun": begun.isoformat()}}), "utf-8")
         (folder / "held").touch()
         return folder
 
-    def clean(self, keeping: RetentionPolicy = ALL, remove: bool = True) -> dict[str, ReclaimedSpace]:
+    def clean(self, keeping: RetentionPolicy = ALL, remove: bool = True) -> dict[str, ReclaimedSpaceOfKind]:
         return {each.kind: each for each in clean_warehouse(self.path, keeping, remove=remove)}
 
     def builds(self) -> list[str]:
@@ -114,7 +116,9 @@ class House:
     def _merge(self, db: Any, run: str, *uses: str) -> None:
         shard = self.path.parent / f"shard-{run}"
         tables = {"rejects": REJECTS_SCHEMA.empty_table(), "merged": MERGED_SCHEMA.empty_table()}
-        write_shard(shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)})
+        write_shard_and_digest_rows(
+            shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)}
+        )
         summary = {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}
         write_stage_results(db, run, 1, [make_receipt(shard)], summary)
 

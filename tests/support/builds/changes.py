@@ -5,11 +5,11 @@ from typing import Any
 from factmill.tasks.diff.core.changes import (
     BuildDiff,
     ChangeCause,
+    ColumnValueChange,
     ComparedBuild,
     InputChange,
     RowChange,
     RowDrop,
-    RowValueChange,
 )
 
 LOCK: dict[str, Any] = {
@@ -55,9 +55,9 @@ def make_diff(**changed: Any) -> BuildDiff:
             "x-3",
             (PROMPT, WORLD),
             (
-                RowValueChange("answers", ["one", HOSTILE], ["two"]),
-                RowValueChange("text", "a" * 1_000_000 + "old" + "b" * 50, "a" * 1_000_000 + "new" + "b" * 50),
-                RowValueChange("answer", None, None, "x_test_answers", withheld=True),
+                ColumnValueChange("answers", ["one", HOSTILE], ["two"]),
+                ColumnValueChange("text", "a" * 1_000_000 + "old" + "b" * 50, "a" * 1_000_000 + "new" + "b" * 50),
+                ColumnValueChange("answer", None, None, "x_test_answers", withheld=True),
             ),
             {"id": "x-4", "question": "How?"},
         ),

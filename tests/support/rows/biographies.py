@@ -5,11 +5,11 @@ from typing import Any
 
 from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.rows import (
-    EvolutionRound,
-    EvolvingPair,
+    PairWithEvolutionRounds,
     PairWithKnowledgePools,
     PairWithParagraph,
     PairWithRelationCounts,
+    ParagraphEvolutionRound,
     PersonPair,
     RelationGraphCount,
     ResolvedPair,
@@ -92,9 +92,9 @@ def evolving_pair(
     known: Sequence[PersonKnowledgePiece],
     *pools: Sequence[PersonKnowledgePiece],
     **changed: Any,
-) -> EvolvingPair:
+) -> PairWithEvolutionRounds:
     """Return a pair after round 1, in which the pieces `known` were found in the text."""
-    first = EvolutionRound(
+    first = ParagraphEvolutionRound(
         number=1,
         chosen=list(known),
         sentence=text,
@@ -105,5 +105,5 @@ def evolving_pair(
         call="c" * 64,
     )
     return counted_pair(row_id, text, *pools, **changed).extend_to(
-        EvolvingPair, rounds=[first], minimum_knowledge=list(known), paragraph_now=text
+        PairWithEvolutionRounds, rounds=[first], minimum_knowledge=list(known), paragraph_now=text
     )

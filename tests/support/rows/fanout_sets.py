@@ -7,7 +7,11 @@ from typing import Any
 from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.sets.members import MemberArticle, MemberSet, SetMember
 from factmill.tasks.fanoutqa.core.sets.property_values import PropertyValue
-from factmill.tasks.fanoutqa.core.sets.set_kinds import SetKind, parse_property_phrases, parse_set_kinds_csv
+from factmill.tasks.fanoutqa.core.sets.set_kinds import (
+    SetKind,
+    parse_phrases_by_property_and_members,
+    parse_set_kinds_csv_by_unit,
+)
 from factmill.tasks.text.values.answer_search import index_text
 
 HARBOUR, PEOPLE, FOUNDED, LENGTH = "P1", "P2", "P3", "P4"
@@ -15,7 +19,7 @@ SETS = """relation,listed,owner_classes,member_classes,members,called,group,chan
 P9,by owner,,Q9,islands,the island $name,the islands of $place,no,P1|P2|P3|P4
 P8,by name,,Q9,islands,the island $name,,no,P1|P2|P3|P4
 """
-PROPERTIES = parse_property_phrases(
+PROPERTIES = parse_phrases_by_property_and_members(
     """pid,members,kind,moment,question,most,least,above,below
 P1,,item,,What is the harbour of $x?,,,,
 P2,,quantity,when last counted in $month,What is the population of $x?,are most populous,are least populous,have over $limit,have under $limit
@@ -30,7 +34,7 @@ HARBOURS = ("Port Alpha", "Port Beta", "Port Gamma", "Port Delta", "Port Epsilon
 def island_kind(is_named: bool, *properties: str) -> SetKind:
     """Return the kind of island sets, with the properties that questions may ask for."""
     lines = SETS.replace("P1|P2|P3|P4", "|".join(properties)) if properties else SETS
-    return parse_set_kinds_csv(lines)["P8 Q9" if is_named else "P9 Q9"]
+    return parse_set_kinds_csv_by_unit(lines)["P8 Q9" if is_named else "P9 Q9"]
 
 
 def make_article(title: str, text: str, number: int) -> MemberArticle:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from factmill.tasks.multihal.core.rows import (
+    AnswerTypedQuestion,
     EntityLink,
     EntityLinkedQuestion,
     QuestionWithPaths,
-    TypedQuestion,
     WikidataPath,
 )
 
@@ -18,9 +18,11 @@ _DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def typed_question(row_id: str, question: str, answer: str = "That", **changed: Any) -> TypedQuestion:
+def typed_question(row_id: str, question: str, answer: str = "That", **changed: Any) -> AnswerTypedQuestion:
     """Return a question whose answer is an item unless `answer_type` differs."""
-    return TypedQuestion.model_validate({"id": row_id, "input": question, "output": answer, **_DEFAULTS, **changed})
+    return AnswerTypedQuestion.model_validate(
+        {"id": row_id, "input": question, "output": answer, **_DEFAULTS, **changed}
+    )
 
 
 def linked_question(

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from factmill.tasks.slaq.core.rows import CheckedTopic, ChosenTopic, QuestionedTopic
+from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, TopicInPopularityHalf
 
 TEXT = (
     "The Pont du Gard is a bridge in France that carried water to the city of Nîmes. It crosses the river Gardon.\n\n"
@@ -28,13 +28,13 @@ WELL = {"short": PAIRS, "long_question": LONG_QUESTION, "long_answer": LONG_ANSW
 GOOD = json.dumps(WELL, ensure_ascii=False)
 
 
-def chosen(pageid: int = 1, title: str = "Pont du Gard", **changed: Any) -> ChosenTopic:
+def chosen(pageid: int = 1, title: str = "Pont du Gard", **changed: Any) -> TopicInPopularityHalf:
     columns = {
         "id": f"Bridges-{pageid}", "category": "Bridges", "subcategory": "Bridges", "pageid": pageid, "title": title,
         "url": f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}", "revid": 10 * pageid, "text": TEXT,
         "views": 100 * pageid, "views_from": "20201120", "views_to": "20231119", "half": "most",
     }  # fmt: skip
-    return ChosenTopic.model_validate(columns | changed)
+    return TopicInPopularityHalf.model_validate(columns | changed)
 
 
 def questioned(pageid: int = 1, **changed: Any) -> QuestionedTopic:

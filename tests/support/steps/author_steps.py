@@ -12,10 +12,10 @@ from support.rows.biographies import evolving_pair, make_piece
 from support.steps.inputs import biokalma_inputs
 from support.steps.steps import Left, run_step
 
-from factmill.tasks.biokalma.core.rows import EvolvingPair
+from factmill.tasks.biokalma.core.rows import PairWithEvolutionRounds
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
-from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability, make_perplexity_response
+from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability, make_log_probability_response
 from factmill.tasks.core.rows import Row
 from factmill.tasks.core.service_settings import ServiceLimits
 
@@ -52,7 +52,7 @@ class Weigher:
                 call,
                 found
                 if isinstance(found, CallResponse)
-                else make_perplexity_response(TextLogProbability(-7 * math.log(found), 7)),
+                else make_log_probability_response(TextLogProbability(-7 * math.log(found), 7)),
             )
 
 
@@ -70,7 +70,7 @@ def step_runner(author: ScriptedAuthor, folder: Path, patch: pytest.MonkeyPatch)
     return run
 
 
-def evolving(name: str, known: Sequence[PersonKnowledgePiece] = BOTH, **changed: Any) -> EvolvingPair:
+def evolving(name: str, known: Sequence[PersonKnowledgePiece] = BOTH, **changed: Any) -> PairWithEvolutionRounds:
     """Return a pair whose text begins with a word that sets the author's manners."""
     return evolving_pair(name, f"{name} met Bob.", known, ADA, BOB, **changed)
 

@@ -10,9 +10,9 @@ from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.clients.wikipedia import WikipediaClient
 from factmill.tasks.core.calls.call import Call, CallService, ResponseHandler
 from factmill.tasks.core.calls.chat import make_chat_call
-from factmill.tasks.core.calls.entity_linking import make_entity_linking_call, make_same_as_call
+from factmill.tasks.core.calls.entity_linking import make_entity_and_relation_linking_call, make_same_as_call
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
-from factmill.tasks.core.calls.translation_and_perplexity import make_perplexity_call
+from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_call
 from factmill.tasks.core.calls.wikidata import make_find_items_call
 from factmill.tasks.core.calls.wikipedia import make_resolve_title_call
 from factmill.tasks.core.prompts import fill_prompt_template, parse_prompt_file
@@ -45,7 +45,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
     ),
     "falcon": (
         lambda url, limits, token="": FalconEntityLinkingClient(url, HERE, limits, AGENT, token),
-        lambda name: make_entity_linking_call(HERE, name, 2),
+        lambda name: make_entity_and_relation_linking_call(HERE, name, 2),
     ),
     "chat": (
         lambda url, limits: ChatClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
@@ -62,7 +62,7 @@ CLIENTS: dict[str, tuple[Callable[..., CallService], Callable[[str], Call]]] = {
     ),
     "perplexity": (
         lambda url, limits: TextPerplexityClient(HERE, model(url, limits), lambda: "sk-secret-0123456789", AGENT),
-        lambda name: make_perplexity_call(HERE, name),
+        lambda name: make_log_probability_call(HERE, name),
     ),
 }
 """Name → function that opens a client for an address within limits, and function that makes a call about a name."""

@@ -7,10 +7,10 @@ from factmill.tasks.text.translating.placeholders import (
     format_localized_amount,
     format_value_with_plural_unit,
     localize_dates_and_numbers,
+    mask_untranslated_spans,
     needs_no_translation,
-    replace_numbers_by_placeholders,
     restore_placeholders,
-    split_at_untranslated_spans,
+    split_text_flagging_translatable_spans,
 )
 
 
@@ -52,15 +52,15 @@ def test_text_with_words_needs_translation(text: str) -> None:
     ],
 )
 def test_placeholders_replace_protected_numbers(text: str, shown: str, originals: list[str]) -> None:
-    protected = replace_numbers_by_placeholders(text)
+    protected = mask_untranslated_spans(text)
     assert protected is not None
     assert protected.text == shown
     assert [original for _, original in protected.stand_ins] == originals
 
 
 def test_text_with_more_numbers_than_placeholders_cannot_be_protected() -> None:
-    assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
-    assert replace_numbers_by_placeholders(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
+    assert mask_untranslated_spans(" and ".join(map(str, range(len(PLACEHOLDER_YEARS))))) is not None
+    assert mask_untranslated_spans(" and ".join(map(str, range(len(PLACEHOLDER_YEARS) + 1)))) is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_text_with_more_numbers_than_placeholders_cannot_be_protected() -> None:
     ],
 )
 def test_placeholders_are_restored_only_if_each_occurs_once(translation: str, restored: str | None) -> None:
-    protected = replace_numbers_by_placeholders("In 1851 there were 3,755,251.")
+    protected = mask_untranslated_spans("In 1851 there were 3,755,251.")
     assert protected is not None
     assert restore_placeholders(protected, translation) == restored
 
@@ -90,7 +90,7 @@ def test_placeholders_are_restored_only_if_each_occurs_once(translation: str, re
     ],
 )  # fmt: skip
 def test_text_is_split_so_that_only_words_are_translated(text: str, stretches: list[tuple[str, bool]]) -> None:
-    assert split_at_untranslated_spans(text) == stretches
+    assert split_text_flagging_translatable_spans(text) == stretches
     assert "".join(stretch for stretch, _ in stretches) == text
 
 

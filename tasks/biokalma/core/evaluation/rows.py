@@ -13,7 +13,7 @@ from factmill.tasks.biokalma.core.citations import AnswerCitation
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.completions import CompletionFormat as ReplyForm
 from factmill.tasks.core.completions import UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
+from factmill.tasks.core.evaluation.human_labels import AnswerPartWithJudgeVerdict
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.text.reply_wrappers import fold_full_width
@@ -72,7 +72,7 @@ class RatedBiokalmaPrediction(BiokalmaPrediction):
     """Keys of the judge's recorded calls."""
 
 
-class ScoredCitation(AnswerCitation):
+class CheckedCitation(AnswerCitation):
     """A citation, checked against the graphs shown."""
 
     is_correct: bool | None
@@ -122,7 +122,7 @@ class ScoredBiokalmaPrediction(RatedBiokalmaPrediction):
 
     sentences: list[str]
     """Sentences of the answer, without brackets."""
-    citations: list[ScoredCitation]
+    citations: list[CheckedCitation]
     """In the order of the text."""
     counts: CitationCounts
     """Counts from which the metrics are computed."""
@@ -168,10 +168,10 @@ def read_rating(text: str) -> int | UnreadableCompletion:
     return UnreadableCompletion(f"the last rating is {rating_text[:40]!r}, {_EXPECTED_RATING}")
 
 
-def list_ratings(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
+def list_ratings(row: Mapping[str, Any]) -> Iterator[AnswerPartWithJudgeVerdict]:
     """Yield the ratings of a `biokalma_answers` row; none where no judge was asked, or its call failed."""
     for criterion in RATING_CRITERIA:
         is_unread = any(each.startswith(f"{criterion}: judge_unreadable:") for each in row["unrated"])
         if row[criterion] is not None or is_unread:
             asked = f"{criterion.capitalize()}: {RATING_QUESTIONS[criterion]} The question was: {row['question']}"
-            yield JudgedAnswerPart(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))
+            yield AnswerPartWithJudgeVerdict(criterion, asked, "", row["answer_read"], str(row[criterion] or ""))

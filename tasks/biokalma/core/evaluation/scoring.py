@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from factmill.tasks.biokalma.core.author_replies import mentions_value
 from factmill.tasks.biokalma.core.citations import AnswerCitation, CitedAnswer, TripleKey, make_triple_key
-from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, CitationScorer, ScoredCitation
+from factmill.tasks.biokalma.core.evaluation.rows import CheckedCitation, CitationCounts, CitationScorer
 from factmill.tasks.biokalma.core.knowledge_sentences import RelationWording, verbalise_piece
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.text.text_normalization import fold_case_and_accents
@@ -49,7 +49,7 @@ _MAX_SENTENCE_CHARACTERS = 2_000
 """Maximum characters read of a sentence: anything longer is no sentence."""
 
 
-class AlignmentClaim(NamedTuple):
+class SentenceAndPiece(NamedTuple):
     """A sentence, and a triple that may follow from it."""
 
     sentence: str
@@ -58,7 +58,7 @@ class AlignmentClaim(NamedTuple):
 
 def make_alignment_claim(
     cited: CitedAnswer, sentence: int, triple: AnswerCitation | PersonKnowledgePiece
-) -> AlignmentClaim:
+) -> SentenceAndPiece:
     """Return the claim that an answer's sentence (by index) states a triple."""
     if isinstance(triple, AnswerCitation):
         triple = PersonKnowledgePiece(
@@ -70,7 +70,7 @@ def make_alignment_claim(
             precision=None,
             statement=None,
         )
-    return AlignmentClaim(cited.sentences[sentence], triple)
+    return SentenceAndPiece(cited.sentences[sentence], triple)
 
 
 def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
@@ -78,7 +78,7 @@ def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
     return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
 
 
-def list_alignment_claims(cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]) -> Iterator[AlignmentClaim]:
+def list_alignment_claims(cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]) -> Iterator[SentenceAndPiece]:
     """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
@@ -88,7 +88,7 @@ def list_alignment_claims(cited: CitedAnswer, removed: Sequence[PersonKnowledgeP
 
 
 @lru_cache(maxsize=4096)
-def is_aligned_lexically(claim: AlignmentClaim) -> bool:
+def is_aligned_lexically(claim: SentenceAndPiece) -> bool:
     """Return whether, by the lexical rule, a sentence states a triple's value."""
     sentence, piece = claim.sentence[:_MAX_SENTENCE_CHARACTERS], claim.piece
     return bool(sentence) and (
@@ -96,7 +96,7 @@ def is_aligned_lexically(claim: AlignmentClaim) -> bool:
     )
 
 
-def make_entailment_pair(claim: AlignmentClaim, wordings: Mapping[str, RelationWording]) -> tuple[str, str]:
+def make_entailment_pair(claim: SentenceAndPiece, wordings: Mapping[str, RelationWording]) -> tuple[str, str]:
     """Return premise and hypothesis for a cross-encoder: the sentence, and the triple as a sentence."""
     return claim.sentence[:_MAX_SENTENCE_CHARACTERS], verbalise_piece(claim.piece, _HYPOTHESIS_SUBJECT, wordings)
 
@@ -111,10 +111,10 @@ def score_citations(
     shown: Sequence[PersonKnowledgePiece],
     minimum: Sequence[PersonKnowledgePiece],
     removed: Sequence[PersonKnowledgePiece],
-    aligns: Callable[[AlignmentClaim], bool],
+    aligns: Callable[[SentenceAndPiece], bool],
     scorer: CitationScorer = "fixed",
     names: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[list[ScoredCitation], CitationCounts]:
+) -> tuple[list[CheckedCitation], CitationCounts]:
     """Return an answer's citations with their scores, and its counts.
 
     `aligns` decides whether a triple follows from a sentence. `names`: QID → name of the items whose graphs were shown,
@@ -127,7 +127,7 @@ def score_citations(
         for sentence in list_na_marked_sentence_indices(cited)
     }
 
-    def hold(each: AnswerCitation) -> ScoredCitation:
+    def hold(each: AnswerCitation) -> CheckedCitation:
         is_correct = is_needed = is_aligned = None
         if each.kind == "triple":
             is_correct = _get_triple_key(each) in graph
@@ -135,7 +135,7 @@ def score_citations(
             is_aligned = aligns(make_alignment_claim(cited, each.sentence, each))
         elif each.kind == "not_available":
             is_aligned = any(about[each.sentence])
-        return ScoredCitation(**each.model_dump(), is_correct=is_correct, is_needed=is_needed, is_aligned=is_aligned)
+        return CheckedCitation(**each.model_dump(), is_correct=is_correct, is_needed=is_needed, is_aligned=is_aligned)
 
     held = [hold(each) for each in cited.citations]
     triples = [each for each in held if each.kind == "triple"]

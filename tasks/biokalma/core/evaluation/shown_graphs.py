@@ -19,9 +19,9 @@ from functools import cached_property
 
 from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion, BiokalmaQuestionForm
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
-from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_unpaired_square_brackets
+from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, replace_square_brackets_if_unpaired
 from factmill.tasks.core.calls.item_facts import ItemFact
-from factmill.tasks.core.calls.wikidata import ItemCandidate, Qid
+from factmill.tasks.core.calls.wikidata import ItemMatchedByName, Qid
 from factmill.tasks.core.digests import derive_seed, digest_json
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
@@ -105,7 +105,7 @@ def get_piece_identity(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
     return piece.qid, piece.pid, piece.value_qid or piece.value
 
 
-def find_clusters_of_same_people(rows: Iterable[BiokalmaRow]) -> dict[str, str]:
+def cluster_rows_by_pair_of_people(rows: Iterable[BiokalmaRow]) -> dict[str, str]:
     """Return row id → its cluster: rows about the same two people, named by the first of their ids."""
     first: dict[frozenset[str], str] = {}
     return {row.id: first.setdefault(frozenset(row.people), row.id) for row in sorted(rows, key=lambda row: row.id)}
@@ -166,7 +166,7 @@ def make_oracle_answer(asked: BiokalmaQuestion, verbalise: PieceVerbaliser) -> s
 
 
 @dataclass
-class FrequencyGuesser:
+class FrequentPieceGuesser:
     """Guesses the most frequent pieces of minimum sets, counted once over all rows of a build."""
 
     rows: Sequence[BiokalmaRow]
@@ -199,7 +199,7 @@ class FrequencyGuesser:
 
 def format_citation(piece: PersonKnowledgePiece) -> str:
     """Return `[Q1, place of birth: London]` (§3.3)."""
-    return f"[{piece.qid}, {replace_unpaired_square_brackets(piece.property)}: {replace_unpaired_square_brackets(piece.value)}]"
+    return f"[{piece.qid}, {replace_square_brackets_if_unpaired(piece.property)}: {replace_square_brackets_if_unpaired(piece.value)}]"
 
 
 def _insert_citation(sentence: str, citation: str) -> str:
@@ -224,11 +224,11 @@ class NameSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionNameCandidates:
+class NameInQuestionWithItems:
     """A name in a question, and the items of the class that bear it."""
 
     text: str
-    candidates: tuple[ItemCandidate, ...]
+    candidates: tuple[ItemMatchedByName, ...]
 
 
 def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> list[NameSpan]:
@@ -250,29 +250,29 @@ def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> 
 
 
 def choose_longest_names(
-    spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemCandidate]]
-) -> list[QuestionNameCandidates]:
+    spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemMatchedByName]]
+) -> list[NameInQuestionWithItems]:
     """Return the names among spans in text order; longer names take precedence and never overlap.
 
     `bearers`: spelling → items of the class that bear it.
     """
     taken: set[int] = set()
-    chosen: list[tuple[int, QuestionNameCandidates]] = []
+    chosen: list[tuple[int, NameInQuestionWithItems]] = []
     for span in sorted(spans, key=lambda span: (span.start - span.stop, span.start)):
         text = next((each for each in span.spellings if bearers.get(each)), None)
         if text is not None and taken.isdisjoint(range(span.start, span.stop)):
             taken.update(range(span.start, span.stop))
-            chosen.append((span.start, QuestionNameCandidates(text, tuple(bearers[text]))))
+            chosen.append((span.start, NameInQuestionWithItems(text, tuple(bearers[text]))))
     return [name for _, name in sorted(chosen, key=lambda pair: pair[0])]
 
 
 def choose_item_by_named_neighbours(
-    question: str, name: QuestionNameCandidates, facts: Mapping[str, Sequence[ItemFact]]
+    question: str, name: NameInQuestionWithItems, facts: Mapping[str, Sequence[ItemFact]]
 ) -> Qid:
     """Return the bearer of a name that a question means (§3.2, exact match of neighbours)."""
     folded, own = fold_case_and_accents(question), fold_case_and_accents(name.text)
 
-    def rank(candidate: ItemCandidate) -> tuple[int, bool, int]:
+    def rank(candidate: ItemMatchedByName) -> tuple[int, bool, int]:
         labels = {fold_case_and_accents(fact.value) for fact in facts[candidate.qid] if fact.qid and fact.value} - {own}
         matched = sum(contains_whole_words(folded, label) for label in labels)
         return -matched, candidate.matched_by != "label", get_wikidata_id_number(candidate.qid)

@@ -23,8 +23,8 @@ from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.fanoutqa.core.evaluation.chunks import ArticleChunk
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion, FanOutSearchRecord
 from factmill.tasks.text.reply_wrappers import (
-    blank_code_fences,
-    strip_list_marker,
+    blank_code_fence_lines,
+    strip_list_quote_and_heading_marks,
     strip_surrounding_emphasis_and_quotes,
     strip_thinking_and_end_tokens,
 )
@@ -151,7 +151,7 @@ def answer_from_evidence(
 ) -> FanOutDialogue:
     """Send the question with the best chunks of the articles it needs; `fill`: text of the chunks → prompt."""
     empty = fill("")
-    room = bounds.context_characters - _count_prompt_and_reply_characters(empty)
+    room = bounds.context_characters - _count_prompt_and_max_reply_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
     found = yield from _yield_lookup_and_receive_result(EvidenceRequest(articles, asked.question, room))
     if found.is_transient_failure:
@@ -173,7 +173,7 @@ def answer_with_searches(
     if with_tools is not None:
         ask = replace(with_tools, tools=(SEARCH_TOOL,))
         given = yield from _search_until_answered(
-            asked, bounds, ask, _read_tool_searches_or_answer, _format_tool_result_messages
+            asked, bounds, ask, _read_tool_searches_or_answer, _format_tool_call_and_result_messages
         )
         if in_text is None or not given.detail.startswith("tools_refused"):
             return given
@@ -244,7 +244,7 @@ def _search_until_answered(
         results: list[tuple[_SearchRequest, str]] = []
         for number, request in enumerate(requests, 1):
             so_far = replace(ask, turns=(*ask.turns, *format_results(given, results)))
-            room = bounds.context_characters - _count_prompt_and_reply_characters(so_far)
+            room = bounds.context_characters - _count_prompt_and_max_reply_characters(so_far)
             trouble = request.problem or (
                 f"more than {MAX_SEARCHES_PER_TURN} searches at once" if number > MAX_SEARCHES_PER_TURN else ""
             )
@@ -263,7 +263,7 @@ def _search_until_answered(
             log.context += tuple(map(str, found.chunks))
             results.append((request, shown))
         ask = replace(ask, turns=(*ask.turns, *format_results(given, results)))
-        room = bounds.context_characters - _count_prompt_and_reply_characters(ask)
+        room = bounds.context_characters - _count_prompt_and_max_reply_characters(ask)
         log.stopped = log.find_reached_limit(bounds, room >= MIN_CHUNK_ROOM)
         if log.stopped:
             last = {**ask.turns[-1], "content": f"{ask.turns[-1]['content']}\n\n{_ANSWER_NOW_MESSAGE}"}
@@ -304,7 +304,7 @@ def _make_lookup_failure(found: ArticleLookupResult) -> FanOutDialogueResult:
     return FanOutDialogueResult(unscored="lookup_failed", detail=found.detail)
 
 
-def _count_prompt_and_reply_characters(prompt: FilledPrompt) -> int:
+def _count_prompt_and_max_reply_characters(prompt: FilledPrompt) -> int:
     """Return the characters of a prompt plus those that its completion may have."""
     messages = prompt.build_messages()
     texts = [str(message["content"]) for message in messages]
@@ -347,7 +347,7 @@ def _read_search_call(call: ToolCall) -> _SearchRequest:
     return _SearchRequest(call, "", f'the arguments of search are {call.arguments[:100]!r}, expected {{"title": "…"}}')
 
 
-def _format_tool_result_messages(
+def _format_tool_call_and_result_messages(
     prediction: ModelPrediction, results: Sequence[tuple[_SearchRequest, str]]
 ) -> list[dict[str, Any]]:
     """Return tool calls and their results as messages; invalid JSON arguments become {}, since servers parse them."""
@@ -374,10 +374,10 @@ def _format_tool_result_messages(
 
 def _read_text_searches_or_answer(prediction: ModelPrediction) -> ModelPrediction | list[_SearchRequest]:
     """Return the searches of a reply, or its answer: the first of the two counts, since the rest is made up."""
-    lines = blank_code_fences(prediction.read_texts[0]).splitlines() if prediction.read_texts else []
+    lines = blank_code_fence_lines(prediction.read_texts[0]).splitlines() if prediction.read_texts else []
     titles: list[str] = []
     for at, line in enumerate(lines):
-        found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_list_marker(line))
+        found = _SEARCH_OR_ANSWER_LINE.fullmatch(strip_list_quote_and_heading_marks(line))
         if found is None:
             continue
         if found["what"].lower() == "search":

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
+from factmill.tasks.core.evaluation.human_labels import AnswerPartWithJudgeVerdict
 from factmill.tasks.fanoutqa.core.evaluation.rows import CLOSED_BOOK, FanOutPrediction
 from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import (
     make_comparable_texts,
@@ -24,8 +24,8 @@ from factmill.tasks.fanoutqa.core.evaluation.strings.fixed_scorer import (
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     GoldAnswer,
     format_gold_answer,
+    get_gold_json_shape,
     list_gold_string_spellings,
-    name_gold_kind,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer, RuleLemmatizer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
@@ -76,7 +76,9 @@ def read_grade(text: str) -> str | UnreadableCompletion:
 _DEFAULT_LEMMATIZER = RuleLemmatizer({})
 
 
-def grade_by_stated_gold_strings(answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT_LEMMATIZER) -> str:
+def choose_grade_letter_by_gold_strings(
+    answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT_LEMMATIZER
+) -> str:
     """Return a grade by the share of the gold answer in an answer.
 
     F: it says nothing; D: none of it; A: some of it; B: all of it, in more words than the gold answer; C: all of it.
@@ -102,10 +104,10 @@ GRADES_WORST_FIRST = ("F", "D", "A", "E", "C", "B")
 """Grades, the worst first, as shown to people."""
 
 
-def list_fanoutqa_judged_parts(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
+def list_fanoutqa_judged_parts(row: Mapping[str, Any]) -> Iterator[AnswerPartWithJudgeVerdict]:
     """Yield the gradable part of a row of `fanoutqa_answers`; nothing if there was no judge, or if it failed."""
     if row["grade"] or row["judge_unscored"] == "judge_unreadable":
-        yield JudgedAnswerPart(
+        yield AnswerPartWithJudgeVerdict(
             "", row["question"], format_gold_answer(json.loads(row["gold"])), row["answer_read"], row["grade"]
         )
 
@@ -127,7 +129,7 @@ def make_judgeable_fanoutqa_answer(row_id: str, question: str, gold: str, answer
             **lists,
             "setting": CLOSED_BOOK,
             "split": "dev",
-            "kind": name_gold_kind(value),
+            "kind": get_gold_json_shape(value),
             "question": question,
             "gold": json.dumps(value, ensure_ascii=False),
             "answer": answer,

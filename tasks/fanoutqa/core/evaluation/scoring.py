@@ -117,7 +117,9 @@ SIMILARITY_LABELS = (frozenset({"score", "similarity", "bleurt", "entailment", "
 GoldAnswerPair = tuple[str, str]
 
 
-def pair_gold_with_answers(answers: Sequence[str], golds: Sequence[GoldAnswer]) -> list[GoldAnswerPair | None]:
+def make_nonblank_gold_and_answer_pairs(
+    answers: Sequence[str], golds: Sequence[GoldAnswer]
+) -> list[GoldAnswerPair | None]:
     """Return (gold answer as text, answer) for each answer; None if either is blank."""
     pairs = ((format_gold_answer(gold), answer) for answer, gold in zip(answers, golds, strict=True))
     return [(gold, answer) if gold.strip() and answer.strip() else None for gold, answer in pairs]

@@ -64,7 +64,7 @@ def check_authored_question(found: object, least_articles: int = MIN_ARTICLES) -
 
 def parse_authored_question(found: Mapping[str, Any]) -> FanOutQuestion:
     """Parse a question that passes `check_authored_question`."""
-    top_id = found.get("id") or _digest_wording(found["question"])
+    top_id = found.get("id") or _make_question_id_from_wording(found["question"])
     return FanOutQuestion(
         id=top_id,
         question=found["question"],
@@ -80,20 +80,20 @@ def format_authored_question(question: FanOutQuestion) -> dict[str, Any]:
         problem = "the question has no answer or no decomposition; expected a question of the dev part"
         raise ValueError(f"{question.id}: {problem}")
     return {
-        **({} if question.id == _digest_wording(question.question) else {"id": question.id}),
+        **({} if question.id == _make_question_id_from_wording(question.question) else {"id": question.id}),
         "question": question.question,
-        **_format_sub_questions(question.decomposition, question.id, ""),
+        **_format_strategy_and_then(question.decomposition, question.id, ""),
         "answer": question.answer,
         **({"categories": list(question.categories)} if question.categories else {}),
     }
 
 
-def _digest_wording(wording: str) -> str:
+def _make_question_id_from_wording(wording: str) -> str:
     """Return a question's id, a digest of its wording alone: editing an answer moves nothing between splits."""
     return digest_json(" ".join(unicodedata.normalize("NFC", wording).split()).casefold())[:_ID_DIGITS]
 
 
-def _digest_sub_question_path(top_id: str, path: str) -> str:
+def _make_sub_question_id_from_path(top_id: str, path: str) -> str:
     return digest_json([top_id, path])[:_ID_DIGITS]
 
 
@@ -187,7 +187,7 @@ def _parse_title_or_keep_url(url: str) -> str:
 
 def _parse_sub_questions(found: Mapping[str, Any], top_id: str, path: str) -> tuple[SubQuestion, ...]:
     listed = [
-        (kind, at, sub, sub.get("id") or _digest_sub_question_path(top_id, at))
+        (kind, at, sub, sub.get("id") or _make_sub_question_id_from_path(top_id, at))
         for kind in _AUTHORED_LISTS
         for at, sub in enumerate_sub_questions(found, [kind], path)
     ]
@@ -217,7 +217,7 @@ def _parse_evidence(found: Mapping[str, Any]) -> ArticleEvidence | None:
     return ArticleEvidence(title, found["evidence"], page.get("pageid"), page.get("revid"))
 
 
-def _format_sub_questions(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str, Any]:
+def _format_strategy_and_then(subs: Sequence[SubQuestion], top_id: str, path: str) -> dict[str, Any]:
     """Return a decomposition as strategy and then; ids are written only if something refers to them."""
     first = tuple(sub.id for sub in subs if not sub.depends_on)
     later = [sub for sub in subs if sub.depends_on]
@@ -231,12 +231,12 @@ def _format_sub_questions(subs: Sequence[SubQuestion], top_id: str, path: str) -
         kind = "then" if sub.depends_on else "strategy"
         place = f"{above}{kind}[{next(at[kind])}]"
         written: dict[str, Any] = {}
-        if names_all or sub.id != _digest_sub_question_path(top_id, place):
+        if names_all or sub.id != _make_sub_question_id_from_path(top_id, place):
             written["id"] = sub.id
         written["question"] = sub.question
         if sub.depends_on and sub.depends_on != first:
             written["depends_on"] = list(sub.depends_on)
-        written |= _format_sub_questions(sub.decomposition, top_id, place) | _format_evidence(sub.evidence)
+        written |= _format_strategy_and_then(sub.decomposition, top_id, place) | _format_evidence(sub.evidence)
         form.setdefault(kind, []).append({**written, "answer": sub.answer})
     return {**form, "order": [sub.id for sub in subs]} if is_mixed else form
 

@@ -38,7 +38,7 @@ from factmill.tasks.fanoutqa.core.questions import (
     parse_released_decomposition,
     parse_released_evidence,
 )
-from factmill.tasks.text.wikipedia_urls import find_page_title_problem, find_wikipedia_url_problem
+from factmill.tasks.text.wikipedia_urls import find_non_english_wikipedia_url_problem, find_page_title_problem
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
@@ -151,5 +151,5 @@ def _check_released_article(found: object, path: str, above: str) -> Iterator[Fo
         yield make_violation(path, "wrong_page", f"{above}title: {trouble}")
     if not is_nonblank_utf8_text(url):
         yield make_mismatch_violation(path, "evidence_no_text", f"the URL of one article as {above}url", url)
-    elif trouble := find_wikipedia_url_problem(url):
+    elif trouble := find_non_english_wikipedia_url_problem(url):
         yield make_violation(path, "evidence_no_article", f"{above}url: {trouble}")

@@ -153,7 +153,7 @@ def _try_plan(member_set: MemberSet, plan: _QuestionPlan) -> QuestionAttempt:
             member_set,
             plan,
             member_set.members,
-            lambda row_id: _compose_question_on_listed_set(row_id, member_set, owner, plan),
+            lambda row_id: _compose_question_on_set_of_owner(row_id, member_set, owner, plan),
         )
     picked = _select_distinct_verified_members(member_set, plan)
     named = [each for each, _ in picked] if len(picked) >= member_set.min_members else member_set.members
@@ -284,7 +284,7 @@ def _compose_question_on_named_set(
 # ── Listed sets ──
 
 
-def _compose_question_on_listed_set(
+def _compose_question_on_set_of_owner(
     row_id: str, member_set: MemberSet, owner: SetMember, plan: _QuestionPlan
 ) -> UnwordedQuestion | QuestionRefusal:
     by_list = plan.by if plan.by != plan.asked else None
@@ -310,7 +310,7 @@ def _compose_question_on_listed_set(
         which = insert_moment(f"Which {spell_out_count_with_space(choice.count)}of {group} {choice.phrase}?", moment)
     assert owner.article is not None, "a set whose owner has no article is refused earlier"
     names: list[AnswerValue] = [member.name for member, _ in asked]
-    first = SubQuestion(_digest_sub_question_id(row_id, 0), which, names, owner.article.evidence)
+    first = SubQuestion(_make_generated_sub_question_id(row_id, 0), which, names, owner.article.evidence)
     return _compose_question(row_id, member_set, plan, first, asked, choice, known)
 
 
@@ -342,7 +342,7 @@ def _compose_question(
     asked_at = plan.asked.format_moment(month)
     leaves = [
         SubQuestion(
-            id=_digest_sub_question_id(row_id, at),
+            id=_make_generated_sub_question_id(row_id, at),
             question=plan.asked.format_question(
                 f"{kind.format_member_name(member.name)}{member.year_suffix}", value.unit, asked_at
             ),
@@ -380,5 +380,5 @@ def _compose_question(
     return UnwordedQuestion(FanOutQuestion(row_id, "", subs, answer, (kind.members,)), wording, tuple(statements))
 
 
-def _digest_sub_question_id(row_id: str, at: int) -> str:
+def _make_generated_sub_question_id(row_id: str, at: int) -> str:
     return digest_json([row_id, at])[:_ID_LENGTH]

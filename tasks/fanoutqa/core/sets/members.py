@@ -12,7 +12,7 @@ from factmill.tasks.fanoutqa.core.questions import ArticleEvidence
 from factmill.tasks.fanoutqa.core.sets.property_values import (
     PropertyValue,
     choose_value_stated_in_text,
-    index_text_after_name,
+    index_passages_following_name,
 )
 from factmill.tasks.fanoutqa.core.sets.set_kinds import PropertyPhrases, SetKind
 from factmill.tasks.text.values.answer_search import AnswerValue, IndexedText, find_answer_in_text, index_text
@@ -159,7 +159,7 @@ def verify_all_member_values(
     names = [member.name for member in members]
     listing = owner.article.text if owner and owner.article else None
     for member in members:
-        text_after_name = None if listing is None else index_text_after_name(member.name, names, listing)
+        text_after_name = None if listing is None else index_passages_following_name(member.name, names, listing)
         value = verify_member_value(member, asked, text_after_name)
         if isinstance(value, str):
             reason, where = (LIST_NOT_VERIFIED, owner) if owner else (MEMBER_NOT_VERIFIED, member)

@@ -153,7 +153,7 @@ def is_tied(one: PropertyValue, other: PropertyValue) -> bool:
     return one.rank == other.rank
 
 
-def index_text_after_name(name: str, names: Collection[str], text: str) -> IndexedText:
+def index_passages_following_name(name: str, names: Collection[str], text: str) -> IndexedText:
     """Return the text after each occurrence of a name, up to the next of the names: a table row, a list item."""
     either = "|".join(re.escape(each) for each in sorted({name, *names}, key=lambda each: (-len(each), each)))
     marks = list(re.finditer(rf"(?<!\w)(?:{either})(?!\w)", text))

@@ -31,7 +31,7 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             kind="scatter",
             x_label="selective accuracy, level 1 alone",
             y_label="selective GRANOLA accuracy, any level",
-            series=_make_scatter_series(by, runs, "selective_accuracy"),
+            series=_make_granola_accuracy_scatter_series(by, runs, "selective_accuracy"),
             note=f"Figure 5 of the paper. The distance of a point above the dashed line, x = y, shows what coarser answers add. {_SELECTIVE_NOTE}",
             y_range=(0, 1),
             reference="x = y",
@@ -42,7 +42,7 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             kind="scatter",
             x_label="informativeness",
             y_label="selective GRANOLA accuracy, any level",
-            series=_make_scatter_series(by, runs, "informativeness"),
+            series=_make_granola_accuracy_scatter_series(by, runs, "informativeness"),
             note="Figure 7 of the paper. The accuracy leaves out IDK answers; their informativeness is 0.",
             y_range=(0, 1),
         ),
@@ -65,7 +65,7 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             palette="ordered",
         ),
         *(_draw_accuracy_by_popularity(by, run, name) for run, name in runs.items()),
-        *_draw_similarity_by_agreement(by, runs),
+        *_draw_similarity_by_accuracy_agreement(by, runs),
     ]
 
 
@@ -74,7 +74,9 @@ def _make_series(metrics_by_key: _MetricsByKey, label: str, keys: Mapping[str, M
     return make_metric_series(label, ((x, metrics_by_key[key]) for x, key in keys.items() if key in metrics_by_key))
 
 
-def _make_scatter_series(metrics_by_key: _MetricsByKey, runs: _RunLabels, x_metric: str) -> tuple[FigureSeries, ...]:
+def _make_granola_accuracy_scatter_series(
+    metrics_by_key: _MetricsByKey, runs: _RunLabels, x_metric: str
+) -> tuple[FigureSeries, ...]:
     """Return a point for each run: a metric, and selective GRANOLA accuracy."""
     series = []
     for run, label in runs.items():
@@ -105,7 +107,7 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
     )
 
 
-def _draw_similarity_by_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
+def _draw_similarity_by_accuracy_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
     cells = {cell.replace("_", " "): ("agreement", cell) for cell in AGREEMENT_CELLS}
     lines = (
         _make_series(metrics_by_key, label, {name: (*run, SIMILARITY_METRIC, *cell) for name, cell in cells.items()})

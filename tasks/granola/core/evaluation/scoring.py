@@ -137,7 +137,7 @@ def classify_outcomes(levels: LevelArray, is_idk: BoolArray) -> npt.NDArray[np.s
     return np.where(is_idk, "idk", matched)
 
 
-def classify_accuracy_agreement(levels: LevelArray) -> npt.NDArray[np.str_]:
+def classify_standard_vs_granola_accuracy(levels: LevelArray) -> npt.NDArray[np.str_]:
     """Return the agreement cell of each prediction, one of CELLS."""
     return np.array(["neither", "both", "granola_only"])[np.minimum(levels, 2)]
 
@@ -152,7 +152,7 @@ TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class MetricScoreColumn:
+class MetricScoresByAnswer:
     """The scores of one metric, one entry per answer."""
 
     metric: str
@@ -227,7 +227,7 @@ def compute_cosines(
     return cosines
 
 
-def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScoreColumn]:
+def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScoresByAnswer]:
     """Yield the scores of answers (rows of ScoredGranolaPrediction), one column per metric.
 
     Selective accuracy covers answers that are not IDK. Similarity, and the agreement of the two accuracies (Table 3),
@@ -239,8 +239,8 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
 
     def make(
         metric: str, values: npt.NDArray[Any], kept: BoolArray, unit: str = "share", *groups: str
-    ) -> MetricScoreColumn:
-        return MetricScoreColumn(metric, np.where(unscored, np.nan, values), kept, unit, groups)
+    ) -> MetricScoresByAnswer:
+        return MetricScoresByAnswer(metric, np.where(unscored, np.nan, values), kept, unit, groups)
 
     by = ("relation", "popularity")
     yield make("accuracy", levels == 1, everything, "share", *by)
@@ -256,7 +256,7 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
     similarity = np.array(answers[SIMILARITY_METRIC].to_pylist(), np.float64)
     if not np.isnan(similarity).all():
         kept = ~np.isnan(similarity) | (unscored & to_numpy(answers["is_compared"]))
-        cells = classify_accuracy_agreement(levels)
+        cells = classify_standard_vs_granola_accuracy(levels)
         yield make(SIMILARITY_METRIC, similarity, kept, "cosine", "agreement")
         for cell in AGREEMENT_CELLS:
             yield make(f"agreement_{cell}", cells == cell, kept)
@@ -264,7 +264,7 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
 
 def list_metrics_for_varied_parameters(
     answers: pa.Table, tau: float, decay: float
-) -> Iterator[tuple[str, float, MetricScoreColumn]]:
+) -> Iterator[tuple[str, float, MetricScoresByAnswer]]:
     """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
     unscored = to_numpy(answers["matched_level"].is_null())
     lists = answers["level_f1"].to_pylist()
@@ -274,8 +274,8 @@ def list_metrics_for_varied_parameters(
     level_f1[to_numpy(answers["is_idk"])] = 0
     everything = np.ones(len(lists), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricScoreColumn:
-        return MetricScoreColumn(metric, np.where(unscored, np.nan, values), everything, unit)
+    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricScoresByAnswer:
+        return MetricScoresByAnswer(metric, np.where(unscored, np.nan, values), everything, unit)
 
     for tried in sorted({*TAUS, tau}):
         levels = find_finest_matched_levels(level_f1, tried)

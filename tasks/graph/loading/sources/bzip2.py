@@ -26,7 +26,7 @@ _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else o
 _MAX_PENDING_BLOCKS = 2 * _CORES + 2
 
 
-class _RawReader(Protocol):
+class _CompressedBytesReader(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
@@ -59,7 +59,7 @@ class _PackedBlock:
 class ParallelBzip2Stream:
     """Reader of a bzip2 file's text, in one or several streams; OSError if it is damaged or truncated."""
 
-    def __init__(self, raw: _RawReader) -> None:
+    def __init__(self, raw: _CompressedBytesReader) -> None:
         self._blocks = _split_blocks(raw)
         self._pool = ThreadPoolExecutor(_CORES, "bzip2")
         self._under_way: deque[tuple[_PackedBlock, Future[bytes | None]]] = deque()
@@ -124,7 +124,7 @@ class ParallelBzip2Stream:
         return text
 
 
-def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
+def _split_blocks(raw: _CompressedBytesReader) -> Iterator[_PackedBlock]:
     """Yield the blocks of all streams; OSError if the data are not bzip2 or an end is missing."""
     packed, begin, sought = raw.read(_HEAD_BITS // 8), -1, 0
     if len(packed) == _HEAD_BITS // 8 and not _is_stream_head(packed, 0):
@@ -132,7 +132,7 @@ def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
     while chunk := raw.read(_CHUNK_BYTES):
         packed += chunk
         for mark in (mark for mark in _find_mark_bits(packed, sought) if mark > begin):
-            stop, ends = _find_block_end_and_checksums(packed, max(begin, 0), mark)
+            stop, ends = _find_block_end_and_stream_checksums(packed, max(begin, 0), mark)
             if begin >= 0:
                 yield _PackedBlock(_read_bits(packed, begin, stop), stop - begin, ends)
             elif stop or any(ends):
@@ -144,7 +144,7 @@ def _split_blocks(raw: _RawReader) -> Iterator[_PackedBlock]:
         packed, begin, sought = packed[done:], begin - 8 * done if begin >= 0 else begin, max(0, sought - done)
         if len(packed) > _MAX_PACKED_BLOCK_BYTES + _CHUNK_BYTES:
             raise OSError("Invalid data stream")
-    stop, ends = _find_block_end_and_checksums(packed, max(begin, 0), 8 * len(packed), is_last=True)
+    stop, ends = _find_block_end_and_stream_checksums(packed, max(begin, 0), 8 * len(packed), is_last=True)
     if not ends or (begin < 0 and (stop or any(ends))):
         marks = _find_mark_bits(packed, max(begin, 0) // 8, _END_MARK)
         behind = (packed[-(-(at + _END_BITS) // 8) :][:3] for at in marks)
@@ -170,7 +170,7 @@ def _find_mark_bits(packed: bytes, first: int, wanted: int = _BLOCK_MARK) -> lis
     return sorted(found)
 
 
-def _find_block_end_and_checksums(
+def _find_block_end_and_stream_checksums(
     packed: bytes, begin: int, stop: int, *, is_last: bool = False
 ) -> tuple[int, tuple[int, ...]]:
     """Return the end of a block within bits `begin` to `stop`, and the checksums of the streams that end there.

@@ -269,10 +269,10 @@ class RdfSource:
         return f"its {packing} data is damaged {behind} ({error}): download it again"
 
 
-def find_rdf_syntax(path: str, form: RdfSyntax | None) -> RdfSyntax | None:
+def find_rdf_syntax(path: str, fallback_syntax: RdfSyntax | None) -> RdfSyntax | None:
     """Return a source's format by its name, else `form`."""
     named = _RDF_FILE_NAME.search(path)
-    return "turtle" if named and named["turtle"] else "ntriples" if named else form
+    return "turtle" if named and named["turtle"] else "ntriples" if named else fallback_syntax
 
 
 def check_readable(path: str) -> None:

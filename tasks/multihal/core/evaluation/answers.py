@@ -66,7 +66,7 @@ class MultiHalScoredPrediction(MultiHalPrediction):
     """Model that gave `consistency`; empty without one."""
 
 
-def make_qa_question(rows: list[MultiHalRow]) -> MultiHalQuestion:
+def make_question_without_path(rows: list[MultiHalRow]) -> MultiHalQuestion:
     """Make the question without a path; `rows`: all rows of the question in one language."""
     first = min(rows, key=lambda row: row.id)
     question_id = f"{first.question_id}_{first.language}"
@@ -93,7 +93,7 @@ def make_kg_rag_question(row: MultiHalRow) -> MultiHalQuestion:
     )
 
 
-def guess_answers_by_foundation(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
+def guess_answers_by_question_and_language(rows: Iterable[MultiHalRow]) -> dict[tuple[str, str], str]:
     """Return (question id, language) → commonest answer to the foundation's other questions in that language."""
     sources_and_outputs = {(row.question_id, row.language): (row.source_dataset, row.output) for row in rows}
     golds = CommonestAnswerGuesser(
@@ -148,7 +148,7 @@ def make_premise_answer_pairs(
     ]
 
 
-def keep_best_pair_scores(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: Floats) -> Floats:
+def choose_scores_of_best_pair_per_answer(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: Floats) -> Floats:
     """Return each answer's scores (answers × kinds): those of its pair with the highest first score; NaN without pairs.
 
     `scores`: one row per pair, in the order of `pairs` (pairs × kinds of scores). Among equals the first pair counts.

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.slaq.core.article_matching import (
-    CheckWordLists,
-    is_only_approximate,
+    QuestionCheckWordLists,
+    is_number_always_inexact_in_article,
     list_content_values,
-    list_values_with_hedge_marks,
+    list_content_words_and_hedged_amounts,
     normalise_article,
 )
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
@@ -60,7 +60,7 @@ _PUNCTUATION_MARKS = '.,;:!?()[]"“”*_'
 _ARTICLES_AND_PREPOSITIONS = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
-def judge_answer_exactly(row: SlaqPrediction, lists: CheckWordLists) -> Verdicts:
+def judge_answer_exactly(row: SlaqPrediction, lists: QuestionCheckWordLists) -> Verdicts:
     """Return 1 for each fact (short question and gold answer) that an answer states, else 0.
 
     `lists`: only the function words are used.
@@ -80,7 +80,7 @@ def judge_answer_exactly(row: SlaqPrediction, lists: CheckWordLists) -> Verdicts
 
 
 @dataclass(frozen=True, slots=True)
-class _AnswerStatements:
+class _StatingSentencesOfAnswer:
     sentences: Mapping[str, str]
     """Sentences that state something, each once → the sentence before it, of any kind."""
     folded: str
@@ -88,7 +88,7 @@ class _AnswerStatements:
     """All of them together, for a quick first check."""
 
 
-def _read_answer_statements(answer: str, question: str) -> _AnswerStatements:
+def _read_answer_statements(answer: str, question: str) -> _StatingSentencesOfAnswer:
     """Return the sentences of an answer without questions, repetitions of the question and heaps of words."""
     asked, before = f" {normalize_answer(question)} ", ""
     sentences: dict[str, str] = {}
@@ -99,17 +99,17 @@ def _read_answer_statements(answer: str, question: str) -> _AnswerStatements:
             sentences.setdefault(sentence, before)
         before = sentence
     text = "\n\n".join(sentences)
-    return _AnswerStatements(sentences, fold_case_and_accents(text), index_text(text))
+    return _StatingSentencesOfAnswer(sentences, fold_case_and_accents(text), index_text(text))
 
 
-def _iterate_sentences_with_gold(statements: _AnswerStatements, question: str, gold: str) -> Iterator[str]:
+def _iterate_sentences_with_gold(statements: _StatingSentencesOfAnswer, question: str, gold: str) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
     if _has_gold_in_indexed_text(statements.folded, statements.known, gold):
-        is_exact = any(map(is_number_or_date, list_values_with_hedge_marks(gold)[:1]))
+        is_exact = any(map(is_number_or_date, list_content_words_and_hedged_amounts(gold)[:1]))
         for sentence in statements.sentences:
             if not _has_gold(sentence, gold) or _is_gold_denied_or_one_of_several(sentence, question, gold):
                 continue
-            if not (is_exact and is_only_approximate(gold, normalise_article(sentence))):
+            if not (is_exact and is_number_always_inexact_in_article(gold, normalise_article(sentence))):
                 yield sentence
 
 
@@ -117,32 +117,41 @@ def _belongs_to_question(
     sentence: str,
     before: str,
     gold: str,
-    at: int,
-    item: int | None,
-    own: Sequence[Collection[TokenValue]],
-    lists: CheckWordLists,
+    question_index: int,
+    item_number: int | None,
+    own_words_by_question: Sequence[Collection[TokenValue]],
+    lists: QuestionCheckWordLists,
 ) -> bool:
     """True if a sentence or the gold answer is more than one number, or the number belongs to question `at`.
 
     `item`: number of that question in the long one; `own`: each question's words that not all questions have.
     """
-    both = map(list_values_with_hedge_marks, (gold, sentence))
+    both = map(list_content_words_and_hedged_amounts, (gold, sentence))
     if not any(len(values) == 1 and is_number_or_date(values[0]) for values in both):
         return True
     marker = _ANSWER_ITEM_NUMBER.match(sentence)
     body = sentence[marker.end() :] if marker else sentence
-    counts = _count_own_words_by_question(body, own, lists)
-    if counts[at] or marker:
-        return _has_gold(body, gold) and bool(counts[at] or (marker and int(marker[1]) == item))
+    counts = _count_own_words_by_question(body, own_words_by_question, lists)
+    if counts[question_index] or marker:
+        return _has_gold(body, gold) and bool(counts[question_index] or (marker and int(marker[1]) == item_number))
     ends = _has_gold(" ".join(body.split()[-len(gold.split()) :]), gold)
-    others = _count_own_words_by_question(before, own, lists)
-    return ends and not any(counts) and others[at] > max(others[:at] + others[at + 1 :])
+    others = _count_own_words_by_question(before, own_words_by_question, lists)
+    return (
+        ends
+        and not any(counts)
+        and others[question_index] > max(others[:question_index] + others[question_index + 1 :])
+    )
 
 
-def _count_own_words_by_question(text: str, own: Sequence[Collection[TokenValue]], lists: CheckWordLists) -> list[int]:
+def _count_own_words_by_question(
+    text: str, own_words_by_question: Sequence[Collection[TokenValue]], lists: QuestionCheckWordLists
+) -> list[int]:
     """Count, for each question, the words of a text that are among its own."""
     content = list_content_values(text, lists)
-    return [sum(any(is_same_or_related_word(each, word) for word in words) for each in content) for words in own]
+    return [
+        sum(any(is_same_or_related_word(each, word) for word in words) for each in content)
+        for words in own_words_by_question
+    ]
 
 
 def _has_gold(text: str, gold: str) -> bool:

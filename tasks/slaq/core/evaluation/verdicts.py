@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.core.evaluation.human_labels import JudgedAnswerPart
+from factmill.tasks.core.evaluation.human_labels import AnswerPartWithJudgeVerdict
 from factmill.tasks.slaq.core.evaluation.answers import SHORT_SETTING, SlaqPrediction
 from factmill.tasks.text.reply_wrappers import fold_full_width
 
@@ -71,14 +71,14 @@ SLAQ_VERDICT_MEANINGS = {
 """Verdict → its meaning, as shown to people who label answers."""
 
 
-def list_slaq_judged_parts(row: Mapping[str, Any]) -> Iterator[JudgedAnswerPart]:
+def list_slaq_judged_parts(row: Mapping[str, Any]) -> Iterator[AnswerPartWithJudgeVerdict]:
     """Yield the verdicts of a row of `slaq_answers`, one for each fact; none if no judge was asked, or it failed."""
     if row["unscored"] not in ("", "judge_unreadable"):
         return
     verdicts = row["verdicts"] or [""] * len(row["golds"])
     for number, (question, gold, verdict) in enumerate(zip(row["questions"], row["golds"], verdicts, strict=True), 1):
         part = str(number) if len(verdicts) > 1 else ""
-        yield JudgedAnswerPart(part, question, gold, row["answer_read"], str(verdict))
+        yield AnswerPartWithJudgeVerdict(part, question, gold, row["answer_read"], str(verdict))
 
 
 def make_judgeable_slaq_answer(row_id: str, question: str, gold: str, answer: str) -> SlaqPrediction:

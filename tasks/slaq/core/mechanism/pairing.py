@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.slaq.core.mechanism.rows import AnsweredFact, PairedFact, UnscoredFactReason
+from factmill.tasks.slaq.core.mechanism.rows import AnsweredFact, FactInShortAndLongAnswer, UnscoredFactReason
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
 _WORD_OR_NUMBER = re.compile(r"\w+(?:[.,'’]\w+)*")
@@ -108,8 +108,11 @@ def read_quoted_part(text: str, answer: str) -> tuple[int, int] | UnreadableComp
 
 
 def pair_fact_answers(
-    fact: AnsweredFact, function_words: Collection[str], least_matched: float, chosen: Mapping[str, tuple[str, str]]
-) -> PairedFact:
+    fact: AnsweredFact,
+    function_words: Collection[str],
+    least_matched: float,
+    human_paired_texts_by_id: Mapping[str, tuple[str, str]],
+) -> FactInShortAndLongAnswer:
     """Return a fact with the parts of both answers that state it, found without a judge.
 
     `chosen`: id → the texts of both answers that a person paired; an empty text means the whole short answer, or the
@@ -118,18 +121,18 @@ def pair_fact_answers(
     start = len(fact.short_answer) - len(fact.short_answer.lstrip())
     fields = {"short_text": fact.short_answer.strip(), "short_start": start}
 
-    def pair(by: str, **more: Any) -> PairedFact:
+    def pair(by: str, **more: Any) -> FactInShortAndLongAnswer:
         none = {"long_text": "", "long_start": 0, "matched": None, "unscored": "", "detail": ""}
-        return fact.extend_to(PairedFact, **{**none, **fields, **more, "paired_by": by})
+        return fact.extend_to(FactInShortAndLongAnswer, **{**none, **fields, **more, "paired_by": by})
 
-    def leave(reason: UnscoredFactReason, detail: str) -> PairedFact:
+    def leave(reason: UnscoredFactReason, detail: str) -> FactInShortAndLongAnswer:
         fields.update(short_text=fact.short_answer.strip(), short_start=start)
         return pair("", unscored=reason, detail=detail)
 
     if not split_word_spans(fact.short_answer) or not split_word_spans(fact.long_answer):
         side = "long" if split_word_spans(fact.short_answer) else "short"
         return leave("no_answer", f"the {side} answer has no word")
-    short, long = chosen.get(fact.id, ("", ""))
+    short, long = human_paired_texts_by_id.get(fact.id, ("", ""))
     for side, text, answer in (("short", short, fact.short_answer), ("long", long, fact.long_answer)):
         if text not in answer:
             return leave("text_not_found", f"the {side} answer does not hold {text!r}, which the file of pairs names")
@@ -150,7 +153,9 @@ def pair_fact_answers(
     return pair(by, long_text=fact.long_answer[start:end], long_start=start, matched=matched)
 
 
-def replace_pair_by_judged_span(row: PairedFact, part: tuple[int, int] | None) -> PairedFact:
+def replace_pair_by_judged_span(
+    row: FactInShortAndLongAnswer, part: tuple[int, int] | None
+) -> FactInShortAndLongAnswer:
     """Replace a fact's alignment, or missing pair, by the span that a judge quotes (None: there is none)."""
     if part is None:
         detail = "the judge finds no part of the long answer that answers the question"

@@ -71,7 +71,7 @@ class AnsweredFact(Row):
     """aligned: right in both answers; misaligned: right in one."""
 
 
-class PairedFact(AnsweredFact):
+class FactInShortAndLongAnswer(AnsweredFact):
     """A fact with the parts of both answers that state it."""
 
     short_text: str
@@ -93,7 +93,7 @@ class PairedFact(AnsweredFact):
     """One sentence that explains `unscored`."""
 
 
-class TokenAblationEffect(StrictModel):
+class TokenComponentImportances(StrictModel):
     """The components that carry one token of an answer."""
 
     token: str
@@ -109,13 +109,13 @@ class TokenAblationEffect(StrictModel):
     """Share of the logit that the set alone gives; null if no set of the allowed size gives enough."""
 
 
-class AblatedFact(PairedFact):
+class AblatedFact(FactInShortAndLongAnswer):
     """A fact with the components that carry the tokens of both answers."""
 
     heads: int
     """Attention heads a layer; 0 if nothing was ablated."""
-    short_tokens: list[TokenAblationEffect]
-    long_tokens: list[TokenAblationEffect]
+    short_tokens: list[TokenComponentImportances]
+    long_tokens: list[TokenComponentImportances]
     short_call: str
     """Key of the recorded ablation."""
     long_call: str
@@ -134,7 +134,7 @@ class AblationSimilarities(StrictModel):
     spearman_mlp: float | None
 
 
-class ComparedFact(PairedFact):
+class FactWithComponentSimilarities(FactInShortAndLongAnswer):
     """A fact in a model's short and long answer, with the similarity of the components that carry it (§5.2)."""
 
     short_tokens: int
@@ -186,7 +186,7 @@ SIMILARITY_MEASURES = tuple(AblationSimilarities.model_fields)
 """The six measures, in the paper's order."""
 
 
-def shuffle_facts_by_kind_and_count(
+def shuffle_and_count_facts_by_kind(
     answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int
 ) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
     """Return all facts of each kind in a random order by seed, and the counts that they were drawn from.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES, AblationSimilarities, TokenAblationEffect
+from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES, AblationSimilarities, TokenComponentImportances
 
 Floats = npt.NDArray[np.float64]
 _SIMILARITY_DIGITS = 6
@@ -47,7 +47,9 @@ def rank_values(values: Sequence[float] | Floats) -> Floats:
     return ranks
 
 
-def compute_token_similarities(first: TokenAblationEffect, second: TokenAblationEffect, heads: int) -> list[float]:
+def compute_six_token_similarities(
+    first: TokenComponentImportances, second: TokenComponentImportances, heads: int
+) -> list[float]:
     """Return the six similarity measures of two tokens, NaN if undefined; `heads`: attention heads a layer."""
     matrices = [np.array(each.importances).reshape(-1, heads + 1) for each in (first, second)]
     found = [*compute_containment_and_iou(first.chosen, second.chosen)]
@@ -57,7 +59,7 @@ def compute_token_similarities(first: TokenAblationEffect, second: TokenAblation
     return found
 
 
-def compute_transport_similarity(similarities: Floats, emd: Callable[..., Any]) -> float:
+def compute_mean_transported_similarity(similarities: Floats, emd: Callable[..., Any]) -> float:
     """Return the mean similarity of tokens (shape: short × long) under the transport that maximises it.
 
     `emd`: POT's function, passed in since the core imports no library of an extra.
@@ -74,14 +76,14 @@ def compute_assignment_similarity(similarities: Floats, solve: Callable[..., Any
 
 
 def compute_answer_similarities(
-    short: Sequence[TokenAblationEffect],
-    long: Sequence[TokenAblationEffect],
+    short: Sequence[TokenComponentImportances],
+    long: Sequence[TokenComponentImportances],
     heads: int,
     join: Callable[[Floats], float],
 ) -> AblationSimilarities:
     """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array(
-        [[compute_token_similarities(short_token, theirs, heads) for theirs in long] for short_token in short]
+        [[compute_six_token_similarities(short_token, theirs, heads) for theirs in long] for short_token in short]
     )
     joined = {}
     for at, name in enumerate(SIMILARITY_MEASURES):
@@ -97,7 +99,7 @@ def format_component_name(place: int, heads: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FactKindPrediction:
+class FactKindCrossValidation:
     """Predictions of a cross-validated regression for held-out facts."""
 
     aucs: tuple[float, ...]
@@ -109,8 +111,8 @@ class FactKindPrediction:
 
 
 def cross_validate_fact_kinds(
-    features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, learn: Any
-) -> FactKindPrediction | None:
+    features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, sklearn: Any
+) -> FactKindCrossValidation | None:
     """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer
     topics than folds.
 
@@ -120,25 +122,25 @@ def cross_validate_fact_kinds(
     wanted = np.asarray(labels, np.int64)
     if min(len({topic for topic, each in zip(topics, labels, strict=True) if each == kind}) for kind in (0, 1)) < folds:
         return None
-    make_model = lambda: learn.pipeline.make_pipeline(  # noqa: E731
-        learn.preprocessing.StandardScaler(), learn.linear_model.LogisticRegression(max_iter=1000)
+    make_model = lambda: sklearn.pipeline.make_pipeline(  # noqa: E731
+        sklearn.preprocessing.StandardScaler(), sklearn.linear_model.LogisticRegression(max_iter=1000)
     )
     right = np.zeros(len(wanted), bool)
     aucs = []
-    splits = learn.model_selection.StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    splits = sklearn.model_selection.StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     for known, asked in splits.split(features, wanted, topics):
         if len(set(wanted[known])) < 2:
             return None
         model = make_model().fit(features[known], wanted[known])
         likely = model.predict_proba(features[asked])[:, 1]
         if len(set(wanted[asked])) == 2:
-            aucs.append(round(float(learn.metrics.roc_auc_score(wanted[asked], likely)), _SIMILARITY_DIGITS))
+            aucs.append(round(float(sklearn.metrics.roc_auc_score(wanted[asked], likely)), _SIMILARITY_DIGITS))
         right[asked] = (likely >= 0.5) == wanted[asked]
     if not aucs:
         return None
     fitted = make_model().fit(features, wanted)
     coefficients = tuple(round(float(each), _SIMILARITY_DIGITS) + 0.0 for each in fitted[-1].coef_[0])
-    return FactKindPrediction(tuple(aucs), tuple(map(bool, right)), coefficients)
+    return FactKindCrossValidation(tuple(aucs), tuple(map(bool, right)), coefficients)
 
 
 def compute_permutation_p(

@@ -6,13 +6,13 @@ from support.rows.biographies import make_piece
 from factmill.tasks.biokalma.core.evaluation.rows import BiokalmaQuestion
 from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
     QUESTION_FORMS,
-    FrequencyGuesser,
-    QuestionNameCandidates,
+    FrequentPieceGuesser,
+    NameInQuestionWithItems,
     SettingGraphSelector,
     choose_item_by_named_neighbours,
     choose_longest_names,
     choose_removed_pieces,
-    find_clusters_of_same_people,
+    cluster_rows_by_pair_of_people,
     list_name_spans,
     make_oracle_answer,
     make_row_questions,
@@ -20,7 +20,7 @@ from factmill.tasks.biokalma.core.evaluation.shown_graphs import (
 from factmill.tasks.biokalma.core.rows import BiokalmaRow
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.calls.item_facts import ItemFact
-from factmill.tasks.core.calls.wikidata import ItemCandidate, Pid, Qid
+from factmill.tasks.core.calls.wikidata import ItemMatchedByName, Pid, Qid
 
 
 def make_row(number: int, needed: int = 4) -> BiokalmaRow:
@@ -114,18 +114,18 @@ def test_frequency_guesser_cites_what_other_rows_cite_and_ignores_own_row() -> N
     own = make_row(1, needed=1)
     others = [make_row(number, needed=2) for number in (2, 3)]
     asked = ask(own, "given_graph", SettingGraphSelector([own, *others]))
-    said = FrequencyGuesser([own, *others]).make_answer(asked, tell)
+    said = FrequentPieceGuesser([own, *others]).make_answer(asked, tell)
     assert said == (
         "Ann 1: P0 v0 [Q10, P0: v0]. Ann 1: P5 v5 [Q10, P5: v5]. Bob 1: P0 v0 [Q11, P0: v0]. Bob 1: P5 v5 [Q11, P5: v5]."
     )
-    assert FrequencyGuesser([own]).make_answer(ask(own, "given_graph", SettingGraphSelector([own])), tell) == ""
+    assert FrequentPieceGuesser([own]).make_answer(ask(own, "given_graph", SettingGraphSelector([own])), tell) == ""
 
 
 FUNCTION_WORDS = frozenset({"what", "who", "and", "of"})
 
 
-def bear(*qids: str, via: str = "label") -> list[ItemCandidate]:
-    return [ItemCandidate(Qid(qid), "label" if via == "label" else "alias") for qid in qids]
+def bear(*qids: str, via: str = "label") -> list[ItemMatchedByName]:
+    return [ItemMatchedByName(Qid(qid), "label" if via == "label" else "alias") for qid in qids]
 
 
 def know(*labels: str) -> list[ItemFact]:
@@ -172,13 +172,13 @@ def test_single_word_name_is_found_unless_it_is_function_word() -> None:
     ],
 )
 def test_ambiguous_name_resolves_to_item_with_named_neighbours(
-    candidates: list[ItemCandidate], facts: dict[Qid, list[ItemFact]], meant: str
+    candidates: list[ItemMatchedByName], facts: dict[Qid, list[ItemFact]], meant: str
 ) -> None:
-    name = QuestionNameCandidates("Percy Shelley", tuple(candidates))
+    name = NameInQuestionWithItems("Percy Shelley", tuple(candidates))
     assert choose_item_by_named_neighbours("What joined Percy Shelley and Mary Shelley?", name, facts) == meant
 
 
 def test_rows_about_same_two_people_form_one_cluster() -> None:
     one, two, other = make_row(1), make_row(1), make_row(2)
     turned = two.model_copy(update={"id": "r0", "people": two.people[::-1]})
-    assert find_clusters_of_same_people([one, turned, other]) == {"r0": "r0", "r1": "r0", "r2": "r2"}
+    assert cluster_rows_by_pair_of_people([one, turned, other]) == {"r0": "r0", "r1": "r0", "r2": "r2"}

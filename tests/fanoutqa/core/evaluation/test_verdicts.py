@@ -9,7 +9,7 @@ from factmill.tasks.core.completions import UnreadableCompletion
 from factmill.tasks.fanoutqa.core.evaluation.grades import (
     JUDGE_GRADE_FORM,
     RIGHT_GRADES,
-    grade_by_stated_gold_strings,
+    choose_grade_letter_by_gold_strings,
     read_grade,
 )
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import format_gold_answer
@@ -79,7 +79,7 @@ def test_completion_without_grade_is_unreadable_with_reason(reply: str, reason: 
     ],
 )
 def test_exact_judge_grades_by_words_and_values(gold: Any, answer: str, grade: str) -> None:
-    assert grade_by_stated_gold_strings(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
-    assert (grade_by_stated_gold_strings(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
+    assert choose_grade_letter_by_gold_strings(answer, gold) in ({"B", "C"} if grade in RIGHT_GRADES else {grade})
+    assert (choose_grade_letter_by_gold_strings(answer, gold) in RIGHT_GRADES) == (grade in RIGHT_GRADES)
     if gold is not None:
-        assert grade_by_stated_gold_strings(format_gold_answer(gold), gold) == "C"
+        assert choose_grade_letter_by_gold_strings(format_gold_answer(gold), gold) == "C"

@@ -12,7 +12,7 @@ from factmill.tasks.fanoutqa.core.sets.property_values import (
     choose_value_stated_in_text,
     format_plural_unit,
     format_threshold,
-    index_text_after_name,
+    index_passages_following_name,
     is_tied,
     read_property_values,
 )
@@ -152,11 +152,17 @@ def test_name_matches_values_between_it_and_next_name() -> None:
     table = "Town\n\nPeople\n\nNewark\n\n1,200\n\nNew Arden\n\n3,400\n\nArden\n\n5,600"
     names = ["Newark", "New Arden", "Arden"]
     found = {
-        name: [n for n in (1200, 3400, 5600) if find_answer_in_text(n, index_text_after_name(name, names, table)).found]
+        name: [
+            n
+            for n in (1200, 3400, 5600)
+            if find_answer_in_text(n, index_passages_following_name(name, names, table)).found
+        ]
         for name in names
     }
     assert found == {"Newark": [1200], "New Arden": [3400], "Arden": [5600]}
-    assert not find_answer_in_text(7800, index_text_after_name("Arden", names, f"Arden {'is old ' * 200} 7,800")).found
+    assert not find_answer_in_text(
+        7800, index_passages_following_name("Arden", names, f"Arden {'is old ' * 200} 7,800")
+    ).found
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from factmill.tasks.granola.core.evaluation.scoring import (
-    classify_accuracy_agreement,
     classify_outcomes,
+    classify_standard_vs_granola_accuracy,
     compute_best_f1_by_level,
     compute_informativeness,
     compute_token_f1,
@@ -106,4 +106,9 @@ def test_outcomes_and_accuracy_agreement_are_classified_by_matched_level() -> No
     levels = np.array([0, 0, 1, 2, 3, 7])
     outcomes = classify_outcomes(levels, np.array([False, True, False, False, False, False]))
     assert outcomes.tolist() == ["wrong", "idk", "level_1", "level_2", "level_3_or_more", "level_3_or_more"]
-    assert classify_accuracy_agreement(levels).tolist() == ["neither", "neither", "both", *["granola_only"] * 3]
+    assert classify_standard_vs_granola_accuracy(levels).tolist() == [
+        "neither",
+        "neither",
+        "both",
+        *["granola_only"] * 3,
+    ]

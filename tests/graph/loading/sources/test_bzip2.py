@@ -68,7 +68,7 @@ def flip(packed: bytes, at: int) -> bytes:
 def leave_out_a_block(packed: bytes) -> bytes:
     """Return a stream without its second block but with the checksum of all blocks."""
     first, second, third = bzip2._find_mark_bits(packed, 0)[:3]
-    stop, [checksum] = bzip2._find_block_end_and_checksums(packed, first, 8 * len(packed), is_last=True)
+    stop, [checksum] = bzip2._find_block_end_and_stream_checksums(packed, first, 8 * len(packed), is_last=True)
     kept = bzip2._read_bits(packed, 0, second) << stop - third | bzip2._read_bits(packed, third, stop)
     bits = ((kept << 48 | bzip2._END_MARK) << 32) | checksum
     length = second + stop - third + 80

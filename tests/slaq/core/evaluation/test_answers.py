@@ -20,7 +20,8 @@ def topic(topic_id: str, *answers: str) -> SlaqRow:
         columns[f"ShortQ{number}_Entity"] = int(kind != "none")
     result = {"LongQ": "All five?", "LongA": "All five.", "Pageviews": 1, "half": "most", "fact_types": types}
     by = {"fact_types_by": "j", "author": "a", "judge": "j", "reviewed_by": [], "licence": "CC0-1.0"}
-    return SlaqRow.model_validate(columns | result | by)
+    source = {"source_name": "wiki", "source_row": 1, "source_licence": "CC0-1.0"}
+    return SlaqRow.model_validate(columns | result | by | source)
 
 
 TOPICS = [topic("a", "Ada", "Bo", "1985", "red", "stone"), topic("b", "Ada", "Cy", "1990", "red", "wood")]

@@ -4,10 +4,10 @@ import pytest
 from support.rows.slaq_answers import answer_row
 
 from factmill.tasks.assets import load_list_entries
-from factmill.tasks.slaq.core.article_matching import make_check_word_lists
+from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
 from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
 
-LISTS = make_check_word_lists((), (), load_list_entries("function_words"))
+LISTS = make_question_check_word_lists((), (), load_list_entries("function_words"))
 YEAR = ("In which year did a canal join the rivers Danube and Main?", "1992")
 FACTS = (
     ("Through how many countries does the river Danube flow?", "Ten"),

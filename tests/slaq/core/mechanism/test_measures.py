@@ -8,23 +8,23 @@ import math
 import numpy as np
 import pytest
 
-from factmill.tasks.slaq.core.mechanism.rows import TokenAblationEffect
+from factmill.tasks.slaq.core.mechanism.rows import TokenComponentImportances
 from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_answer_similarities,
     compute_assignment_similarity,
     compute_containment_and_iou,
+    compute_mean_transported_similarity,
     compute_pearson_correlation,
     compute_permutation_p,
-    compute_token_similarities,
-    compute_transport_similarity,
+    compute_six_token_similarities,
     cross_validate_fact_kinds,
     format_component_name,
     rank_values,
 )
 
 
-def effect(importances: list[float], chosen: list[int]) -> TokenAblationEffect:
-    return TokenAblationEffect(token="x", base=1.0, importances=importances, chosen=chosen, recovered=1.0)
+def effect(importances: list[float], chosen: list[int]) -> TokenComponentImportances:
+    return TokenComponentImportances(token="x", base=1.0, importances=importances, chosen=chosen, recovered=1.0)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_attention_and_mlp_correlations_are_computed_separately() -> None:
     # two layers of two heads and an MLP: heads are 1, 2, 4, 8 and 8, 4, 2, 1; MLPs 1, 3 and 2, 6
     first = effect([1, 2, 1, 4, 8, 3], [4, 3])
     second = effect([8, 4, 2, 2, 1, 6], [0, 4])
-    found = compute_token_similarities(first, second, heads=2)
+    found = compute_six_token_similarities(first, second, heads=2)
     assert found[:2] == [0.5, pytest.approx(1 / 3)]
     assert found[2] == pytest.approx(compute_pearson_correlation([1, 2, 4, 8], [8, 4, 2, 1]))
     assert found[3:] == [pytest.approx(-1), pytest.approx(1), pytest.approx(1)]
@@ -86,10 +86,10 @@ def test_component_names_include_layer() -> None:
 def test_transport_similarity_matches_hand_computed_values() -> None:
     ot = pytest.importorskip("ot", reason="transport needs the extra `mechanism`")
     # one short token and two long ones: each gets half of its weight
-    assert compute_transport_similarity(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
+    assert compute_mean_transported_similarity(np.array([[1.0, 0.5]]), ot.emd) == pytest.approx(0.75)
     # two to three tokens: a third per column, a half per row: 1/3·1 + 1/6·0.4 + 1/6·0.2 + 1/3·0.9
     matrix = np.array([[1.0, 0.4, 0.0], [0.0, 0.2, 0.9]])
-    assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
+    assert compute_mean_transported_similarity(matrix, ot.emd) == pytest.approx(1 / 3 + 0.4 / 6 + 0.2 / 6 + 0.3)
 
 
 def test_transport_and_assignment_agree_for_equal_token_counts() -> None:
@@ -98,7 +98,7 @@ def test_transport_and_assignment_agree_for_equal_token_counts() -> None:
     chance = np.random.default_rng(0)
     for size in (1, 2, 3, 5, 9):
         matrix = chance.uniform(-1, 1, (size, size))
-        assert compute_transport_similarity(matrix, ot.emd) == pytest.approx(
+        assert compute_mean_transported_similarity(matrix, ot.emd) == pytest.approx(
             compute_assignment_similarity(matrix, optimize.linear_sum_assignment)
         )
     assert compute_assignment_similarity(np.array([[0.2, 0.9, 0.1]]), optimize.linear_sum_assignment) == 0.9

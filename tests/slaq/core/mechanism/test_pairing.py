@@ -18,7 +18,7 @@ from factmill.tasks.slaq.core.mechanism.rows import (
     AnsweredFact,
     count_drawn_and_unscored_by_kind,
     format_scored_fact_counts,
-    shuffle_facts_by_kind_and_count,
+    shuffle_and_count_facts_by_kind,
 )
 
 WORDS = frozenset(load_list_entries("function_words"))
@@ -161,7 +161,7 @@ LONG_VERDICTS = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
 
 
 def test_facts_right_in_both_or_one_answer_are_classified_by_kind() -> None:
-    drawn, counts = shuffle_facts_by_kind_and_count(
+    drawn, counts = shuffle_and_count_facts_by_kind(
         judged_table(SHORT_VERDICTS, LONG_VERDICTS).to_pylist(), "m", "mine", 0
     )
     facts = [fact for mine in drawn.values() for fact in mine]
@@ -175,7 +175,7 @@ def test_facts_right_in_both_or_one_answer_are_classified_by_kind() -> None:
 
 def test_seed_determines_order_of_draw() -> None:
     answers = judged_table([[1, 1, 1, 0, 0]] * 8, [[1, 1, 1, 1, 1]] * 8).to_pylist()
-    drawn = [shuffle_facts_by_kind_and_count(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
+    drawn = [shuffle_and_count_facts_by_kind(answers, "m", "mine", seed)[0] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {kind: len(facts) for kind, facts in drawn[0].items()} == {"aligned": 24, "misaligned": 16}
 
@@ -188,4 +188,4 @@ def test_drawn_and_unscored_facts_are_counted_by_kind() -> None:
 
 def test_facts_asked_in_only_one_setting_are_skipped() -> None:
     answers = judged_table(SHORT_VERDICTS, []).to_pylist()
-    assert shuffle_facts_by_kind_and_count(answers, "m", "mine", 0)[0] == {"aligned": (), "misaligned": ()}
+    assert shuffle_and_count_facts_by_kind(answers, "m", "mine", 0)[0] == {"aligned": (), "misaligned": ()}
