@@ -71,7 +71,7 @@ def install_exit_request_handler(exit_now: Callable[[str], NoReturn], grace_s: f
     if not _exit_handlers:
         # start the thread now: a lack of threads is one of the reasons to end
         threading.Thread(target=_await_exit_request_and_exit, name="factmill-ending", daemon=True).start()
-        threading.excepthook = _exit_on_thread_shortage
+        threading.excepthook = _exit_if_shortage_ended_thread
         setattr(threading.Thread, "start", start_noting)  # noqa: B010 - no type has a name for it
         for name in ("asyncio", "concurrent.futures"):
             logging.getLogger(name).addFilter(_filter_log_or_exit_on_lost_callback)
@@ -93,7 +93,7 @@ def _await_exit_request_and_exit() -> NoReturn:
     end(why)
 
 
-def _exit_on_thread_shortage(died: threading.ExceptHookArgs) -> None:
+def _exit_if_shortage_ended_thread(died: threading.ExceptHookArgs) -> None:
     if died.exc_value and (short := find_resource_shortage(died.exc_value)):
         request_process_exit(short)
     else:

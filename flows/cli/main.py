@@ -199,11 +199,11 @@ def _format_usage_error(error: TyperException, context: Any) -> str:
     parameter: Any = getattr(error, "param", None)
     cause: Any = error.__cause__
     if hasattr(cause, "errors") and parameter is not None:  # pydantic's ValidationError
-        from factmill.flows.cli.options import format_number_error
+        from factmill.flows.cli.options import format_expected_number
 
         first = cause.errors()[0]
         lowest, highest = getattr(parameter, "min", None), getattr(parameter, "max", None)
-        if expected := format_number_error(first["type"], type(lowest), lowest, highest):
+        if expected := format_expected_number(first["type"], type(lowest), lowest, highest):
             return message.replace(first["msg"], f"{str(first['input'])!r}: {expected}")
     if message.startswith("Missing") and (help_text := getattr(parameter, "help", "")):
         return f"{message} Expected: {help_text}"

@@ -202,7 +202,9 @@ _NUMBER_ERRORS = {"int_parsing": int, "float_parsing": float, "int_from_float": 
 _BOUND_ERRORS = frozenset({"greater_than_equal", "less_than_equal"})
 
 
-def format_number_error(error_type: str, number_type: type | None, minimum: float | None, maximum: float | None) -> str:
+def format_expected_number(
+    error_type: str, number_type: type | None, minimum: float | None, maximum: float | None
+) -> str:
     """Return what an option for a number expected, for a type of pydantic's validation errors; empty for another type.
 
     Bounds are stated for a number outside of them.
@@ -230,7 +232,7 @@ def raising_usage_errors(model: type[BaseModel], context: typer.Context | None =
         number_type = next(
             (kind for kind in (int, float) if kind in {field.annotation, *get_args(field.annotation)}), None
         )
-        expected = format_number_error(first["type"], number_type, *_find_bounds(field))
+        expected = format_expected_number(first["type"], number_type, *_find_bounds(field))
         message = expected or first["msg"].removeprefix("Value error, ")
         text = f"{value}{message}"
         if first["type"] == "literal_error":

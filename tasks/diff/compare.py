@@ -89,7 +89,7 @@ def load_differing_calls_by_row_number(
         db.execute(f"DROP TABLE IF EXISTS {_ROW_CALLS_TABLE}")
     found: dict[int, BeforeAfterCalls] = defaultdict(lambda: ([], []))
     for row in _iterate_table_rows(rows):
-        found[row["number"]][row["side"] == "after"].append(_make_recorded_row_call(row, stage_numbers))
+        found[row["number"]][row["side"] == "after"].append(_parse_recorded_call_of_db_row(row, stage_numbers))
     return found
 
 
@@ -119,7 +119,7 @@ def load_row_drops_and_rejected_rows(
     }
 
 
-def _make_recorded_row_call(row: Mapping[str, Any], stages: Mapping[str, int]) -> RecordedRowCall:
+def _parse_recorded_call_of_db_row(row: Mapping[str, Any], stages: Mapping[str, int]) -> RecordedRowCall:
     return RecordedRowCall(
         stage_position=stages.get(row["stage"], 0),
         stage=row["stage"],

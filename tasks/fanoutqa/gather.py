@@ -155,7 +155,7 @@ def generate_set_kind_questions(work: BatchInProgress, unit: str) -> list[RowOut
     """
     kind = load_build_set_kinds(work.source_files(SET_FILE))[unit]
     known = _SetKindLookups(work, kind)
-    drawn = _group_class_items_into_named_sets(known) if kind.is_named else _select_owner_listed_sets(known)
+    drawn = _look_up_candidate_named_sets(known) if kind.is_named else _select_owner_listed_sets(known)
     drawn = _look_up_articles_and_trim_sets(known, drawn)
     outcomes: list[RowOutcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
@@ -201,7 +201,7 @@ def _select_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMember
     return found[:most]
 
 
-def _group_class_items_into_named_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _look_up_candidate_named_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
     kind = lookups.kind
     facts = look_up_fact_pairs(lookups.work, kind.relation, MAX_RELATION_SUBJECTS)

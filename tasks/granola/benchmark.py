@@ -49,7 +49,9 @@ def format_granola_row(row: GranolaRow) -> Iterator[str]:
     )
 
 
-def explain_candidates(candidates: Sequence[NameBearingItemCandidateRow], services: Mapping[str, str]) -> Iterator[str]:
+def format_candidate_item_lines(
+    candidates: Sequence[NameBearingItemCandidateRow], services: Mapping[str, str]
+) -> Iterator[str]:
     """Yield the items that bear a row's names as lines: question entity first, each sorted by QID number."""
     yield f"  items of {services['wikidata']} with these names:"
     by_number = sorted(candidates, key=lambda each: get_wikidata_id_number(each.qid))
@@ -111,7 +113,7 @@ GRANOLA = Benchmark(
     ),
     explain=format_granola_row,
     audit=AUDIT,
-    companion_tables=(CompanionTable("granola_candidates", "row_id", explain_candidates),),
+    companion_tables=(CompanionTable("granola_candidates", "row_id", format_candidate_item_lines),),
     statements_sql="""
         SELECT build_id, id AS row_id, question_entity_qid AS subject, relation AS property, answer_entity_qid AS "value",
             NULL AS statement, question_entity_modified AS modified, id AS asked_for

@@ -126,7 +126,7 @@ def make_language_model_service(
 
 
 def _answer_translate_text_calls(model: Translator, calls: Sequence[Call], deliver: ResponseHandler) -> None:
-    for some in _iterate_runs_by_length(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
+    for some in _iterate_runs_longest_first(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
         asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in some]
         for call, outcome in zip(some, model.translate(asked), strict=True):
             if isinstance(outcome, Untranslatable):
@@ -141,12 +141,12 @@ def _answer_translate_graph_path_calls(model: Translator, calls: Sequence[Call],
         labels: Any = call.parts["labels"]
         return [PathPart(*part) for part in zip(parts, labels, strict=True)], str(call.parts["language"])
 
-    for some in _iterate_runs_by_length(calls, lambda call: sum(len(part.text) for part in read(call)[0])):
+    for some in _iterate_runs_longest_first(calls, lambda call: sum(len(part.text) for part in read(call)[0])):
         for call, translated in zip(some, model.translate_path_parts([read(call) for call in some]), strict=True):
             deliver(call, CallResponse([{"text": part.text, "origin": part.origin} for part in translated.parts]))
 
 
-def _iterate_runs_by_length(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:
+def _iterate_runs_longest_first(calls: Sequence[Call], count: Callable[[Call], int]) -> Iterator[list[Call]]:
     """Yield calls in runs of at most `_TEXTS_PER_RUN`, those with the most tokens first."""
     order = sorted(((count(call), call) for call in calls), key=lambda pair: -pair[0])
     for start in range(0, len(order), _TEXTS_PER_RUN):

@@ -88,7 +88,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     source_rows: int | None = None
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
-        categories, tables = resolve_categories_and_topic_tables(params)
+        categories, tables = read_own_topic_tables_and_categories(params)
         own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
         source_rows = tables.row_count
     has_views = "views" in own.columns
@@ -113,7 +113,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     )
 
 
-def resolve_categories_and_topic_tables(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
+def read_own_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
     """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
     category that the tables lack."""
     for name in ("candidates", "depth", "seed"):

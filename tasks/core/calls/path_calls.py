@@ -105,7 +105,7 @@ def make_literal_paths_call(
 def format_distinct_item_paths(rows: Iterable[PathRow]) -> JsonValue:
     """Format rows of ITEM_PATHS_SCHEMA, in any order and possibly repeated, as a body of item_paths."""
     fields = (dict(zip(_ITEM_PATH_COLUMNS, row, strict=True)) for row in _sort_distinct_path_rows(rows))
-    return [{"backward": row["backward"], "path": _format_path_steps(row)} for row in fields]
+    return [{"backward": row["backward"], "path": _format_path_step_ids(row)} for row in fields]
 
 
 def parse_item_paths(body: Any) -> list[PathRow]:
@@ -122,7 +122,7 @@ def format_distinct_literal_paths(rows: Iterable[PathRow]) -> JsonValue:
     fields = (dict(zip(_LITERAL_PATH_COLUMNS, row, strict=True)) for row in _sort_distinct_path_rows(rows))
     return [
         {
-            "path": _format_path_steps(row),
+            "path": _format_path_step_ids(row),
             "qualifier": _format_entity_id("P", row["qualifier"]),
             "unit": _format_entity_id("Q", row["unit"]),
             **{name: row[name] for name in ("statement", "value", "precision", "main")},
@@ -252,7 +252,7 @@ def _sort_distinct_path_rows(rows: Iterable[PathRow]) -> list[PathRow]:
     return sorted(set(rows), key=lambda row: [(value is not None, value) for value in row])
 
 
-def _format_path_steps(row: dict[str, Any]) -> list[str]:
+def _format_path_step_ids(row: dict[str, Any]) -> list[str]:
     first = f"P{row['property_1']}"
     return [first] if row["middle"] is None else [first, f"Q{row['middle']}", f"P{row['property_2']}"]
 

@@ -58,7 +58,7 @@ def _look_up_article_batch(
         found.append(
             _make_missing_result(why)
             if isinstance(why, MissingArticleReason)
-            else _make_chunk_lookup_result(look, of, texts)
+            else _select_chunks_for_lookup(look, of, texts)
         )
         if isinstance(look, ArticleTitleRequest) and not (found[-1].chunks or found[-1].is_transient_failure):
             missed[len(found) - 1] = (row_id, look)
@@ -102,7 +102,7 @@ def _list_needed_revisions(
     return [(canonical_title(look.title), article.revid)] if isinstance(article, PinnedArticleRevision) else []
 
 
-def _make_chunk_lookup_result(
+def _select_chunks_for_lookup(
     look: ArticleTitleRequest | EvidenceRequest,
     needed: Sequence[tuple[str, int]],
     texts: Mapping[int, str | MissingArticleReason],

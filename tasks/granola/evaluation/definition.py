@@ -29,7 +29,7 @@ from factmill.tasks.granola.evaluation.measure import (
     GRANOLA_PAPER_FIGURES,
     format_verdict,
     list_granola_report_items,
-    measure_granola,
+    make_granola_score_rows_and_metrics,
 )
 from factmill.tasks.granola.evaluation.questions import (
     GranolaEvaluationInputs,
@@ -136,7 +136,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     make_oracle=lambda _: lambda asked: asked.granola_answers[0],
     make_guesser=make_granola_guesser,
     score_predictions=score_granola,
-    compute_metrics=lambda answers, inputs: measure_granola(
+    compute_metrics=lambda answers, inputs: make_granola_score_rows_and_metrics(
         answers, inputs.params.tau, inputs.params.decay, inputs.params.popularity_bins, inputs.params.seed
     ),
     draw_figures=draw_granola_evaluation_figures,

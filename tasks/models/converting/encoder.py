@@ -285,7 +285,7 @@ def _write_encoder_and_get_limit_and_package(checkpoint: Path, shape: EncoderSha
 
     tokenizer = load_encoder_tokenizer(checkpoint, shape.positions - shape.first_position, shape.vocabulary)
     (making / "tokenizer.json").write_text(tokenizer.content, "utf-8")
-    spec = _make_encoder_spec(_UnprefixedBertTensors(SafetensorsFile(checkpoint / SAFETENSORS_FILE)), shape)
+    spec = _make_encoder_spec(_BertTensorsByUnprefixedName(SafetensorsFile(checkpoint / SAFETENSORS_FILE)), shape)
     spec.config.layer_norm_epsilon = shape.epsilon
     spec.config.unk_token = tokenizer.unknown
     spec.register_vocabulary(tokenizer.vocabulary)
@@ -295,7 +295,7 @@ def _write_encoder_and_get_limit_and_package(checkpoint: Path, shape: EncoderSha
     return tokenizer.max_tokens, f"ctranslate2 {ctranslate2.__version__}"
 
 
-class _UnprefixedBertTensors:
+class _BertTensorsByUnprefixedName:
     """Tensors by BERT's own names, whatever prefix a checkpoint gives them (bert., roberta.)."""
 
     def __init__(self, tensors: SafetensorsFile) -> None:
@@ -318,7 +318,7 @@ class _UnprefixedBertTensors:
         spec.beta = self.read(f"{name}.{'beta' if is_old else 'bias'}", width)
 
 
-def _make_encoder_spec(weights: _UnprefixedBertTensors, shape: EncoderShape) -> "TransformerEncoderModelSpec":
+def _make_encoder_spec(weights: _BertTensorsByUnprefixedName, shape: EncoderShape) -> "TransformerEncoderModelSpec":
     """Make CTranslate2's specification of a post-norm encoder with the checkpoint's weights."""
     from ctranslate2.specs import common_spec, transformer_spec
 
@@ -353,7 +353,7 @@ def _make_encoder_spec(weights: _UnprefixedBertTensors, shape: EncoderShape) -> 
 
 def _load_head_tensors(tensors: SafetensorsFile, width: int, labels: int, is_bert: bool) -> dict[str, Tensor]:
     """Read the arrays of the head's two layers (cross_encoder.HEAD)."""
-    read = _UnprefixedBertTensors(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
+    read = _BertTensorsByUnprefixedName(tensors).read if is_bert else lambda name, *shape: tensors.read(name, shape)
     dense, out = ("pooler.dense", "classifier") if is_bert else ("classifier.dense", "classifier.out_proj")
     return {
         "dense_weight": read(f"{dense}.weight", width, width),

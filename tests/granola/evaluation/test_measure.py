@@ -9,13 +9,17 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.granola.core.evaluation.figures import draw_granola_evaluation_figures
-from factmill.tasks.granola.evaluation.measure import GRANOLA_PAPER_FIGURES, list_granola_report_items, measure_granola
+from factmill.tasks.granola.evaluation.measure import (
+    GRANOLA_PAPER_FIGURES,
+    list_granola_report_items,
+    make_granola_score_rows_and_metrics,
+)
 
 SIMILARITY = [0.9, 0.8, 0.25, 0.2, None, None, None, None]
 
 
 def measured(answers: pa.Table) -> list[MeasuredMetric]:
-    return measure_granola(answers, 0.5, 0.5, 2, 0)[1]
+    return make_granola_score_rows_and_metrics(answers, 0.5, 0.5, 2, 0)[1]
 
 
 def find(metrics: list[MeasuredMetric], metric: str, group: str = "", group_by: str | None = None) -> MeasuredMetric:
@@ -97,7 +101,7 @@ def test_all_idk_answers_have_no_selective_accuracy() -> None:
 
 
 def test_scores_have_one_row_per_metric_and_answer() -> None:
-    scores, _ = measure_granola(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
+    scores, _ = make_granola_score_rows_and_metrics(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
     assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == scores.num_rows == 3 * 8 + 2 * 6 + 5

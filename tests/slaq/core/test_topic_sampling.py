@@ -80,7 +80,8 @@ def test_empty_category_gives_no_pages_and_sample_size_0_raises_usage_error() ->
 
 def make_viewed(views: dict[int, int | None]) -> list[ViewedTopic]:
     page = {"category": "Algebra", "subcategory": "Algebra", "title": "A", "url": "u", "revid": 1, "text": "t"}
-    rest = {**page, "views_from": "20201120", "views_to": "20231119"}
+    source = {"source_name": "wiki", "source_row": 1, "source_licence": "CC-BY-SA-4.0"}
+    rest = {**page, **source, "views_from": "20201120", "views_to": "20231119"}
     return [
         ViewedTopic.model_validate({**rest, "id": str(number), "pageid": number, "views": count})
         for number, count in views.items()
