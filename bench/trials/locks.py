@@ -39,7 +39,7 @@ PLANTED = (
     ("factmill.tasks.multihal.judge", "judged_score=score", "judged_score=6 - score", "multihal"),
     ("factmill.tasks.multihal.core.path_selection", "MAX_SCORED_PATHS = 10", "MAX_SCORED_PATHS = 3", "multihal"),
     ("factmill.tasks.multihal.judge", "responses_formatted=path.ids", "responses_formatted=path.ids[::-1]", "multihal"),
-    ("factmill.tasks.biokalma.evolve", 'id=f"{row_id}_{each.number}"', 'id=f"{row_id}/{each.number}"', "biokalma"),
+    ("factmill.tasks.biokalma.evolve", 'id=f"{row.id}_{each.number}"', 'id=f"{row.id}/{each.number}"', "biokalma"),
     ("factmill.tasks.biokalma.core.evolution", "MAX_VALUES_PER_SENTENCE = 4", "MAX_VALUES_PER_SENTENCE = 1", "biokalma"),
     ("factmill.tasks.biokalma.core.author_replies", "MIN_ASKED_SHARE = 0.5", "MIN_ASKED_SHARE = 1.5", "biokalma"),
     ("factmill.tasks.slaq.questions", "Pageviews=row.views or 0", "Pageviews=1 + (row.views or 0)", "slaq"),

@@ -238,10 +238,10 @@ def _save_labels_and_print_agreement(
     lines += [f"  {unlabelled} drawn answers have no label yet"] if unlabelled else []
     lines += [f"  {name}: {format_rater_agreement(each)}" for name, each in among.items() if each.labellers > 1]
     print_result(as_json, result, lines)
-    _exit_if_sheet_has_problems(found.problems)
+    _exit_if_sheet_has_harmful_problems(found.problems)
 
 
-def _exit_if_sheet_has_problems(problems: Sequence[SheetProblem]) -> None:
+def _exit_if_sheet_has_harmful_problems(problems: Sequence[SheetProblem]) -> None:
     if {problem.kind for problem in problems} - HARMLESS_PROBLEMS:
         raise typer.Exit(1)
 
@@ -295,7 +295,7 @@ def review(
         shown = {"file": str(taken_from), "items": count, "decisions": taken, **_make_sheet_problems_json(filled)}
         line = f"{taken_from}: {taken} decisions imported, {count - taken} items are still open"
         print_result(as_json, shown, [line, *format_sheet_problems(filled.problems, taken_from.name)])
-        _exit_if_sheet_has_problems(filled.problems)
+        _exit_if_sheet_has_harmful_problems(filled.problems)
         return
     check_warehouse_exists(warehouse)
     build = resolve_build(path, str(build_name))
@@ -406,7 +406,7 @@ def audit(
         **_make_sheet_problems_json(parsed),
     }
     print_result(as_json, shown, lines)
-    _exit_if_sheet_has_problems(parsed.problems)
+    _exit_if_sheet_has_harmful_problems(parsed.problems)
 
 
 def _save_audit_verdicts_and_format_count(

@@ -174,7 +174,7 @@ def format_series_point(figure: ReportFigure, series: FigureSeries, x: float | s
     return f"{format_figure_value(figure, series.y[at])}{ends}"
 
 
-def list_paper_models(rows: Sequence[PaperComparisonRow]) -> list[str]:
+def list_models_in_paper_results(rows: Sequence[PaperComparisonRow]) -> list[str]:
     """Return the models in the paper's results, in the paper's order."""
     return list(dict.fromkeys(model for row in rows for model in row.paper))
 
@@ -200,7 +200,7 @@ def _register_report_jinja_helpers(made: Environment) -> None:
         list_values=list_x_values,
         format_series_point=format_series_point,
         format_figure_value=format_figure_value,
-        paper_models=list_paper_models,
+        paper_models=list_models_in_paper_results,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
     )
 

@@ -44,7 +44,7 @@ from factmill.tasks.slaq.core.rows import (
     ViewedTopic,
 )
 from factmill.tasks.slaq.core.topic_sampling import (
-    CategoryMemberPage,
+    WikipediaPageInSubcategory,
     sample_category_pages,
     select_most_and_least_viewed,
 )
@@ -187,7 +187,7 @@ def choose_topic_reader(inputs: SlaqInputs) -> Task[[StageBatch], BatchReceipt]:
 
 def _iterate_and_count_category_tree_pages(
     work: BatchInProgress, category: str, depth: int, counts: dict[str, int]
-) -> Iterator[CategoryMemberPage]:
+) -> Iterator[WikipediaPageInSubcategory]:
     """Yield the pages of a category and its subcategories; visit each category once, even where they form cycles.
 
     Adds to the counts `members` and `subcategories`.
@@ -198,7 +198,7 @@ def _iterate_and_count_category_tree_pages(
         for each in level:
             for page in _iterate_category_members(work, category, each, "page"):
                 counts["members"] += 1
-                yield CategoryMemberPage(page.pageid, page.title, each)
+                yield WikipediaPageInSubcategory(page.pageid, page.title, each)
             if step < depth:
                 found = (page.title for page in _iterate_category_members(work, category, each, "subcat"))
                 below += [title for title in found if title not in known]

@@ -14,7 +14,7 @@ from support.webs.small_wiki import SmallPage, SmallWiki
 from factmill.tasks.core.calls.wikipedia import PageReference
 from factmill.tasks.errors import ServiceUnreachable
 from factmill.tasks.slaq.core.rows import CategoryPage, TopicArticle, ViewedTopic
-from factmill.tasks.slaq.core.topic_sampling import CategoryMemberPage
+from factmill.tasks.slaq.core.topic_sampling import WikipediaPageInSubcategory
 from factmill.tasks.slaq.scrape import (
     MEMBERS_PER_REQUEST,
     count_topic_pageviews,
@@ -119,7 +119,7 @@ def test_category_of_10000_pages_is_streamed_request_by_request(draw: Callable[.
     held: list[int] = []
 
     def count_alive() -> int:
-        return sum(type(each) in (PageReference, CategoryMemberPage) for each in gc.get_objects())
+        return sum(type(each) in (PageReference, WikipediaPageInSubcategory) for each in gc.get_objects())
 
     def count_pages(seen: Seen) -> None:
         if seen.query.get("cmcontinue") in ("5000", "9500"):

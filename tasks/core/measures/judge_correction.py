@@ -76,7 +76,7 @@ def measure_judge_rates(
     drawn = _draw_question_sums(
         np.vstack((_make_question_outcome_table(rates, names), _make_added_pseudo_labels(rates))), generator, draws
     )
-    called_right = _resample_shares_judged_right(rates, generator, draws)
+    called_right = _resample_share_judged_right(rates, generator, draws)
     ends = [
         end
         for side in _compute_drawn_sensitivity_specificity(drawn, called_right)
@@ -117,7 +117,7 @@ def correct_judged_share(
             generator,
             draws,
         )
-        called_right = _resample_shares_judged_right(rates, generator, draws)
+        called_right = _resample_share_judged_right(rates, generator, draws)
     sensitivity, specificity = _compute_drawn_sensitivity_specificity(labels, called_right)
     lows, highs = (_compute_corrected_shares(answers, sensitivity, specificity, unknown) for unknown in (0.0, 1.0))
     of_all = sums.sum(axis=0, keepdims=True)
@@ -159,7 +159,7 @@ def _compute_drawn_sensitivity_specificity(
     return sensitivity, specificity
 
 
-def _resample_shares_judged_right(rates: JudgeErrorRates, generator: np.random.Generator, draws: int) -> Float64Values:
+def _resample_share_judged_right(rates: JudgeErrorRates, generator: np.random.Generator, draws: int) -> Float64Values:
     both_wrong, judge_alone, people_alone, both_right = np.sum(list(rates.questions.values()), axis=0).tolist()
     share = (judge_alone + both_right) / (both_wrong + judge_alone + people_alone + both_right)
     return generator.binomial(rates.size, share, draws) / rates.size

@@ -26,7 +26,7 @@ V = TypeVar("V", bound=ViewedTopic)
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryMemberPage:
+class WikipediaPageInSubcategory:
     """A page with the category that lists it."""
 
     pageid: int
@@ -35,8 +35,8 @@ class CategoryMemberPage:
 
 
 def sample_category_pages(
-    pages: Iterable[CategoryMemberPage], seed: int, category: str, number: int
-) -> list[CategoryMemberPage]:
+    pages: Iterable[WikipediaPageInSubcategory], seed: int, category: str, number: int
+) -> list[WikipediaPageInSubcategory]:
     """Draw at most `number` pages of a category; return them in the order of the draw.
 
     A page listed again counts once. Stores no more than `number` pages at a time. UsageError for a number below 1.
@@ -44,7 +44,7 @@ def sample_category_pages(
     if number < 1:
         raise UsageError(f"cannot draw {number} pages from {category!r}; expected 1 or more")
     # negated, so that the heap's first is the largest; page ids break ties of digests, so pages are never compared
-    kept: list[tuple[int, int, CategoryMemberPage]] = []
+    kept: list[tuple[int, int, WikipediaPageInSubcategory]] = []
     known: set[int] = set()
     for page in pages:
         if page.pageid in known:

@@ -168,12 +168,14 @@ def upgrade_warehouse(
         )
     if upgrade.version < SCHEMA_VERSION:
         replace_warehouse_with_copy(
-            path, lambda db, _: _migrate_tables(db, path, upgrade, models, statements), of_any_version=True
+            path,
+            lambda db, _: _copy_tables_and_record_row_counts(db, path, upgrade, models, statements),
+            of_any_version=True,
         )
     return upgrade
 
 
-def _migrate_tables(
+def _copy_tables_and_record_row_counts(
     db: Connection,
     path: Path,
     upgrade: WarehouseUpgradeResult,

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from factmill.tasks.errors import UsageError
 from factmill.tasks.slaq.core.rows import ViewedTopic
 from factmill.tasks.slaq.core.topic_sampling import (
-    CategoryMemberPage,
+    WikipediaPageInSubcategory,
     sample_category_pages,
     select_most_and_least_viewed,
 )
 
 
-def make_pages(numbers: list[int]) -> list[CategoryMemberPage]:
-    return [CategoryMemberPage(number, f"Page {number}", "Algebra") for number in numbers]
+def make_pages(numbers: list[int]) -> list[WikipediaPageInSubcategory]:
+    return [WikipediaPageInSubcategory(number, f"Page {number}", "Algebra") for number in numbers]
 
 
 NUMBERS = st.lists(st.integers(1, 10**9), unique=True, max_size=40)
@@ -59,11 +59,11 @@ def test_seed_and_category_change_sample() -> None:
 def test_large_category_is_streamed_and_sampled_evenly() -> None:
     read = 0
 
-    def list_members() -> Iterator[CategoryMemberPage]:
+    def list_members() -> Iterator[WikipediaPageInSubcategory]:
         nonlocal read
         for number in range(1, 10_001):
             read += 1
-            yield CategoryMemberPage(number, f"Page {number}", "Technology")
+            yield WikipediaPageInSubcategory(number, f"Page {number}", "Technology")
 
     drawn = sample_category_pages(list_members(), 7, "Technology", 1000)
     assert (len(drawn), read) == (1000, 10_000)
