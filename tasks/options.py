@@ -123,7 +123,7 @@ class TableSourceParams(BenchmarkParams):
     source_licence: Annotated[str | None, AfterValidator(_validate_licence_label_or_url), CliOption(metavar="ID")] = (
         None
     )
-    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of a known file, else `none stated`. A release with `none stated` needs --allow-licence."""
+    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of the file if factmill recognises it, else `none stated`. A release with `none stated` needs --allow-licence."""
 
 
 class OwnSourceParams(TableSourceParams):
@@ -155,7 +155,7 @@ class RunOptions(StrictModel):
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata. `factmill graph` lists the graphs."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
-    """Folder with your own prompts. Each replaces the packaged prompt of the same id (see `factmill prompts`). Default: the folder that the world's file names as prompts, if any."""
+    """Folder with your own prompts. Each replaces the packaged prompt of the same id (see `factmill prompts`). Default: the folder of the key `prompts` in the world file, if any."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home folder (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
@@ -170,7 +170,7 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage of more than 32,000 rows has at most 64 batches, even if the batches become larger."""
+    """Number of rows per batch. A stage with more than 32,000 rows uses larger batches, so that it has at most 64."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )

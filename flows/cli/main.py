@@ -74,7 +74,10 @@ COMMAND_GROUPS = {
         "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
         "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
         "paths": ("paths", "Find paths of 1 or 2 hops from items to items, dates or numbers."),
-        "world": ("world", "Serve the embedded world, or manage its scripted replies."),
+        "world": (
+            "world",
+            "Serve the embedded world (an offline copy of the services), or manage its scripted replies.",
+        ),
         "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
         "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),
         "new": ("new", "Create a package for a new benchmark, ready to build and test."),
@@ -87,6 +90,9 @@ COMMANDS = {name: command for group in COMMAND_GROUPS.values() for name, command
 _HIDDEN_COMMANDS = {"builds": ("builds", "List the builds of the warehouse, oldest first.")}
 """Commands that the help does not list: `builds` is `show` without a benchmark."""
 _NEW_SPELLINGS = {
+    "compare": "diff A B",
+    "list": "show",
+    "eval": "evaluate BENCHMARK",
     "forecast": "build BENCHMARK --forecast",
     "compact": "gc --compact",
     "drift": "fanoutqa validate --drift",

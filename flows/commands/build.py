@@ -61,7 +61,7 @@ ForecastOption = Annotated[
     bool,
     typer.Option(
         "--forecast",
-        help="Forecast requests, tokens, cost and time from an earlier build or a pilot. Publishes nothing.",
+        help="Forecast requests, tokens, cost and time from an earlier run or a pilot. Publishes no rows.",
     ),
 ]
 
@@ -209,8 +209,8 @@ def _get_forecast_basis_build(
             else ""
         )
         raise UsageError(
-            f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small}, or add --pilot N, "
-            "which sends and pays for the requests of N rows"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small} and state the number "
+            "of source rows with --rows N, or add --pilot N, which counts the source rows, and sends and pays for the requests of N"
         )
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")

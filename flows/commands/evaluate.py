@@ -4,10 +4,11 @@ import json
 import shlex
 import traceback
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pyarrow as pa
 import typer
@@ -68,10 +69,6 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse
 
 EvaluateForceOption = Annotated[
     bool, typer.Option("--force", help="Evaluate again even if an evaluation with the same inputs exists.")
-]
-EvaluatedModelsOption = Annotated[
-    list[str] | None,
-    typer.Option("--model", metavar="NAME", help=f"{EvaluationParams.model_fields['model'].description} Repeatable."),
 ]
 EvaluationReportsOption = Annotated[
     Path | None,
@@ -149,6 +146,22 @@ evaluate_app = typer.Typer(
 )
 
 
+def _make_models_option(*, takes_answers: bool) -> Any:
+    """Return the option --model; `takes_answers`: the command also has --answers, which the help then mentions."""
+    described = EvaluationParams.model_fields["model"].description or ""
+    shown = described if takes_answers else described.partition(" With --answers")[0]
+    return Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help=f"{shown} Repeatable.")]
+
+
+def _hide_from_help(fields: Iterable[tuple[str, Any, Any]]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield options of a command that its help does not list; giving one still raises the error that says why."""
+    for name, kind, default in fields:
+        value_type, option = get_args(kind)
+        hidden = copy(option)
+        hidden.hidden = True
+        yield name, Annotated[value_type, hidden], default
+
+
 def _add_evaluate_command(
     name: str, title: str, examples: Sequence[str], evaluations: Sequence[Evaluation], own: Any
 ) -> None:
@@ -157,9 +170,7 @@ def _add_evaluate_command(
         *make_option_dataclass_fields(RunOptions, [*INTERNAL_OPTIONS, *REPLY_FILE_OPTIONS, "since"]),
         ("force", EvaluateForceOption, False),
     ]
-    fields += [
-        ("models", EvaluatedModelsOption, None),
-        ("reports", EvaluationReportsOption, None),
+    with_one_benchmark = [
         ("questions", QuestionsFileOption, None),
         *make_forecast_fields(
             "evaluation",
@@ -168,12 +179,17 @@ def _add_evaluate_command(
             "as many as the earlier evaluation asked",
         ),
     ]
-    settings = {setting: line for each in evaluations for setting, line in each.settings.items()}
-    blocks = {
-        "Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN_MODELS.items()],
-        "Settings": [f"{setting:20} {line}" for setting, line in settings.items()],
-        "Examples": examples,
-    }
+    is_single = len(evaluations) == 1
+    fields += [
+        ("models", _make_models_option(takes_answers=is_single), None),
+        ("reports", EvaluationReportsOption, None),
+        *(with_one_benchmark if is_single else _hide_from_help(with_one_benchmark)),
+    ]
+    blocks = {"Built-in models": [f"{model:20} {line}" for model, line in BUILT_IN_MODELS.items()]}
+    for each in evaluations:
+        heading = "Settings" if is_single else f"Settings of {each.benchmark.name}"
+        blocks[heading] = [f"{setting:20} {line}" for setting, line in each.settings.items()]
+    blocks["Examples"] = list(examples)
     add_dataclass_command(evaluate_app, name, title, blocks, fields, evaluations=evaluations)
 
 

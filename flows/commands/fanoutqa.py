@@ -106,18 +106,18 @@ def validate_fanoutqa(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check files of fan-out questions; with --drift, check a build's answers against new articles.
+    """Check files of fan-out questions; with --drift, check a build's answers against newer revisions of its articles.
 
-    Files are checked without network. The exit code is 1 if a question breaks a rule. A message names the
-    sub-question that breaks a rule. strategy[1].then[0] is the first entry of `then` in the second entry of
-    `strategy`; decomposition[1] is the second entry of a released question. Articles without a page id or revision
-    id, and flags of a question's structure, are reported but do not make a question invalid.
+    Files are checked without network. The exit code is 1 if a question breaks a rule. Messages name
+    the sub-question, counted from 0: strategy[1].then[0] in a question that you write, decomposition[1] in a released
+    one. Articles without a page id or revision id are reported but do not make a question invalid; neither do doubts
+    about its structure, such as two sub-questions about one article.
 
     With --drift, the command reads each article of a build twice: as of the build's epoch and as of --epoch. It lists
     sub-answers that are stated at only one of these dates, and articles that exist at only one of them. Calls are
     recorded in the warehouse, so repeating the command sends no request, except for replies older than --max-age.
 
-    A sub-answer is lost if it is no longer found, if other parts of it are missing, or if its article is gone. The
+    A sub-answer is lost if its article no longer states it, states only some of its parts, or is gone. The
     share of lost sub-answers is computed over those that could be looked up. With --fail-over SHARE, the exit code is
     1 if the share of lost sub-answers is higher; it is also 1 if too many look-ups failed. Use this in cron jobs. If
     PREFECT_API_URL is set, a higher share also emits the Prefect event factmill.drift.found, which starts the

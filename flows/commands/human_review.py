@@ -117,7 +117,7 @@ def label(
     ),
     labeller: str = typer.Option(
         "",
-        help="Name of the person who labels. Required with --serve, and with --from if the file has no name. Default for a CSV: the file's name.",
+        help="Name of the person who labels. Required with --serve, and with --from if a JSON file names no labeller. Default for a CSV: the file's name.",
         metavar="NAME",
     ),
     port: PortOption = 0,
@@ -127,8 +127,8 @@ def label(
     """Export answers for people to label, and import their labels.
 
     --to draws a sample of judged answers, in equal numbers from each setting and verdict if possible. The file shows
-    neither the model nor the verdict. Fill in the column label (the column note is optional), or label in Label
-    Studio or Argilla (--form). --from imports the valid labels and shows how far several people agree. It lists rows
+    neither the model nor the verdict. Fill in the column `label` (`note` is optional), or label in Label Studio
+    or Argilla (--form). --from imports the valid labels and shows how far several people agree. It lists rows
     whose label is missing, invalid or contradictory; the exit code is 1 if some labels are invalid. --serve draws the
     sample and takes the labels on one page.
 
@@ -265,7 +265,7 @@ def review(
     form: FormOption = "",
     reviewer: str = typer.Option(
         "",
-        help="Name of the person who decides. Required with --serve, and with --from if the file has no name.",
+        help="Name of the person who decides. Required with --serve, and with --from if the file names no person.",
         metavar="NAME",
     ),
     port: PortOption = 0,
@@ -351,7 +351,7 @@ def audit(
     form: FormOption = "",
     reviewer: str = typer.Option(
         "",
-        help="Name of the person who gives verdicts. Required in the terminal, with --serve, and with --from if the file has no name.",
+        help="Name of the person who gives verdicts. Required in the terminal, with --serve, and with --from if the file names no person.",
         metavar="NAME",
     ),
     port: PortOption = 0,

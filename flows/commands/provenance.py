@@ -250,7 +250,11 @@ def diff(
         help="Earlier build: its id, the start of its id, or latest:BENCHMARK; or the folder of a release.",
         metavar="A",
     ),
-    after: str = typer.Argument(..., help="Later build or release, in the same forms as A.", metavar="B"),
+    after: str = typer.Argument(
+        ...,
+        help="Later build: its id, the start of its id, or latest:BENCHMARK; or the folder of a release.",
+        metavar="B",
+    ),
     to: list[Path] | None = typer.Option(
         None,
         help="Also write the diff to this file: .html, .md, .json or .jsonl (one row per line, complete values). Repeatable.",

@@ -46,7 +46,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Also release rows under this licence, although factmill does not know whether it permits that (repeatable). Use this only if you may redistribute the rows.",
+        help="Also release rows under this licence (repeatable). Needed for a licence of which factmill does not know whether it allows redistribution. Use this only if you may redistribute the rows.",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(

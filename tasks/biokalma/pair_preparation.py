@@ -11,7 +11,7 @@ from factmill.tasks.assets import load_article_text_removal_rules, load_property
 from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.core.pair_relations import (
-    find_opening_naming_both_people,
+    compose_opening_about_both_people,
     fold_name_case_and_apostrophes,
     join_lines_and_end_with_stop,
 )
@@ -381,7 +381,7 @@ def _add_text_about_both_people(
         if (page := articles.get(qid)) is None:
             continue
         article = extract_article_text(page.text, load_article_text_removal_rules())
-        if opening := find_opening_naming_both_people(article, row.names[qid], about):
+        if opening := compose_opening_about_both_people(article, row.names[qid], about):
             text = join_lines_and_end_with_stop(opening)
             origin = {"text_source": "article", "text_pages": [f"{page.title}, revision {page.revid}"]}
             return row.extend_to(PairWithParagraph, text=text, **origin, licence=WIKIPEDIA_LICENCE)

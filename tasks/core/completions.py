@@ -210,7 +210,7 @@ def strip_completion_wrappers(
             read = find_single_json_object_text(plain, completion_format.label_pattern)
             found = StrippedCompletion(read[0], frozenset(read[1])) if read else None
         case "lines":
-            found = _extract_headed_lines(plain, completion_format)
+            found = _extract_lines_with_form_heads(plain, completion_format)
         case "text":
             found = _strip_marks_and_lead_in_of_free_text(plain, completion_format)
     if isinstance(found, UnreadableCompletion):
@@ -249,7 +249,9 @@ def _strip_marks_and_lead_in_of_free_text(text: str, form: CompletionFormat) -> 
     return StrippedCompletion("\n".join(lines).strip(), frozenset(taken_off))
 
 
-def _extract_headed_lines(text: str, form: CompletionFormat) -> StrippedCompletion | UnreadableCompletion | None:
+def _extract_lines_with_form_heads(
+    text: str, form: CompletionFormat
+) -> StrippedCompletion | UnreadableCompletion | None:
     """Return the lines of the form with plain heads, and the text between; None without any; Unreadable if retracted."""
     lines = text.splitlines()
     taken_off: set[str] = set()

@@ -136,7 +136,7 @@ def _fill_values_blocks_of_variables(query: str, names: Sequence[str], block: st
     return "".join(pieces) + query[kept_to:]
 
 
-def fill_limit(query: str, limit: int) -> str:
+def replace_limit(query: str, limit: int) -> str:
     """Return the query with the number of its LIMIT replaced; ValueError unless there is exactly one."""
     tokens = _tokenize_query(query)
     found = [

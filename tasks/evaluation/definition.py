@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 BUILT_IN_MODELS = {
     "oracle": "gives the gold answers, for the best value of every metric",
-    "guesser": "gives the most common answer of the same kind, as a baseline",
+    "guesser": "gives the most common gold answer among questions of the same kind, as a baseline",
     "silent": "gives no answer",
 }
 """Models that need no server; they show the best and the worst value of each metric."""
@@ -66,13 +66,13 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest complete build of the default source, else the newest build. latest means the same; with --world or --prompts, it is the newest build made with them. Default: the build that the file of --answers names, else latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build of the packaged source without --limit; if there is none, the newest build. latest is the same, but with --world or --prompts only among builds made with them. Default: the build that the file of --answers names, else latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
     """Model to measure: [models.NAME] in the world's file, or a built-in model (oracle, guesser or silent), which needs no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Add "setting" if the benchmark has several, and "build" if the file of --questions has it."""
+    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Copy "setting" and "build" from the questions that --questions wrote."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Number of questions to draw at random (see --seed). Questions about the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
@@ -94,7 +94,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """Judge: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). If the world's judge is not a real model, exact replaces it."""
+    """Judge: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). The embedded world has no judge model, so exact is used there."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""
@@ -322,6 +322,8 @@ def resolve_evaluation_inputs(
     `more`: further fields of the benchmark's own inputs.
     """
     world = load_world(run.world, run.graph)
+    if params.answers is None:
+        check_tested_model(world, params.model, "--model")
     measured = resolve_measured_build(evaluation.benchmark, params, run)
     changed: dict[str, Any] = {"build": measured.record.build_id}
     if params.release is not None:
@@ -330,8 +332,6 @@ def resolve_evaluation_inputs(
     if measured.answers_file is not None:
         changed["answers"] = str(measured.answers_file.path)
         files[ANSWERS_FILE_UNIT] = [measured.answers_file]
-    else:
-        check_tested_model(world, params.model, "--model")
     if isinstance(params, JudgedEvaluationParams):
         changed["judge"] = resolve_judge_name(world, params.judge)
     settings = tuple(dict.fromkeys(params.setting))
@@ -420,7 +420,7 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     if name not in there:
         known = ", ".join([*there, *others])
         advice = (
-            f"Write a world's file with [models.{name}] (kind, name, url) and pass it with --world FILE"
+            f"To use your own model, write a world file (name, user_agent, and [models.{name}] with kind, name and url) and pass it with --world FILE"
             if world.name in SHIPPED_WORLDS
             else f'Add [models.{name}] with kind = "openai" to the world\'s file'
         )

@@ -61,7 +61,7 @@ class MultiHalParams(OwnSourceParams):
     ] = ()
     """Only these languages and English (repeatable, or separated by commas). por is Brazilian Portuguese. Default: all if the world has a translator, else only English."""
     label_source: Literal["translated", "wikidata"] = "translated"
-    """Source of path labels in other languages. translated: the translator. wikidata: Wikidata if it has the label (in Brazilian or European Portuguese), else the translator."""
+    """Source of path labels in other languages. translated: the translator. wikidata: the Wikidata label if there is one, else the translator. For Portuguese, a Brazilian label is preferred to a European one."""
 
 
 class MultiHalInputs(BuildInputs):

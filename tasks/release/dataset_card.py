@@ -70,7 +70,7 @@ def _render_card_body(release: Release) -> str:
         ),
         alike=group_configs_by_table(release.configs),
         title_of_rows=_format_main_table_title(release),
-        only={config.name: _format_split_notes_by_column(config) for config in release.configs},
+        only={config.name: _format_notes_on_splits_with_column(config) for config in release.configs},
         labels=forms.card.part_labels(),
         own_world=EMBEDDED_WORLD_SOURCE,
         own_prompts=format_prompt_digests(release.build.own_prompt_digests),
@@ -169,7 +169,7 @@ def _format_main_table_title(release: Release) -> str:
     return first.title.rpartition(": ")[0] if len(names) > 1 else first.title
 
 
-def _format_split_notes_by_column(config: ReleaseDatasetConfig) -> dict[str, str]:
+def _format_notes_on_splits_with_column(config: ReleaseDatasetConfig) -> dict[str, str]:
     """Return column → note on the splits that have it, for columns that some split lacks."""
     notes = {}
     for column in config.docs:

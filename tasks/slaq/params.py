@@ -38,7 +38,7 @@ class SlaqParams(TableSourceParams):
     categories: Annotated[
         tuple[Annotated[str, AfterValidator(_parse_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
-    """Only these categories (repeatable). Default: the paper's fifteen categories, or all categories in the table. If you name a single category, it also counts for topics without one."""
+    """Only these categories (repeatable). Default: the paper's fifteen categories, or all categories in the table. If you name only one category, topics of your table without a category belong to it."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)
     """Number of topics in each half of a category: the most viewed half and the least viewed half."""
     spares: int = Field(default=5, ge=0, le=MAX_SETTING_NUMBER)
@@ -50,7 +50,7 @@ class SlaqParams(TableSourceParams):
     min_chars: int = Field(default=1000, ge=0, le=MAX_SETTING_NUMBER)
     """Minimum length of an article's main text, in characters."""
     days: int = Field(default=VIEW_DAYS, ge=1, le=3660)
-    """Number of days for which page views are summed, up to the world's epoch."""
+    """Number of days before the world's epoch (the date as of which articles are read) for which page views are summed."""
     seed: int = Field(default=7, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
     """Seed for drawing the pages."""
     review: ReviewPolicy = "auto"

@@ -89,7 +89,11 @@ def list_source_files(path: Path, deep: bool = False) -> list[Path]:
                 inside += [file for each in inside if each.is_dir() for file in sorted(each.iterdir())]
             files = [file for file in inside if file.suffix.lower() in DATA_SUFFIXES]
     except FileNotFoundError as error:
-        raise SourceError(f"{path}: no such file or folder") from error
+        looked_in = "" if path.is_absolute() else f" in {Path.cwd()}"
+        raise SourceError(
+            f"{path}: no such file or folder{looked_in}; expected a file, or a folder of files, ending in "
+            f"{', '.join(DATA_SUFFIXES)}"
+        ) from error
     except OSError as error:
         raise SourceError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
     for file in files:

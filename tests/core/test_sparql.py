@@ -10,11 +10,11 @@ from factmill.tasks.core.sparql import (
     decimal_term,
     direct_property_term,
     escape_literal,
-    fill_limit,
     fill_values_blocks,
     integer_term,
     item_term,
     literal_term,
+    replace_limit,
 )
 
 QUERY = """# VALUES ?name { "not this one" }
@@ -114,7 +114,7 @@ def test_rows_that_fit_no_block_are_refused(query, variables, rows, expected):
 
 
 def test_fill_limit_fills_only_limit_of_query():
-    assert fill_limit("# LIMIT 3\nSELECT * { } limit 10", 7) == "# LIMIT 3\nSELECT * { } limit 7"
+    assert replace_limit("# LIMIT 3\nSELECT * { } limit 10", 7) == "# LIMIT 3\nSELECT * { } limit 7"
     for query, limit in [("SELECT * {}", 1), ("SELECT * {} LIMIT 1 LIMIT 2", 1), ("SELECT * {} LIMIT 1", 0)]:
         with pytest.raises(ValueError, match="expected one LIMIT"):
-            fill_limit(query, limit)
+            replace_limit(query, limit)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from toy_benchmark import COUNTRIES, CountryQuestion
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.rows import (
     EvaluationMetric,
     EvaluationPrediction,
@@ -106,7 +106,7 @@ JUDGING: JudgingSpec[CountryAnswer, bool, JudgedCountry] = JudgingSpec(
     make_prompt=lambda row: fill_prompt_template(
         JUDGE,
         gold=row.gold,
-        framed=frame_answer(row.id, row.answer_read),
+        framed=enclose_answer_in_boundary_lines(row.id, row.answer_read),
         boundary=make_answer_boundary(row.id, row.answer_read),
     ),
     completion_format=VERDICT,

@@ -207,7 +207,8 @@ def list_addable_values_by_relation(
     return [
         list(values.values())
         for values in missing.values()
-        if len(values) <= MAX_VALUES_PER_SENTENCE and not any(_is_namesake(piece, names) for piece in values.values())
+        if len(values) <= MAX_VALUES_PER_SENTENCE
+        and not any(_is_value_namesake_of_either_person(piece, names) for piece in values.values())
     ]
 
 
@@ -219,7 +220,11 @@ def list_known_pieces_of_complete_relations(
     `names` as above. Questions ask for the relation between the two itself, so it needs none of its other values.
     """
     held = set(map(_get_value_label_key, known))
-    lacking = (each for each in pool if _get_value_label_key(each) not in held or _is_namesake(each, names))
+    lacking = (
+        each
+        for each in pool
+        if _get_value_label_key(each) not in held or _is_value_namesake_of_either_person(each, names)
+    )
     partial = {(piece.qid, piece.pid) for piece in lacking}
     return [piece for piece in known if (piece.qid, piece.pid) not in partial or piece.value_qid in names]
 
@@ -235,7 +240,7 @@ def _get_value_label_key(piece: PersonKnowledgePiece) -> tuple[str, str, str]:
     return piece.qid, piece.pid, piece.value
 
 
-def _is_namesake(piece: PersonKnowledgePiece, names: Mapping[str, str]) -> bool:
+def _is_value_namesake_of_either_person(piece: PersonKnowledgePiece, names: Mapping[str, str]) -> bool:
     """True when a piece's value has the name of one of the two people but is another item."""
     folded = map(fold_case_and_accents, names.values())
     return piece.value_qid not in names and fold_case_and_accents(piece.value) in folded

@@ -90,7 +90,7 @@ def fold_name_case_and_apostrophes(text: str) -> str:
 _FINAL_STOP = re.compile(r"[.!?…][\"'”’»)\]]*$")
 
 
-def find_opening_naming_both_people(article: ArticleMainText, name: str, other: str) -> str | None:
+def compose_opening_about_both_people(article: ArticleMainText, name: str, other: str) -> str | None:
     """Return the article's sentences that open a paragraph about both people; None unless it names both in full."""
     paragraphs = (paragraph for section in article.sections for paragraph in section.paragraphs)
     sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]

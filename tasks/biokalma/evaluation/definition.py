@@ -56,7 +56,7 @@ from factmill.tasks.biokalma.sources.person_pairs import load_relation_wordings
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece, format_person_knowledge
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.completions import CITED_TEXT_FORMAT
-from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
@@ -154,7 +154,10 @@ def format_shown_knowledge(asked: BiokalmaQuestion) -> str:
 
 def fill_judge_prompt(row: BiokalmaPrediction, criterion: str) -> FilledPrompt:
     """Return the judge's prompt for a criterion, with the answer in its frame (Tables 14 to 17)."""
-    boundary, framed = make_answer_boundary(row.id, row.answer_read), frame_answer(row.id, row.answer_read)
+    boundary, framed = (
+        make_answer_boundary(row.id, row.answer_read),
+        enclose_answer_in_boundary_lines(row.id, row.answer_read),
+    )
     knowledge = {"knowledge": format_shown_knowledge(row)} if criterion == "consistency" else {}
     prompt = load_prompt(JUDGE_PROMPTS[criterion])
     return fill_prompt_template(prompt, 1, question=row.question, boundary=boundary, answer=framed, **knowledge)
@@ -219,7 +222,7 @@ SETTINGS = {
     RETRIEVED_SETTING: "the graphs of the people that the question names, found by a search (the baseline)",
     GIVEN_SETTING: "the graphs of the two people that the question is about",
     **{f"{REMOVED_PREFIX}{each}": f"as given_graph, without {each} of the needed facts" for each in (1, 2, 3)},
-    f"{ABLATED_PREFIX}100": "as given_graph; it starts the series ablated_80 to ablated_20",
+    f"{ABLATED_PREFIX}100": "the same graphs as in given_graph: the 100 % point of the series ablated_80 to ablated_20",
     **{
         f"{ABLATED_PREFIX}{share}": f"{share} % of the right graphs; graphs of other people replace the rest"
         for share in (80, 60, 40, 20)

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.digests import JsonValue, canonical_json
-from factmill.tasks.core.sparql import SparqlSolution, fill_limit, fill_values_blocks
+from factmill.tasks.core.sparql import SparqlSolution, fill_values_blocks, replace_limit
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 T_co = TypeVar("T_co", covariant=True)
@@ -80,7 +80,7 @@ class OperationSparqlMapping:
         """Fill the values of calls into the query that they share."""
         for variables, rows in self.make_terms(calls).items():
             query = fill_values_blocks(query, variables, rows)
-        return fill_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
+        return replace_limit(query, calls[0].parts[self.limit_part]) if self.limit_part else query
 
 
 @dataclass(frozen=True, slots=True)

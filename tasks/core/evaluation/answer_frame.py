@@ -15,7 +15,7 @@ def make_answer_boundary(row_id: str, answer: str) -> str:
     return f"answer-{digest_json([row_id, answer])[:_BOUNDARY_DIGITS]}"
 
 
-def frame_answer(row_id: str, answer: str) -> str:
+def enclose_answer_in_boundary_lines(row_id: str, answer: str) -> str:
     """Return an answer between two lines that it cannot contain; `make_answer_boundary` gives the judge their name."""
     boundary = make_answer_boundary(row_id, answer)
     inside = answer.replace(boundary, boundary.replace("-", "_"))

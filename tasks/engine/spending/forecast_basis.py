@@ -1,6 +1,7 @@
 """The earlier build that a forecast extrapolates from: which one fits a build best, and for how many source rows."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from factmill.tasks.engine.benchmark import Benchmark, BuildInputs, BuildInputsAndSourceFiles
@@ -8,6 +9,8 @@ from factmill.tasks.storage.builds import BuildRecord
 
 _SOURCE_INPUTS = frozenset({"build", "release", "answers", "source_digest", "own_source"})
 """Parameters and inputs that say what is read, besides the benchmark's `narrowing_params`."""
+_LIMIT_INPUTS = frozenset({"limit", "limits"})
+"""Inputs that follow from --limit."""
 _MAX_NAMED_CHARACTERS = 200
 
 
@@ -53,13 +56,20 @@ def count_forecast_source_rows(
 
     It is counted in the user's own tables; of another source it is known from a build that has read it. `builds`: oldest first.
     """
+    limit = getattr(inputs.inputs.params, "limit", None)
     if inputs.source_rows is not None:
-        limit = getattr(inputs.inputs.params, "limit", None)
         return (inputs.source_rows if limit is None else min(limit, inputs.source_rows)), []
     wanted = _select_sources_and_narrowing_inputs(benchmark, manifest)
-    for build in (basis, *reversed(builds)):
-        if build.benchmark == benchmark.name and _select_sources_and_narrowing_inputs(benchmark, build.lock) == wanted:
+    own = [build for build in (basis, *reversed(builds)) if build.benchmark == benchmark.name]
+    for build in own:
+        if _select_sources_and_narrowing_inputs(benchmark, build.lock) == wanted:
             return count_source_rows_of_build(build), []
+    if limit is not None:
+        wanted = _select_sources_and_narrowing_inputs(benchmark, manifest, _LIMIT_INPUTS)
+        for build in own:
+            is_same_source = _select_sources_and_narrowing_inputs(benchmark, build.lock, _LIMIT_INPUTS) == wanted
+            if is_same_source and limit <= count_source_rows_of_build(build):
+                return limit, []
     rows = count_source_rows_of_build(basis)
     return rows, [
         f"warning: {basis.build_id} read another source, or another part of it, and no build has read this one: its {rows:,} source "
@@ -103,8 +113,13 @@ def _list_parameter_differences(benchmark: Benchmark, before: Mapping[str, Any],
     ]
 
 
-def _select_sources_and_narrowing_inputs(benchmark: Benchmark, manifest: Mapping[str, Any]) -> list[Any]:
-    """Return what a manifest says about the source: its files, and the inputs that choose the part to read."""
-    names = sorted(_SOURCE_INPUTS | benchmark.narrowing_params)
+def _select_sources_and_narrowing_inputs(
+    benchmark: Benchmark, manifest: Mapping[str, Any], left_out: AbstractSet[str] = frozenset()
+) -> list[Any]:
+    """Return what a manifest says about the source: its files, and the inputs that choose the part to read.
+
+    `left_out`: such inputs that do not matter.
+    """
+    names = sorted((_SOURCE_INPUTS | benchmark.narrowing_params) - left_out)
     inputs = manifest["params"]
     return [manifest["sources"], *(inputs.get(name, inputs["params"].get(name)) for name in names)]

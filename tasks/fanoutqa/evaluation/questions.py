@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from factmill.tasks.assets import load_prompt
-from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.answers import CommonestAnswerGuesser
 from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
@@ -188,7 +188,7 @@ def fill_fanoutqa_judge_prompt(row: FanOutPrediction) -> FilledPrompt:
         question=row.question,
         gold=format_gold_answer(json.loads(row.gold)),
         boundary=make_answer_boundary(row.id, row.answer_read),
-        answer=frame_answer(row.id, row.answer_read),
+        answer=enclose_answer_in_boundary_lines(row.id, row.answer_read),
     )
 
 

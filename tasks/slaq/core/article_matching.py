@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents
 from factmill.tasks.text.values.value_tokens import (
+    TextPartWithValue,
     TokenValue,
-    ValueToken,
     contains_value_sequence,
     drop_stop_words,
     iterate_capitalized_words_with_values,
@@ -90,7 +90,7 @@ def normalise_article(text: str) -> NormalisedArticle:
     )
 
 
-def tokenize_words_with_values(text: str) -> list[ValueToken]:
+def tokenize_words_with_values(text: str) -> list[TextPartWithValue]:
     """Return the words of a text with their values; money and countries get one form."""
     return tokenize_values(normalize_amount_and_name_spelling(text))
 

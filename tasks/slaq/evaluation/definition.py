@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pyarrow as pa
 
 from factmill.tasks.assets import load_list_entries, load_prompt
-from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.evaluation.human_labels import JudgeVerdictLabelScheme
 from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, EvaluationMetric, EvaluationScore
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE
@@ -102,7 +102,10 @@ def make_slaq_guesser(rows: pa.Table) -> Callable[[SlaqQuestion], str]:
 
 def fill_slaq_judge_prompt(row: SlaqPrediction) -> FilledPrompt:
     """Fill the judge's prompt with an answer inside its frame (Table A.4)."""
-    boundary, framed = make_answer_boundary(row.id, row.answer_read), frame_answer(row.id, row.answer_read)
+    boundary, framed = (
+        make_answer_boundary(row.id, row.answer_read),
+        enclose_answer_in_boundary_lines(row.id, row.answer_read),
+    )
     if row.setting == LONG_SETTING:
         pairs = enumerate(zip(row.questions, row.golds, strict=True), 1)
         facts = "\n".join(f"{number}. {question} — {gold}" for number, (question, gold) in pairs)

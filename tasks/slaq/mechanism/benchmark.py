@@ -67,7 +67,7 @@ class MechanismParams(BenchmarkParams):
     pairs: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV file of pairs made by people, with the columns id, short_text and long_text. A pair holds the parts of both answers that state the same fact. It takes precedence over an automatic pair."""
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """Model that finds the part of a long answer that states a fact, if the parts are not numbered: [models.NAME] in the world's file, or exact, which aligns the words of both answers. If the world's judge is not a real model, exact replaces it."""
+    """Model that finds the part of a long answer that states a fact, if the parts are not numbered: [models.NAME] in the world's file, or exact, which aligns the words of both answers. The embedded world has no judge model, so exact is used there."""
     per_kind: int = Field(default=30, ge=1, le=MAX_SETTING_NUMBER)
     """Number of facts to score per model and kind of fact (right in both answers, or right in only one). The facts are drawn with the seed."""
     least_matched: float = Field(default=0.5, ge=0, le=1)

@@ -16,7 +16,7 @@ from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.completions import UNREADABLE_COMPLETION_KINDS
-from factmill.tasks.core.evaluation.answer_frame import frame_answer, make_answer_boundary
+from factmill.tasks.core.evaluation.answer_frame import enclose_answer_in_boundary_lines, make_answer_boundary
 from factmill.tasks.core.prompts import fill_prompt_template
 from factmill.tasks.core.rows import Reject, rows_from_arrow
 from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
@@ -139,7 +139,7 @@ def _pair_answer_parts_asking_judge(
                 load_prompt(QUOTE_PART_PROMPT),
                 question=row.question,
                 boundary=make_answer_boundary(row.id, row.long_answer),
-                answer=frame_answer(row.id, row.long_answer),
+                answer=enclose_answer_in_boundary_lines(row.id, row.long_answer),
             ),
         )
         for row in rows

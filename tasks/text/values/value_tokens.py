@@ -49,7 +49,7 @@ TokenValue = str | UnitlessNumberValue | PartialDate | DayWithoutYear
 """Meaning of a part of a text; a str is a folded word in the singular."""
 
 
-class ValueToken(NamedTuple):
+class TextPartWithValue(NamedTuple):
     """A part of a text and its value."""
 
     source: str
@@ -82,7 +82,7 @@ _STOP_WORDS = frozenset(
 )
 
 
-def tokenize_values(text: str) -> list[ValueToken]:
+def tokenize_values(text: str) -> list[TextPartWithValue]:
     """Return the parts of a text and their values, in order."""
     # signs, powers, eras and ISO dates in forms that word splitting keeps whole
     plain = ERA_WITH_STOPS.sub(r"\1\2\3", unicodedata.normalize("NFC", text))
@@ -92,16 +92,16 @@ def tokenize_values(text: str) -> list[ValueToken]:
     )
     words = _TOKEN.findall(_MINUS.sub("minus ", _PER_CENT.sub("percent", plain)))
     marks = [(word[:1].isupper() and word[:3].lower() in _MONTH_PREFIXES) or word.lower() in _ERAS for word in words]
-    tokens: list[ValueToken] = []
+    tokens: list[TextPartWithValue] = []
     at = 0
     while at < len(words):
         width, value = _read_width_and_value_at(words, marks, at)
-        tokens.append(ValueToken(" ".join(words[at : at + width]), value))
+        tokens.append(TextPartWithValue(" ".join(words[at : at + width]), value))
         at += width
     return tokens
 
 
-def iterate_capitalized_words_with_values(tokens: Sequence[ValueToken]) -> Iterator[tuple[bool, str, str]]:
+def iterate_capitalized_words_with_values(tokens: Sequence[TextPartWithValue]) -> Iterator[tuple[bool, str, str]]:
     """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":

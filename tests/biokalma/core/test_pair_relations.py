@@ -6,7 +6,7 @@ import pytest
 
 from factmill.tasks.assets import load_list_entries, load_property_numbers
 from factmill.tasks.biokalma.core.pair_relations import (
-    find_opening_naming_both_people,
+    compose_opening_about_both_people,
     fold_name_case_and_apostrophes,
     join_lines_and_end_with_stop,
     parse_pair_relations,
@@ -156,15 +156,15 @@ ADA = make_article(
     ],
 )
 def test_opening_names_both_people(name: str, other: str, expected: str | None) -> None:
-    assert find_opening_naming_both_people(ADA, name, other) == expected
+    assert compose_opening_about_both_people(ADA, name, other) == expected
 
 
 def test_first_sentence_without_full_stop_gets_one() -> None:
     article = make_article("Ada Lovelace, mathematician", "Ada knew Lord Byron only from his poems.")
-    assert find_opening_naming_both_people(article, "Ada Lovelace", "Lord Byron") == (
+    assert compose_opening_about_both_people(article, "Ada Lovelace", "Lord Byron") == (
         "Ada Lovelace, mathematician. Ada knew Lord Byron only from his poems."
     )
-    assert find_opening_naming_both_people(ArticleMainText(()), "Ada Lovelace", "Lord Byron") is None
+    assert compose_opening_about_both_people(ArticleMainText(()), "Ada Lovelace", "Lord Byron") is None
 
 
 @pytest.mark.parametrize(

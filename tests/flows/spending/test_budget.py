@@ -176,6 +176,7 @@ def test_forecast_counts_rows_of_named_source_and_warns_of_other_inputs(
     assert not [note for result in (same, named) for note in result["notes"] if note.startswith("warning")]
     assert "to 20 source rows" in forecast(*own, "--limit", "20")["basis"]
     assert "to 7 source rows" in forecast(*own, "--rows", "7")["basis"]
+    assert "to 5 source rows" in forecast(*SMALL_BUILDS["granola"], "--limit", "5")["basis"]
 
     [unread] = [note for note in forecast()["notes"] if note.startswith("warning")]
     assert "no build has read this one: its 12 source rows are assumed" in unread

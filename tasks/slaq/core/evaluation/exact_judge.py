@@ -70,7 +70,7 @@ def judge_answer_exactly(row: SlaqPrediction, lists: QuestionCheckWordLists) -> 
     own = [words - frozenset.intersection(*asked) for words in asked]
     verdicts = []
     for at, (question, gold) in enumerate(zip(row.questions, row.golds, strict=True)):
-        found = _iterate_sentences_stating_gold(read, question, gold)
+        found = _iterate_answer_sentences_stating_gold(read, question, gold)
         if len(own) > 1:
             item = at + 1 if re.search(rf"(?<![0-9]){at + 1}[.)]", row.question) else None
             both = ((each, read.sentences[each]) for each in found)
@@ -102,7 +102,9 @@ def _read_answer_statements(answer: str, question: str) -> _StatingSentencesOfAn
     return _StatingSentencesOfAnswer(sentences, fold_case_and_accents(text), index_text(text))
 
 
-def _iterate_sentences_stating_gold(statements: _StatingSentencesOfAnswer, question: str, gold: str) -> Iterator[str]:
+def _iterate_answer_sentences_stating_gold(
+    statements: _StatingSentencesOfAnswer, question: str, gold: str
+) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
     if _has_gold_in_indexed_text(statements.folded, statements.known, gold):
         is_exact = any(map(is_number_or_date, list_content_words_and_hedged_amounts(gold)[:1]))
