@@ -43,7 +43,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_page_revision,
     parse_revision_html,
 )
-from factmill.tasks.core.rows import MergedAway, Reject, RowOutcome, make_arrow_table
+from factmill.tasks.core.rows import WIKIDATA_LICENCE, MergedAway, Reject, RowOutcome, make_arrow_table
 from factmill.tasks.engine.batches import (
     BatchInProgress,
     make_batch_cache_key,
@@ -271,7 +271,7 @@ DATE_PIDS = frozenset({"P569", "P570", "P571", "P576"})
 BIRTH_DATE_PID = "P569"
 COUNTED_PIDS = {"countries": ("P27",), "cities": ("P19", "P20"), "occupations": ("P106",)}
 """Column → properties whose values the report counts (§2.3)."""
-WIKIPEDIA_LICENCE, WIKIDATA_LICENCE = "CC-BY-SA-4.0", "CC0-1.0"
+WIKIPEDIA_LICENCE = "CC-BY-SA-4.0"
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)

@@ -23,6 +23,8 @@ MAX_SETTING_NUMBER = 1_000_000_000
 """Upper bound of options, parameters and settings that need no smaller one; it fits into 32 bits, like row counts."""
 EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE = "factmill's embedded world", "Apache-2.0"
 """Source of rows and pages written for the embedded world, and their licence (SPDX id)."""
+WIKIDATA_LICENCE = "CC0-1.0"
+"""Licence of Wikidata's facts and labels (SPDX id)."""
 NO_LICENCE_STATED = "none stated"
 """Licence of rows whose source states none."""
 _JSON_COLUMN_MARK = "json"

@@ -30,7 +30,7 @@ def list_alternative_source_row_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def format_granola_row(row: GranolaRow) -> Iterator[str]:
     """Yield a row's contents as readable lines."""
-    yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation}"
+    yield f"  source      {row.source_name}, row {row.source_row}, relation {row.relation} ({row.source_licence})"
     yield f"  question    {row.question}"
     made = {True: " (made from its claims)", False: ""}
     yield (

@@ -1,6 +1,8 @@
 """First stages of GRANOLA-EQ: questions from EntityQuestions files or Wikidata facts (paper §3.2, Appendix B)."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from prefect import Task, task
@@ -8,7 +10,7 @@ from prefect import Task, task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.question_relations import extract_subject_name
-from factmill.tasks.core.rows import Reject, RowOutcome
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, WIKIDATA_LICENCE, Reject, RowOutcome
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import QuestionWithExtractedEntityName, SourceQuestion
@@ -27,7 +29,7 @@ from factmill.tasks.lookups.facts import (
     merge_equal_or_reject_conflicting,
 )
 from factmill.tasks.storage.own_tables import iterate_own_table
-from factmill.tasks.storage.source_files import MALFORMED_ROW, dump_row
+from factmill.tasks.storage.source_files import MALFORMED_ROW, SourceFile, dump_row
 from factmill.tasks.text.text_normalization import normalize_answer
 
 _POSSESSIVE = re.compile(r"['’]s?(?=\s)")
@@ -38,8 +40,11 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
     """Read one relation's questions from its files (§3.2); keep those with exactly one gold answer."""
     work = open_batch(batch)
     read: list[QuestionBeforeMergingEqual | Reject] = []
-    left = work.inputs(GranolaInputs).limits[batch.unit]
+    inputs = work.inputs(GranolaInputs)
+    left = inputs.limits[batch.unit]
+    licences: dict[str, str] = {}
     for file in work.source_files(batch.unit):
+        licences[file.name] = _get_source_licence(inputs, file)
         for raw in load_entity_questions(file):
             if left == 0:
                 break
@@ -56,7 +61,8 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
                 read.append(
                     QuestionBeforeMergingEqual(row_id, batch.unit, raw.question, raw.answers[0], file.name, raw.row)
                 )
-    return work.finish(merge_equal_or_reject_conflicting(read, _make_source_question), SourceQuestion)
+    make = partial(_make_source_question, licences.__getitem__)
+    return work.finish(merge_equal_or_reject_conflicting(read, make), SourceQuestion)
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
@@ -71,7 +77,9 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
     left = {**inputs.limits}
     read: list[QuestionBeforeMergingEqual | Reject] = []
     subjects: dict[str, str | None] = {}
+    licences: dict[str, str] = {}
     for file in work.source_files(batch.unit):
+        licences[file.name] = _get_source_licence(inputs, file)
         for row in iterate_own_table(file, own, QUESTION_FORM):
             fields, row_id = row.fields, f"{file.name}:{row.number}"
             stated = "" if isinstance(fields, str) else fields["relation"] or find_relation_pid_of_file(Path(file.name))
@@ -94,7 +102,10 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
                 read.append(QuestionBeforeMergingEqual(row_id, relation, question, answers[0], file.name, row.number))
     return work.finish(
         merge_equal_or_reject_conflicting(
-            read, lambda each, row_id: _make_source_question(each, row_id).replace(stated_subject=subjects[each.id])
+            read,
+            lambda each, row_id: _make_source_question(licences.__getitem__, each, row_id).replace(
+                stated_subject=subjects[each.id]
+            ),
         ),
         SourceQuestion,
     )
@@ -110,12 +121,14 @@ def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     facts = load_named_facts_as_input_rows(
         work, batch.unit, work.inputs(GranolaInputs).limits[batch.unit], multiple_values="reject"
     )
+    wikidata = work.run.services.wikidata.identity
     made = make_fact_questions(
         facts,
         {pid: each.template for pid, each in load_packaged_and_own_relations(work.source_files(RELATION_FILE)).items()},
-        work.run.services.wikidata.identity,
+        wikidata,
     )
-    return work.finish(merge_equal_or_reject_conflicting(made, _make_source_question), SourceQuestion)
+    make = partial(_make_source_question, lambda _: WIKIDATA_LICENCE)
+    return work.finish(merge_equal_or_reject_conflicting(made, make), SourceQuestion)
 
 
 def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchReceipt]:
@@ -157,7 +170,9 @@ def contains_answer(question: str, answer: str) -> bool:
     return f" {normalize_answer(answer)} " in f" {normalize_answer(_POSSESSIVE.sub('', question))} "
 
 
-def _make_source_question(read: QuestionBeforeMergingEqual, row_id: str) -> SourceQuestion:
+def _make_source_question(
+    get_licence: Callable[[str], str], read: QuestionBeforeMergingEqual, row_id: str
+) -> SourceQuestion:
     return SourceQuestion(
         id=row_id,
         relation=read.relation,
@@ -165,6 +180,14 @@ def _make_source_question(read: QuestionBeforeMergingEqual, row_id: str) -> Sour
         answer=read.answer,
         source_name=read.source_name,
         source_row=read.source_row,
+        source_licence=get_licence(read.source_name),
         subject_qid=read.fact.subject if read.fact else None,
         value_qid=read.fact.value if read.fact else None,
     )
+
+
+def _get_source_licence(inputs: GranolaInputs, file: SourceFile) -> str:
+    """Return the licence of a source file: the user's statement, or that of a known file; our own files have ours."""
+    if not inputs.params.source:
+        return EMBEDDED_WORLD_LICENCE
+    return (inputs.own_source.licence if inputs.own_source else "") or file.licence

@@ -17,6 +17,8 @@ class SourceQuestion(Row):
     """Source file, or the identity of the Wikidata that the fact was drawn from."""
     source_row: int
     """Number of the row in the source, from 1."""
+    source_licence: str
+    """Licence of the source file, or of the Wikidata (SPDX id, or "none stated")."""
     subject_qid: str | None = None
     """The item that the question is about, where the source names it (a Wikidata fact)."""
     value_qid: str | None = None
@@ -138,6 +140,8 @@ class GranolaRow(Row):
     """Source file, or the identity of the Wikidata that the fact was drawn from."""
     source_row: int
     """Number of the row in the source, from 1."""
+    source_licence: str
+    """Licence of the source file, or of the Wikidata (SPDX id, or "none stated")."""
     author_call: str
     """Key of the recorded call that gave the answers."""
     fact_in_graph: bool | None

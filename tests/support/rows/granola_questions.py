@@ -14,7 +14,7 @@ from factmill.tasks.core.service_settings import ModelSettings, ServiceLimits
 LIMITS = ServiceLimits(parallel=2, timeout_s=5, attempts=2, backoff_s=0.01)
 COLUMNS = {
     "relation": "P19", "question": "Where was Ada Lovelace born?", "answer": "London", "source_name": "P19.json",
-    "source_row": 1, "question_entity": "Ada Lovelace", "question_entity_qid": "Q7259", "answer_entity_qid": "Q84",
+    "source_row": 1, "source_licence": "MIT", "question_entity": "Ada Lovelace", "question_entity_qid": "Q7259", "answer_entity_qid": "Q84",
     "question_entity_candidates": 1, "answer_entity_candidates": 2,
     "fact_in_graph": None, "answer_rivals": [], "other_values": [], "reviewed_by": [],
     "question_entity_description_made": False, "answer_entity_description_made": False,
