@@ -52,7 +52,8 @@ def test_granola_reads_table_and_names_file_row_source_and_licence(
     assert "note: Town quiz/town-quiz.csv: question = q, answers = gold, relation = property" in ran.err
     warehouse = ("--warehouse", tmp_path / "w.duckdb")
     explained = factmill("explain", "granola", rows[0]["id"], *warehouse)
-    assert "source      Town quiz/town-quiz.csv, row 1, relation P19" in explained.out
+    assert "source      Town quiz/town-quiz.csv, row 1, relation P19 (CC-BY-4.0)" in explained.out
+    assert {row["source_licence"] for row in rows} == {"CC-BY-4.0"}
     assert "identical" in factmill("verify", ran.json["build_id"], *warehouse).out
     released = factmill("release", ran.json["build_id"], "--to", tmp_path / "release", *warehouse)
     assert released.code == 0, released.err
