@@ -112,7 +112,7 @@ def build(benchmark: str, *, quiet: bool = False, force: bool = False, **options
     (True, True, 0.0)
     >>> factmill.build("granola", relation=["P19"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    factmill.tasks.errors.UsageError: granola: unknown option relation; did you mean relations?; there are: answer_in_question, ...
+    factmill.tasks.errors.UsageError: granola: unknown option relation; there are: answer_in_question, ...; did you mean relations?
     """
     from factmill.flows.api.building import run_build
 

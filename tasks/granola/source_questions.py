@@ -10,7 +10,7 @@ from prefect import Task, task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.question_relations import extract_subject_name
-from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, WIKIDATA_LICENCE, Reject, RowOutcome
+from factmill.tasks.core.rows import WIKIDATA_LICENCE, Reject, RowOutcome
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import QuestionWithExtractedEntityName, SourceQuestion
@@ -187,7 +187,5 @@ def _make_source_question(
 
 
 def _get_source_licence(inputs: GranolaInputs, file: SourceFile) -> str:
-    """Return the licence of a source file: the user's statement, or that of a known file; our own files have ours."""
-    if not inputs.params.source:
-        return EMBEDDED_WORLD_LICENCE
+    """Return the licence of a source file: the user's statement, or that of a known file."""
     return (inputs.own_source.licence if inputs.own_source else "") or file.licence

@@ -50,11 +50,11 @@ def test_question_with_one_gold_answer_is_kept_with_its_source_row(read: Callabl
     assert left.rows == {
         ada: {
             "id": ada, "relation": "P19", "question": BORN("Ada"), "answer": "London", "source_name": "P19.0.json",
-            "source_row": 1, "source_licence": "Apache-2.0", "subject_qid": None, "value_qid": None, "stated_subject": None,
+            "source_row": 1, "source_licence": "none stated", "subject_qid": None, "value_qid": None, "stated_subject": None,
         },
         bo: {
             "id": bo, "relation": "P19", "question": BORN("Bo"), "answer": "Ulm", "source_name": "P19.1.json",
-            "source_row": 1, "source_licence": "Apache-2.0", "subject_qid": None, "value_qid": None, "stated_subject": None,
+            "source_row": 1, "source_licence": "none stated", "subject_qid": None, "value_qid": None, "stated_subject": None,
         },
     }  # fmt: skip
     assert (left.rejects, left.merged) == ({}, {})

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from factmill.tasks.core.rows import Row
+from factmill.tasks.core.rows import NO_LICENCE_STATED, Row
 
 
 class SourceQuestion(Row):
@@ -140,7 +140,7 @@ class GranolaRow(Row):
     """Source file, or the identity of the Wikidata that the fact was drawn from."""
     source_row: int
     """Number of the row in the source, from 1."""
-    source_licence: str
+    source_licence: str = NO_LICENCE_STATED
     """Licence of the source file, or of the Wikidata (SPDX id, or "none stated")."""
     author_call: str
     """Key of the recorded call that gave the answers."""

@@ -81,8 +81,12 @@ def get_call_settings_variables_reply(call: TraceRecord) -> tuple[dict[str, Any]
 
 
 def _validate_traced_row(model: type[BaseModel], row: TraceRecord, build_id: str) -> Any:
-    # the table has the columns of all builds, null in rows of builds without them
-    own = {column: value for column, value in row.items() if column in model.model_fields or value is not None}
+    # the table has the columns of all builds, null in rows of builds without them: a field's default stands for it
+    own = {
+        column: value
+        for column, value in row.items()
+        if value is not None or (column in model.model_fields and model.model_fields[column].is_required())
+    }
     try:
         return model.model_validate(own)
     except ValidationError as error:

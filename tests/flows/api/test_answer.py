@@ -156,7 +156,7 @@ def test_world_model_receives_same_requests_as_from_evaluate(
         answer("mine", [{**asked[0], "id": "P0-0"}], world=str(world), source=warehouse)
     with pytest.raises(UsageError, match="of several builds"):
         answer("mine", [asked[0], {**asked[1], "build": "b"}], world=str(world), source=warehouse)
-    with pytest.raises(UsageError, match="unknown option limits; did you mean limit"):
+    with pytest.raises(UsageError, match=r"unknown option limits; there are: .*; did you mean limit"):
         answer("mine", asked, world=str(world), source=warehouse, limits=3)
     monkeypatch.delenv("TEST_KEY")
     with pytest.raises(SettingsError, match="set it to the API key"):

@@ -60,7 +60,10 @@ def test_python_values_become_command_line_words(options: dict[str, Any], words:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"relation": ["P19"]}, "granola: unknown option relation; did you mean relations.; there are: .*limit.*world"),
+        (
+            {"relation": ["P19"]},
+            "granola: unknown option relation; there are: .*limit.*world.*; did you mean relations.",
+        ),
         ({"pilot": 3}, "unknown option pilot"),
         ({"limit": 0}, "granola: limit is 0: .*greater than or equal to 1"),
         ({"limit": "many"}, "granola: limit is 'many': "),
