@@ -325,6 +325,9 @@ def test_facts_are_classified_and_row_has_published_columns(run: Run, talker: Ta
         "judge": "tester",
         "reviewed_by": ["Ann"],
         "licence": "CC-BY-SA-4.0",
+        "source_name": "wiki",
+        "source_row": 7,
+        "source_licence": "CC-BY-SA-4.0",
     }
 
 

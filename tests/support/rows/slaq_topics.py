@@ -33,6 +33,7 @@ def chosen(pageid: int = 1, title: str = "Pont du Gard", **changed: Any) -> Topi
         "id": f"Bridges-{pageid}", "category": "Bridges", "subcategory": "Bridges", "pageid": pageid, "title": title,
         "url": f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}", "revid": 10 * pageid, "text": TEXT,
         "views": 100 * pageid, "views_from": "20201120", "views_to": "20231119", "half": "most",
+        "source_name": "wiki", "source_row": pageid, "source_licence": "CC-BY-SA-4.0",
     }  # fmt: skip
     return TopicInPopularityHalf.model_validate(columns | changed)
 
