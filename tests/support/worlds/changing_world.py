@@ -50,7 +50,7 @@ class ChangingWorld:
         self.wikidata.trouble = self._answer
         self.chat = ScriptedChat(self._speak)
         self.assets = folder / "assets"
-        for part in ("prompts", "sparql", "data/lists"):
+        for part in ("data/templates", "prompts", "sparql", "data/lists"):
             shutil.copytree(assets.ASSETS_ROOT / part, self.assets / part)
 
     def close(self) -> None:
