@@ -226,7 +226,7 @@ def save_screenshot(
     """Save Chromium's rendering of a page as a PNG of at most `MAX_BYTES`, with fewer colours if necessary.
 
     `awaited`: text on the page that shows that it is complete. `top`: selector of what stands at the picture's top, `above`
-    pixels below its edge, so that ids further up, which each build has anew, are not in it; empty: the page's top.
+    pixels below its edge, which leaves out ids further up that change with each build; empty: the page's top.
     `theme`: light or dark, as in the reader's system settings.
     """
     size = {"width": width, "height": height, "deviceScaleFactor": 1.5, "mobile": width < 600}
