@@ -29,7 +29,7 @@ from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.settings import load_world
 
 ALL = (*DOCUMENTS, "CONTRIBUTING.md", "data/world/README.md")
-OTHERS = ("factmill", ".", "cp", "dask", "export", "prefect", "python", "inspect", "litellm", "lm_eval", "vllm")
+OTHERS = ("factmill", ".", "cp", "dask", "export", "git", "prefect", "python", "inspect", "litellm", "lm_eval", "vllm")
 
 SEARCHED = {
     "back up": "help/backup.html",
