@@ -140,6 +140,8 @@ class Benchmark:
     main_table: str
     group_column: str
     """Column of the main table that divides rows into groups; `show` prints rows from all groups."""
+    value_labels: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+    """Column whose values are codes → value → label for readers; pages show both."""
     display_columns: Mapping[str, str]
     """Column that `show` prints → its heading."""
     ordered_list_columns: frozenset[str] = frozenset()

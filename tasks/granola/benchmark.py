@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.review import ReviewItem
@@ -94,6 +95,9 @@ GRANOLA = Benchmark(
     tables={"granola_eq": GranolaRow, "granola_candidates": NameBearingItemCandidateRow, "granola_review": ReviewItem},
     main_table="granola_eq",
     group_column="relation",
+    value_labels=lambda: {
+        "relation": {pid: each.label for pid, each in load_entity_questions_relations().items()},
+    },
     display_columns={
         "id": "id",
         "question": "question",

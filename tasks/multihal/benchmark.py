@@ -9,7 +9,7 @@ from factmill.tasks.core.publishing.release_spec import ExportSpec
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
 from factmill.tasks.multihal.core.path_selection import count_paths_to_score
-from factmill.tasks.multihal.core.rows import DroppedPath, MultiHalRow
+from factmill.tasks.multihal.core.rows import LANGUAGE_NAMES, DroppedPath, MultiHalRow
 from factmill.tasks.multihal.params import MultiHalParams, resolve_multihal_inputs
 
 
@@ -56,6 +56,10 @@ MULTIHAL = Benchmark(
     tables={"multihal": MultiHalRow, "multihal_dropped_paths": DroppedPath},
     main_table="multihal",
     group_column="source_dataset",
+    value_labels=lambda: {
+        "language": LANGUAGE_NAMES,
+        "chosen_by": {"all": "ten paths or fewer", "judge": "picked by the judge", "chance": "drawn to fill up"},
+    },
     pilot_stage="select_paths",
     pilot_size=lambda row: count_paths_to_score(path["labels"] for path in row["paths"]),
     display_columns={

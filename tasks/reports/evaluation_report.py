@@ -137,6 +137,8 @@ class EvaluationReport:
     """All items, to search; None: the page shows them all, or none."""
     main_metric: str = ""
     """The metric whose comparisons come first."""
+    value_labels: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """Grouping column → value → label for readers."""
 
     @property
     def items_command(self) -> str:
@@ -276,6 +278,7 @@ def make_report_of_overall_metrics(
         paper_notes=tuple(paper_notes),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
         main_metric=evaluation.main_metric,
+        value_labels=evaluation.benchmark.value_labels(),
     )
 
 

@@ -98,6 +98,13 @@ def format_snake_case_as_words(name: str) -> str:
     return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
 
 
+def format_group_value(value: str, column: str, labels: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """Return a value of a grouping column for readers: `place of birth (P19)` if `labels` (column → value → label) has a
+    label, else as words."""
+    label = (labels or {}).get(column, {}).get(value)
+    return shorten_line(f"{label} ({value})", MAX_NAME_CHARACTERS) if label else format_snake_case_as_words(value)
+
+
 def format_parameter_value(value: object) -> str:
     """Format a parameter's value for readers; a digest is cut, an empty value is `not set`."""
     if isinstance(value, dict):

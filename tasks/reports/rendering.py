@@ -15,6 +15,7 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
+    format_group_value,
     format_interval,
     format_number,
     format_p_value,
@@ -41,6 +42,7 @@ _TEMPLATE_FILTERS = {
     "p": format_p_value,
     "ranks": format_ranks,
     "say": format_snake_case_as_words,
+    "say_group": format_group_value,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "short": lambda text: shorten_line(text, 160),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
@@ -66,6 +68,7 @@ def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]
         key_figures=report.key_figures or [make_metric_key_figure(each) for each in report.headline[:3]],
         reference=report.reference,
         all_rows=report.all_rows,
+        labels=report.value_labels,
         trail=trail,
     )
 
@@ -121,12 +124,13 @@ CARD_RENDERERS: Mapping[str, Callable[[ModelCard], str]] = {
 
 def render_html_template(template: str, **variables: Any) -> str:
     """Return a page rendered from a template of data/templates, with the common style."""
-    common = {
+    common: dict[str, Any] = {
         "style": Markup(load_template_text("style.css")),
         "headline": "",
         "summary": "",
         "canary": "",
         "all_rows": None,
+        "labels": {},
         "trail": (),
     }
     return html_environment().get_template(template).render(**common | variables)

@@ -221,3 +221,22 @@ def test_verdict_filter_covers_rows_not_shown_on_page(tmp_path: Path) -> None:
     answers = [*["no"] * 30, *["gold"] * (MAX_ITEM_ENTRIES + 50)]
     report = make_evaluation_report(EVALUATION, [make_evaluated("m", answers)])
     assert "30 of 580 rows found" in open_filtered(render_report_html(report), tmp_path, verdict="wrong")
+
+
+def test_codes_of_groups_have_labels_on_page_and_keep_codes_in_filters() -> None:
+    def items(answers: pa.Table) -> list[AnswerShownInReport]:
+        codes = ["P19", "P20"] * 10
+        return [
+            dataclasses.replace(each, groups={"relation": code})
+            for each, code in zip(list_items(answers), codes, strict=True)
+        ]
+
+    measured = dataclasses.replace(
+        EVALUATION.benchmark, value_labels=lambda: {"relation": {"P19": "place of birth <i>"}}
+    )
+    evaluation = dataclasses.replace(EVALUATION, benchmark=measured, list_report_items=items)
+    report = make_evaluation_report(evaluation, [make_evaluated("m", GOOD)])
+    page = render_report_html(report)
+    assert '<option value="P19">place of birth &lt;i&gt; (P19)</option><option value="P20">P20</option>' in page
+    assert "<bdi>place of birth &lt;i&gt; (P19)</bdi>" in page
+    assert "place of birth &lt;i&gt; (P19)" in render_report_markdown(report).replace("\\", "")

@@ -19,6 +19,14 @@ SelectionMethod = Literal["all", "judge", "chance"]
 
 LANGUAGE_TAGS = {"eng": "en", "deu": "de", "fra": "fr", "ita": "it", "spa": "es", "por": "pt"}
 """Published language code → Wikidata's language tag, which translators take too."""
+LANGUAGE_NAMES = {
+    "eng": "English",
+    "deu": "German",
+    "fra": "French",
+    "ita": "Italian",
+    "spa": "Spanish",
+    "por": "Portuguese",
+}
 
 
 class _QuestionColumns(Row):

@@ -214,6 +214,8 @@ class BuildPage:
     reference: CitationAndCommands
     all_rows: SearchablePageRows | None
     """All rows, to search; None: the page shows them all."""
+    value_labels: Mapping[str, Mapping[str, str]]
+    """Grouping column → value → label for readers."""
     canary: str = ""
     """Line by which training sets can detect released data."""
 
@@ -260,6 +262,7 @@ def render_build_html(page: BuildPage) -> str:
         opens=any(stage.opened for stage in page.stages),
         total=_sum_stages(page),
         filters=list_filters(row.groups for row in page.rows),
+        labels=page.value_labels,
     )
 
 

@@ -116,6 +116,7 @@ def load_build_page(
         key_figures=tuple(_make_key_figures(build, reasons)),
         warnings=tuple(_list_build_warnings(build, tells_answers, [*faults, *more_faults])),
         facts={name: fact for name, fact in _list_build_facts(build).items() if fact},
+        value_labels=benchmark.value_labels(),
         balance=format_row_balance(build.report),
         stages=stages,
         foretold=tuple(_compare_forecast(build.report.get("forecast") or {})),
