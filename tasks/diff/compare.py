@@ -36,7 +36,7 @@ from factmill.tasks.diff.row_matching import (
 )
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import UsageError
-from factmill.tasks.storage.builds import BuildRecord, load_table_digests
+from factmill.tasks.storage.builds import BuildRecord, is_scripted, load_table_digests
 from factmill.tasks.storage.recording.call_records import decompress_body, parse_rejected_row
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column
 
@@ -217,7 +217,7 @@ def compare_builds(
 
 def _summarize_build(build: BuildRecord) -> ComparedBuild:
     day = build.published_at.date().isoformat()
-    return ComparedBuild(build.build_id, int(build.report["rows"]), day, build.caution)
+    return ComparedBuild(build.build_id, int(build.report["rows"]), day, build.caution, is_scripted(build.lock))
 
 
 def _find_differing_and_provenance_only_rows(

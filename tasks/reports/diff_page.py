@@ -1,7 +1,7 @@
 """Renders the diff of two builds as a self-contained HTML page, Markdown, JSON or JSON Lines."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from factmill.tasks.diff.core.changes import (
     ROW_CHANGE_KINDS,
     BuildDiff,
     ChangeCause,
+    ComparedBuild,
     RowChange,
     count_unexplained_rows,
     excerpt_change_keeping_line_breaks,
@@ -106,7 +107,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
             (f"factmill diff {diff.before.build_id} {diff.after.build_id} --to changes.html",),
         ),
         "subtitle": f"{diff.title}. From {diff.before.build_id} to {diff.after.build_id}.",
-        "warnings": list(dict.fromkeys(filter(None, (diff.before.caution, diff.after.caution)))),
+        "warnings": _list_warnings(diff.before, diff.after),
         "facts": facts,
         "inputs": [
             {
@@ -123,7 +124,10 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
         "rows": len(diff.rows),
         "command": f"factmill diff {diff.before.build_id} {diff.after.build_id} --to rows.jsonl",
         "filters": list_filters(map(_list_change_filter_values, diff.rows[:MAX_INDEXED_ROWS])),
-        "entries": [_make_changed_row_page_entry(row) for row in diff.rows[:_MAX_DIFF_ROWS]],
+        "entries": [
+            _make_changed_row_page_entry(row, {each.cause for each in diff.inputs})
+            for row in diff.rows[:_MAX_DIFF_ROWS]
+        ],
     }
     all_rows = _pack_changed_rows_for_search(diff.rows[:MAX_INDEXED_ROWS]) if len(diff.rows) > _MAX_DIFF_ROWS else None
     return render_html_template(
@@ -198,7 +202,15 @@ def _make_json_object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {"told" if name == "change_description" else name: value for name, value in fields}  # the published key
 
 
-def _make_changed_row_page_entry(row: RowChange) -> dict[str, Any]:
+def _list_warnings(*builds: ComparedBuild) -> list[str]:
+    cautions = dict.fromkeys(f"{each.caution[0].upper()}{each.caution[1:]}." for each in builds if each.caution)
+    ids = " and ".join(each.build_id for each in builds if each.scripted)
+    scripted = f"Scripted replies, not a language model, wrote the rows of {ids}: the changes demonstrate the pipeline."
+    return [*cautions, *([scripted] if ids else [])]
+
+
+def _make_changed_row_page_entry(row: RowChange, inputs: Collection[ChangeCause]) -> dict[str, Any]:
+    """Return a row for the template; a cause among the inputs that differ, which the page lists, has no description."""
     columns = [
         _ChangedColumn(
             f"{each.table}.{each.name}" if each.table else each.name,
@@ -217,7 +229,9 @@ def _make_changed_row_page_entry(row: RowChange) -> dict[str, Any]:
         "causes": [
             {
                 "label": _format_cause_label(each),
-                "change_description": format_value_in_line(each.change_description, _MAX_CAUSE_CHARACTERS),
+                "change_description": ""
+                if each in inputs
+                else format_value_in_line(each.change_description, _MAX_CAUSE_CHARACTERS),
                 "stage": each.stage,
             }
             for each in row.causes

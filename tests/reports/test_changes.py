@@ -27,7 +27,17 @@ def test_page_loads_nothing_external_and_escapes_row_text() -> None:
     assert not any(each in page for each in ("</textarea", "\u202e", "\x1b", "\x00", "http://", "https://"))
     assert len(page) < 60_000
     assert "…aaaaaaaaaaaaaaaaaaaanew" in page
-    assert "not for use" in page
+    assert "Not for use." in page
+    assert "Scripted replies, not a language model, wrote the rows of x-bbb: " in page
+
+
+def test_row_repeats_no_change_of_input_that_page_lists() -> None:
+    listed = ChangeCause("parameter", "limits", "P19 3 → 4")
+    other = ChangeCause("world", "wikidata", "label of Q42 returned something else")
+    row = RowChange("added", "x-1", "", (listed, other))
+    page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(listed, "P19 3", "P19 4")]))
+    assert "P19 3 → 4" not in page
+    assert "label of Q42 returned something else" in page
 
 
 def test_megabyte_names_are_shortened(name: str = "n" * 1_000_000) -> None:

@@ -132,6 +132,8 @@ class ComparedBuild:
     published: str
     """Date (ISO 8601)."""
     caution: str = ""
+    scripted: bool = False
+    """Scripted replies wrote its rows."""
 
 
 @dataclass(frozen=True, slots=True)

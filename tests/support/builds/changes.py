@@ -66,7 +66,7 @@ def make_diff(**changed: Any) -> BuildDiff:
         "benchmark": "x",
         "title": "X: a benchmark",
         "before": ComparedBuild("x-aaa", 10, "2026-01-01"),
-        "after": ComparedBuild("x-bbb", 11, "2026-02-01", "not for use"),
+        "after": ComparedBuild("x-bbb", 11, "2026-02-01", "not for use", scripted=True),
         "inputs": [InputChange(PROMPT, "p1", "p2")],
         "same": 8,
         "remade": 2,
