@@ -30,7 +30,7 @@ from factmill.tasks.compute_settings import ComputeSettings
 from factmill.tasks.core import service_settings
 from factmill.tasks.core.calls.chat import BatchJobSettings
 from factmill.tasks.core.calls.operation import list_operations
-from factmill.tasks.core.publishing.release_spec import DatasetCardSpec, DatasetConfigSpec, ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec, DatasetCardSpec, DatasetConfigSpec
 from factmill.tasks.core.rows import MergedAway, Reject
 from factmill.tasks.engine.benchmark import Benchmark, BenchmarkAssetNames, CompanionTable
 from factmill.tasks.engine.failures import FAILURE_CAUSES
@@ -95,7 +95,7 @@ RECORDS = (
     NamedFact,
     Reject,
     MergedAway,
-    ReleaseSpec,
+    BenchmarkReleaseSpec,
     DatasetConfigSpec,
     DatasetCardSpec,
 )

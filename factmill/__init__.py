@@ -30,7 +30,7 @@ from factmill.tasks.errors import FactmillError
 
 if TYPE_CHECKING:
     from factmill.flows.api.building import BuildResult, EvaluationResult
-    from factmill.flows.api.reading import ComparisonResult, RowExplanation
+    from factmill.flows.api.reading import ModelComparisonResult, RowExplanation
     from factmill.tasks.evaluation.scoring_session import ScoringResult
     from factmill.tasks.storage.published_table import PublishedTable
     from factmill.tasks.storage.table_store import TableStore
@@ -143,7 +143,7 @@ def compare(
     *,
     benchmark: str = "",
     source: str | Path | TableStore | None = None,
-) -> ComparisonResult:
+) -> ModelComparisonResult:
     """Compare two models by their paired differences, with 95 % intervals, on the questions that both have a score for.
 
     Each is a result of `evaluate` or `score`, an evaluation's id, or, with `benchmark`, a model's name: its latest evaluation.
@@ -280,7 +280,7 @@ def score(
     factmill.tasks.errors.UsageError: slaq: unknown option tau; there are: ...
     """
     from factmill.flows.evaluate.sessions import get_evaluation, open_evaluation_session
-    from factmill.tasks.core.evaluation.answers import AnswersFile, parse_answers_file
+    from factmill.tasks.core.evaluation.answers import ParsedAnswersFile, parse_answers_file
     from factmill.tasks.evaluation.definition import BUILT_IN_MODELS
     from factmill.tasks.evaluation.measured_build import load_answers_file
     from factmill.tasks.evaluation.scoring_session import make_question_table
@@ -288,7 +288,7 @@ def score(
 
     evaluation = get_evaluation(benchmark)
     settings = _as_settings_tuple(setting) or evaluation.offline_settings
-    found: AnswersFile | str
+    found: ParsedAnswersFile | str
     if isinstance(answers, str) and answers in BUILT_IN_MODELS:
         found, model = answers, answers
     elif isinstance(answers, str | Path):

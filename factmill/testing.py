@@ -1,8 +1,8 @@
 """Checks that the tests of a benchmark package call; factmill's own five benchmarks pass them too.
 
->>> from factmill.testing import check_layers, check_record
+>>> from factmill.testing import check_layers, check_definition
 >>> check_layers("granola")
->>> check_record("granola")
+>>> check_definition("granola")
 
 `check_commands` builds the benchmark in the embedded world and runs every command on it. Each check raises
 AssertionError with what it found.
@@ -87,7 +87,7 @@ def _list_forbidden_imports(name: str) -> Iterator[str]:
                 yield f"{module} imports {imported}: what is in core is pure, and uses core and text alone"
 
 
-def check_record(name: str) -> None:
+def check_definition(name: str) -> None:
     """Check a benchmark's record and what it names as commands, Prefect's form, releases and locks need it."""
     benchmark = get_benchmark(name)
     _check_referenced_names(benchmark)

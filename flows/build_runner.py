@@ -23,7 +23,7 @@ from factmill.flows.prefect_server import (
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.incremental import resolve_since_build
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times
-from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.runs import (
     check_run_unlocked,
     get_run_folder_path,
@@ -41,7 +41,7 @@ from factmill.tasks.settings import ensure_writable_home, factmill_home, load_wo
 from factmill.tasks.storage.builds import (
     BuildRecord,
     find_build_by_manifest,
-    format_use_restriction,
+    format_scripted_rows_use_restriction,
     load_table_digests,
 )
 from factmill.tasks.storage.own_tables import find_licence_problem
@@ -89,7 +89,7 @@ def make_or_reuse_build(
             check_models_have_prices(world, roles)
         check_warehouse_writable(resolve_warehouse_path(run))
     check_run_unlocked(get_run_folder_path(benchmark.name, lock, run))
-    if caution := format_use_restriction(lock):
+    if caution := format_scripted_rows_use_restriction(lock):
         print_and_log(f"note: {caution}")
     begun = datetime.now(UTC)
 
@@ -111,7 +111,7 @@ def _list_non_spdx_licence_notes(params: BenchmarkParams) -> list[str]:
 def _list_unused_own_prompt_notes(benchmark: Benchmark, run: RunOptions) -> Iterator[str]:
     """Yield a note on own prompts that have no effect on a build: the folder holds none of its prompts with another text."""
     folder = run.prompts or load_world(run.world, run.graph).prompts
-    if folder and not resolve_own_prompts(benchmark.assets, run):
+    if folder and not resolve_own_prompt_texts(benchmark.assets, run):
         used = ", ".join(benchmark.assets.prompts) or "none"
         yield f"no prompt in {folder} changes {benchmark.name}: it uses {used}, and all of these are the packaged texts"
 
@@ -210,7 +210,7 @@ def retry_on_lost_server(make: Callable[[], R], server: OwnServer | None, find_p
             print_and_log("note: the flow begins again; what was done is found again")
 
 
-def prepare_prefect_and_embedded_world() -> None:
+def prebuild_prefect_db_and_embedded_world() -> None:
     """Prepare the home for builds: Prefect's database, embedded world (store, graph, encoder), compiled kernels."""
     folder = ensure_writable_home()
     apply_prefect_settings(folder)

@@ -33,7 +33,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BudgetExhausted, BuildAlreadyRunning, FactmillError, PrefectServerLost
 from factmill.tasks.memory import configure_allocators_and_gc
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions
-from factmill.tasks.processes import install_exit_request_handler, request_process_exit, terminate_with_parent
+from factmill.tasks.processes import request_process_exit, start_exit_request_thread, terminate_with_parent
 
 STOP_GRACE_S = 2.0
 """Seconds within which a stopped run's process ends; the runner checks after three."""
@@ -142,7 +142,7 @@ def configure_deployed_run_process() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     parent = os.environ.get(SERVING_PID_VARIABLE)
     terminate_with_parent(int(parent) if parent else None)
-    install_exit_request_handler(_exit_run_process, STOP_GRACE_S)
+    start_exit_request_thread(_exit_run_process, STOP_GRACE_S)
     atexit.register(_skip_final_gc_and_silence_stderr)
 
 

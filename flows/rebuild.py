@@ -22,7 +22,11 @@ from factmill.flows.commands.release import release_if_gates_pass
 from factmill.flows.commands.report import write_evaluation_report
 from factmill.flows.deployment_flows import format_build_outcome, format_error_with_class_name, run_to_final_state
 from factmill.flows.prefect_server import SERVER_POLL_INTERVAL_S
-from factmill.flows.serve_options import RebuildParams, RebuildParamsBase, check_rebuild_access
+from factmill.flows.serve_options import (
+    MultiBenchmarkRebuildParamsBase,
+    RebuildParams,
+    check_rebuild_models_and_credentials,
+)
 from factmill.flows.watching.flow_runs import REBUILD_FLOW, track_flow_runs
 from factmill.tasks import progress
 from factmill.tasks.engine.benchmark import Benchmark
@@ -40,7 +44,7 @@ M = TypeVar("M", BuildReport, str)
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildOutcome:
+class RebuildStepOutcome:
     """Outcome of one build, evaluation or release."""
 
     what: str
@@ -56,16 +60,16 @@ def rebuild(params: RebuildParams = RebuildParams(), run: RunOptions = RunOption
     return run_to_final_state(lambda: rebuild_benchmarks(params, run))
 
 
-def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
+def rebuild_benchmarks(params: MultiBenchmarkRebuildParamsBase, run: RunOptions) -> str:
     """Rebuild and return a summary; at the end, BuildError lists failures, BudgetExhausted what was stopped."""
-    check_rebuild_access(params, run)
+    check_rebuild_models_and_credentials(params, run)
     chosen = params.list_chosen_benchmarks()
     with (
         run_lock(work_folder(resolve_warehouse_path(run)) / "rebuild", "rebuilding"),
         cancelling_if_child_run_cancelled(),
     ):
         done = create_progress_artifact(0.0, key="rebuild-progress", description=f"0 of {len(chosen)} benchmarks")
-        outcomes: list[RebuildOutcome] = []
+        outcomes: list[RebuildStepOutcome] = []
         shared_budget = MultiBuildBudget(run)
         for number, benchmark in enumerate(chosen, start=1):
             outcomes += _build_evaluate_and_release(benchmark, params, shared_budget)
@@ -88,8 +92,8 @@ def rebuild_benchmarks(params: RebuildParamsBase, run: RunOptions) -> str:
 
 
 def _build_evaluate_and_release(
-    benchmark: Benchmark, params: RebuildParamsBase, budget: MultiBuildBudget
-) -> list[RebuildOutcome]:
+    benchmark: Benchmark, params: MultiBenchmarkRebuildParamsBase, budget: MultiBuildBudget
+) -> list[RebuildStepOutcome]:
     """Build a benchmark, evaluate models on it and perhaps release it; builds and evaluations are child runs."""
     own: BenchmarkParams = getattr(params, benchmark.name)
     build, report = _attempt_rebuild_part(
@@ -135,19 +139,19 @@ def _evaluate_and_write_report(evaluation: Evaluation, params: EvaluationParams,
     return made
 
 
-def _attempt_rebuild_part(what: str, make: Callable[[], M]) -> tuple[RebuildOutcome, M | None]:
+def _attempt_rebuild_part(what: str, make: Callable[[], M]) -> tuple[RebuildStepOutcome, M | None]:
     report = None
     try:
         report = make()
-        outcome = RebuildOutcome(what, "made", report if isinstance(report, str) else format_build_outcome(report))
+        outcome = RebuildStepOutcome(what, "made", report if isinstance(report, str) else format_build_outcome(report))
     except PrefectServerLost:
         raise  # the whole rebuild waits for the server and then finds the finished parts
     except BuildAlreadyRunning as held:
-        outcome = RebuildOutcome(what, "left alone", str(held))
+        outcome = RebuildStepOutcome(what, "left alone", str(held))
     except BudgetExhausted as reached:
-        outcome = RebuildOutcome(what, "stopped", str(reached))
+        outcome = RebuildStepOutcome(what, "stopped", str(reached))
     except Exception as error:  # noqa: BLE001 - the others go on; the child run holds the full error
-        outcome = RebuildOutcome(what, "failed", format_error_with_class_name(error))
+        outcome = RebuildStepOutcome(what, "failed", format_error_with_class_name(error))
     progress.log_to_current_run(
         f"{what}: {outcome.ending}: {outcome.said}", "error" if outcome.ending == "failed" else "info"
     )

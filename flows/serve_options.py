@@ -42,7 +42,7 @@ KnownBenchmarkName = Annotated[
 ]
 
 
-class RebuildParamsBase(BenchmarkParams):
+class MultiBenchmarkRebuildParamsBase(BenchmarkParams):
     """What a rebuild makes."""
 
     benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption(metavar="NAME")] = ()
@@ -77,13 +77,16 @@ _benchmark_param_fields: dict[str, Any] = {
     name: (each.params, Field(default=each.params(), title=each.title.partition(":")[0], description=f"{each.title}."))
     for name, each in BENCHMARKS.items()
 }
-RebuildParams: type[RebuildParamsBase] = create_model(
-    "RebuildParams", __base__=RebuildParamsBase, __doc__=RebuildParamsBase.__doc__, **_benchmark_param_fields
+RebuildParams: type[MultiBenchmarkRebuildParamsBase] = create_model(
+    "RebuildParams",
+    __base__=MultiBenchmarkRebuildParamsBase,
+    __doc__=MultiBenchmarkRebuildParamsBase.__doc__,
+    **_benchmark_param_fields,
 )
-"""RebuildParamsBase with each benchmark's own parameters under its name."""
+"""MultiBenchmarkRebuildParamsBase with each benchmark's own parameters under its name."""
 
 
-class ServeOptions(RebuildParamsBase, RunOptions):
+class ServeOptions(MultiBenchmarkRebuildParamsBase, RunOptions):
     """Options of `factmill serve`."""
 
     cron: Annotated[str | None, CliOption(metavar="CRON")] = None
@@ -124,9 +127,9 @@ class ServeOptions(RebuildParamsBase, RunOptions):
         prompts = self.prompts and resolve_absolute_path(self.prompts)
         return RunOptions(**options | {"world": self.resolve_world_path(), "prompts": prompts})
 
-    def make_rebuild_params(self, settings: Mapping[str, BenchmarkParams]) -> RebuildParamsBase:
+    def make_rebuild_params(self, settings: Mapping[str, BenchmarkParams]) -> MultiBenchmarkRebuildParamsBase:
         """Return the parameters of rebuilds; `settings`: benchmark → its own."""
-        own: dict[str, Any] = {name: getattr(self, name) for name in RebuildParamsBase.model_fields}
+        own: dict[str, Any] = {name: getattr(self, name) for name in MultiBenchmarkRebuildParamsBase.model_fields}
         return RebuildParams(**own | dict(settings))
 
 
@@ -150,19 +153,19 @@ def load_serve_config(path: Path) -> tuple[dict[str, Any], dict[str, BenchmarkPa
         raise SettingsError(f"{path}: not valid TOML: {error}") from error
 
 
-def check_rebuild_inputs(params: RebuildParamsBase, run: RunOptions) -> None:
+def check_rebuild_inputs(params: MultiBenchmarkRebuildParamsBase, run: RunOptions) -> None:
     """Raise an error if a rebuild cannot start: an invalid world, a missing key, a missing source.
 
     The message begins with the benchmark's name.
     """
-    check_rebuild_access(params, run)
+    check_rebuild_models_and_credentials(params, run)
     for benchmark in params.list_chosen_benchmarks():
         own = getattr(params, benchmark.name)
         with _prefixing_errors_with_benchmark(benchmark.name):
             make_build_manifest(benchmark, benchmark.resolve_inputs(own, run), run)
 
 
-def check_rebuild_access(params: RebuildParamsBase, run: RunOptions) -> None:
+def check_rebuild_models_and_credentials(params: MultiBenchmarkRebuildParamsBase, run: RunOptions) -> None:
     """Raise SettingsError for an invalid world, an unknown model, a missing key or a missing contact address."""
     world = load_world(run.world, run.graph)
     for benchmark in params.list_chosen_benchmarks():

@@ -5,7 +5,7 @@ from factmill.tasks.slaq.benchmark import SLAQ
 from factmill.tasks.slaq.questions import balance_halves, check_questions, classify_fact_answers, write_questions
 from factmill.tasks.slaq.release import publish_slaq
 from factmill.tasks.slaq.scrape import (
-    check_requested_categories,
+    check_categories_exist_on_wiki,
     choose_topic_reader,
     count_topic_pageviews,
     merge_duplicate_pages,
@@ -25,7 +25,7 @@ slaq = make_recipe(
     Stage(balance_halves, single_batch=True),  # §3.2
     classify_fact_answers,  # Figure 6
     units=lambda locked: locked.inputs.categories,
-    check=check_requested_categories,
+    check=check_categories_exist_on_wiki,
     publish=lambda build, left: publish_slaq(
         build, next(iter(left.values())), left[check_questions], left[classify_fact_answers]
     ),

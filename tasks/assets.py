@@ -105,7 +105,7 @@ def load_entity_questions_relations() -> dict[str, QuestionRelation]:
 
 
 @cache
-def load_source_licences_by_digest() -> dict[str, tuple[str, str]]:
+def load_source_names_and_licences_by_digest() -> dict[str, tuple[str, str]]:
     """Return SHA-256 → (name, licence) of files with a known licence: those in `data/lists/known_sources.csv`, and our own.
 
     The content alone identifies a file: its format and its name do not determine its licence.

@@ -13,7 +13,7 @@ from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, StrictModel
 from factmill.tasks.core.service_settings import MaxAge
 from factmill.tasks.core.spending.costs import BudgetLimits, format_cost
-from factmill.tasks.core.table_columns import split_column_map_into_pairs
+from factmill.tasks.core.table_columns import split_column_option_into_pair_texts
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.settings import SHIPPED_WORLDS, default_warehouse_path
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -113,7 +113,7 @@ class TableSourceParams(BenchmarkParams):
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable)."""
     map: Annotated[
-        tuple[str, ...], BeforeValidator(split_column_map_into_pairs), CliOption(metavar="FIELD=COLUMN,…")
+        tuple[str, ...], BeforeValidator(split_column_option_into_pair_texts), CliOption(metavar="FIELD=COLUMN,…")
     ] = ()
     """Columns of your own table, as FIELD=COLUMN: question=q,answers=gold. A field that is not listed is read from the column of the same name. FIELD= leaves the field empty."""
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
@@ -137,7 +137,7 @@ OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
 """Parameters that a manifest holds resolved, as `own_source` and the digests of files."""
 
 
-def _require_world_and_add_bounds(schema: dict[str, Any]) -> None:
+def _require_world_and_add_bounds_to_help(schema: dict[str, Any]) -> None:
     """Make the world required: a run with other options than its deployment's would use the default world."""
     schema["required"] = ["world"]
     _add_bounds_to_help(schema)
@@ -147,7 +147,7 @@ class RunOptions(StrictModel):
     """World of a build, and how the build runs."""
 
     model_config = ConfigDict(
-        json_schema_extra=_require_world_and_add_bounds, field_title_generator=_format_field_title
+        json_schema_extra=_require_world_and_add_bounds_to_help, field_title_generator=_format_field_title
     )
 
     world: Annotated[str, CliOption(metavar="WORLD")] = "embedded"

@@ -53,7 +53,7 @@ _thread_start_failures: list[str] = []
 """Resource shortages that kept threads from starting."""
 
 
-def install_exit_request_handler(exit_now: Callable[[str], NoReturn], grace_s: float = COMPUTE_STOP_GRACE_S) -> None:
+def start_exit_request_thread(exit_now: Callable[[str], NoReturn], grace_s: float = COMPUTE_STOP_GRACE_S) -> None:
     """Allow `request_process_exit` to end this process, which only runs the command or a flow.
 
     `exit_now` ends it at once; its argument is the resource shortage, or an empty text for a stop. A thread that dies of such a
@@ -129,7 +129,7 @@ def terminate_with_parent(parent_pid: int | None = None) -> None:
 
 
 def request_process_exit(shortage: str = "") -> None:
-    """End this process after the grace period, even if threads still compute, if `install_exit_request_handler` allowed it.
+    """End this process after the grace period, even if threads still compute, if `start_exit_request_thread` allowed it.
 
     `shortage`: the resource shortage; empty for a stop. Responses and finished batches are stored as they come, so ending at
     any moment loses nothing.

@@ -24,12 +24,12 @@ from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, FoundationN
 from factmill.tasks.options import RunOptions
 from factmill.tasks.slaq.params import SlaqParams
 from factmill.tasks.storage.builds import BuildRecord
-from factmill.testing import check_record
+from factmill.testing import check_definition
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_command_options_and_prefect_form_come_from_parameter_models(name: str) -> None:
-    check_record(name)
+    check_definition(name)
 
 
 def test_prefect_form_shows_ranges_and_choices() -> None:

@@ -25,7 +25,7 @@ from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.path_calls import WikidataCallPathFinder, make_uncached_sender
 from factmill.tasks.core.service_settings import ServiceLimits
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
+from factmill.tasks.core.wikidata_paths import PathFinder, PathSearchOptions, PathsFoundForPairs
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.processes import LOOPBACK_HOST, find_free_port, start_child_process, stop_child_process
@@ -156,7 +156,7 @@ def draw_number(value: tuple[Any, ...], draw: random.Random) -> NumberWithUnit:
     return NumberWithUnit(draw.choice([number, number, number, "12345.678"]), draw.choice([None, unit, 11573]))
 
 
-def list_found(found: FoundPaths) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def list_found(found: PathsFoundForPairs) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Return paths and pairs as rows; an unknown item, which only a graph can report, counts as one without paths."""
     assert found.failures == {}
     pairs = [tuple(line.values()) for line in found.pairs.to_pylist()]

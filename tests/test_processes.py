@@ -40,7 +40,7 @@ def end(why):
 def lose():
     {lost}
 
-processes.install_exit_request_handler(end, 0.0)
+processes.start_exit_request_thread(end, 0.0)
 threading.Thread(target=lose).start()
 threading.Event().wait()
 """
@@ -68,7 +68,7 @@ def test_failed_thread_start_is_detected_behind_other_library_error() -> None:
     program = """
 import threading
 from factmill.tasks import processes
-processes.install_exit_request_handler(lambda why: None)
+processes.start_exit_request_thread(lambda why: None)
 print(repr(processes.find_recorded_thread_start_shortage()))
 def refuse(*_, **__): raise RuntimeError("can't start new thread")
 threading._start_new_thread = threading._start_joinable_thread = refuse

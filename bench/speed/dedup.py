@@ -39,7 +39,7 @@ from speed.contenders import (
 
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.models import embedders
-from factmill.tasks.models.devices import find_matmul_instructions
+from factmill.tasks.models.devices import find_amd_onednn_matmul_instructions
 from factmill.tasks.models.exact_batches import batch_by_length_with_filled_sizes
 
 THRESHOLD = 0.99
@@ -123,7 +123,9 @@ def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     )
     assert isinstance(opened, embedders.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]
-    full = sum(size for _, size in batch_by_length_with_filled_sizes(lengths, find_matmul_instructions("cpu")))
+    full = sum(
+        size for _, size in batch_by_length_with_filled_sizes(lengths, find_amd_onednn_matmul_instructions("cpu"))
+    )
     return opened.encode, 1 - len(lengths) / full
 
 

@@ -43,7 +43,7 @@ PLANTED = (
     ("factmill.tasks.biokalma.core.evolution", "MAX_VALUES_PER_SENTENCE = 4", "MAX_VALUES_PER_SENTENCE = 1", "biokalma"),
     ("factmill.tasks.biokalma.core.author_replies", "MIN_ASKED_SHARE = 0.5", "MIN_ASKED_SHARE = 1.5", "biokalma"),
     ("factmill.tasks.slaq.questions", "Pageviews=row.views or 0", "Pageviews=1 + (row.views or 0)", "slaq"),
-    ("factmill.tasks.slaq.core.topic_sampling", "(-(topic.views or 0), *make_equal_views_sort_key(topic))", "((topic.views or 0), *make_equal_views_sort_key(topic))", "slaq"),
+    ("factmill.tasks.slaq.core.topic_sampling", "(-(topic.views or 0), *make_equal_views_tie_break_key(topic))", "((topic.views or 0), *make_equal_views_tie_break_key(topic))", "slaq"),
     ("factmill.tasks.slaq.questions", '!= "none")', '== "none")', "slaq"),
     ("factmill.tasks.fanoutqa.core.questions", "MIN_ARTICLES = 5", "MIN_ARTICLES = 6", "fanoutqa"),
     ("factmill.tasks.fanoutqa.core.flags", "DEV_SHARE = 0.3", "DEV_SHARE = 0.5", "fanoutqa"),

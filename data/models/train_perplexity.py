@@ -46,7 +46,7 @@ from perplexity_corpus import (
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.calls.translation_and_perplexity import TextLogProbability
 from factmill.tasks.models.converting.language_model import convert_decoder_checkpoint
-from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.model_folder import ConversionManifestFields, write_model_folder
 from factmill.tasks.models.perplexity import (
     EMBEDDED_LANGUAGE_MODEL,
     EMBEDDED_LANGUAGE_MODEL_FOLDER,
@@ -167,11 +167,11 @@ def batch_rows(corpus: Corpus, pieces: Any, seed: int) -> Iterator[list[list[int
 def store(checkpoint: Path, folder: Path, record: dict[str, Any]) -> LanguageModel:
     """Convert the checkpoint into `folder`, and open it."""
 
-    def write(making: Path) -> ConversionResult:
+    def write(making: Path) -> ConversionManifestFields:
         origin = convert_decoder_checkpoint(checkpoint, making, "float16")
         (making / "training.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         settings = LanguageModelSettings.model_validate({**origin.settings, "identity": EMBEDDED_LANGUAGE_MODEL})
-        return ConversionResult(origin.source, settings.model_dump(), origin.made_with)
+        return ConversionManifestFields(origin.source, settings.model_dump(), origin.made_with)
 
     write_model_folder(EMBEDDED_LANGUAGE_MODEL_FOLDER.name, folder, "perplexity", write, "replace")
     return LanguageModel(folder / EMBEDDED_LANGUAGE_MODEL_FOLDER.name, "cpu", threads=1)

@@ -47,7 +47,7 @@ from translator_corpus import (
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.models.converting.translator import SPECIAL_TOKENS, convert_nllb_checkpoint
-from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.model_folder import ConversionManifestFields, write_model_folder
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR,
     EMBEDDED_TRANSLATOR_FOLDER,
@@ -62,7 +62,7 @@ from factmill.tasks.text.translating.translation import (
     SOURCE_LANGUAGE,
     TARGET_LANGUAGES,
     PathPart,
-    Untranslatable,
+    UntranslatableReason,
 )
 
 PIECES = 6_000
@@ -223,7 +223,7 @@ def list_words(corpus: Corpus) -> list[str]:
 def store(checkpoint: Path, folder: Path, words: Sequence[str], record: dict[str, Any]) -> Translator:
     """Convert the checkpoint into `folder`, and open it."""
 
-    def write(making: Path) -> ConversionResult:
+    def write(making: Path) -> ConversionManifestFields:
         origin = convert_nllb_checkpoint(checkpoint, making, "float16")
         (making / KNOWN_WORDS_FILE).write_text("\n".join(words), "utf-8")
         (making / "training.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
@@ -235,7 +235,7 @@ def store(checkpoint: Path, folder: Path, words: Sequence[str], record: dict[str
                 "refusal": OUTSIDE,
             }
         )
-        return ConversionResult(origin.source, settings.model_dump(), origin.made_with)
+        return ConversionManifestFields(origin.source, settings.model_dump(), origin.made_with)
 
     write_model_folder(EMBEDDED_TRANSLATOR_FOLDER.name, folder, "translator", write, "replace")
     return Translator(folder / EMBEDDED_TRANSLATOR_FOLDER.name, "cpu", threads=1)
@@ -289,7 +289,7 @@ def describe_training(steps: int, seed: int, log: list[dict[str, float]]) -> dic
 
 def _count(asked: Sequence[tuple[str, str, str]], found: Sequence[Any]) -> dict[str, Any]:
     right = sum(outcome == expected for (_, _, expected), outcome in zip(asked, found, strict=True))
-    refused = Counter(outcome.reason for outcome in found if isinstance(outcome, Untranslatable))
+    refused = Counter(outcome.reason for outcome in found if isinstance(outcome, UntranslatableReason))
     return {"all": len(asked), "exact": right, "share": round(right / len(asked), 4), "refused": dict(refused)}
 
 

@@ -20,7 +20,7 @@ from factmill.tasks.reports.formatting import format_row_balance
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.table_store import TableStore
-from factmill.tasks.text.html_tables import render_html_table
+from factmill.tasks.text.html_tables import render_titled_html_table
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class BuildResult:
         notes = [format_row_balance(report.model_dump()), f"world {report.world}, author {author}"]
         notes += [f"{report.calls_sent} calls sent, {report.calls_replayed} replayed; {report.format_cost()}"]
         notes += [*filter(None, [report.caution]), *report.notes]
-        return render_html_table(f"{self.id}{known}", ("stage", "rows in", "rows out", "rejected"), rows, notes)
+        return render_titled_html_table(f"{self.id}{known}", ("stage", "rows in", "rows out", "rejected"), rows, notes)
 
 
 @dataclass(frozen=True)

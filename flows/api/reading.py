@@ -26,7 +26,7 @@ from factmill.tasks.storage.published_table import PublishedTable
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse, query_rows
-from factmill.tasks.text.html_tables import render_html_lines, render_html_table
+from factmill.tasks.text.html_tables import render_html_lines, render_titled_html_table
 
 LATEST = "latest"
 """Value of `build` for the latest build of a benchmark, or the latest that has a table."""
@@ -167,7 +167,7 @@ _COMPARISON_HEADINGS = (
 
 
 @dataclass(frozen=True)
-class ComparisonResult:
+class ModelComparisonResult:
     """Paired differences of two models on the questions that both have a score for."""
 
     benchmark: str
@@ -187,9 +187,7 @@ class ComparisonResult:
         return self.arrow.to_pandas()
 
     def __repr__(self) -> str:
-        return (
-            f"<ComparisonResult {self.benchmark}: {self.first} less {self.second}, {len(self.comparisons)} differences>"
-        )
+        return f"<ModelComparisonResult {self.benchmark}: {self.first} less {self.second}, {len(self.comparisons)} differences>"
 
     def _repr_html_(self) -> str:
         rows = (
@@ -200,7 +198,7 @@ class ComparisonResult:
             )
             for each in self.comparisons
         )
-        return render_html_table(
+        return render_titled_html_table(
             f"{self.benchmark}: {self.first} (first) less {self.second} (second)",
             _COMPARISON_HEADINGS,
             rows,
@@ -221,7 +219,7 @@ class _ScoresOfComparedSide:
     seed: int = 0
 
 
-def compare_results(first: Comparable, second: Comparable, benchmark: str, source: Source) -> ComparisonResult:
+def compare_results(first: Comparable, second: Comparable, benchmark: str, source: Source) -> ModelComparisonResult:
     """Return the paired differences of two evaluations, or models, of one benchmark, by every headline metric and setting.
 
     Items, intervals, tests and adjusted p are those of reports (`rank_models`). UsageError if the two cannot be compared.
@@ -241,7 +239,7 @@ def compare_results(first: Comparable, second: Comparable, benchmark: str, sourc
         raise UsageError(
             f"{labels[0]} and {labels[1]} have no setting in which both have scores; measure them in the same settings"
         )
-    return ComparisonResult(left.evaluation.benchmark.name, labels[0], labels[1], compared)
+    return ModelComparisonResult(left.evaluation.benchmark.name, labels[0], labels[1], compared)
 
 
 def compare_published_evaluations(warehouse: Path, evaluation_ids: Sequence[str]) -> list[ModelComparison]:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from factmill.tasks.memory import configure_allocators_and_gc, find_resource_shortage
-from factmill.tasks.processes import install_exit_request_handler, request_process_exit
+from factmill.tasks.processes import request_process_exit, start_exit_request_thread
 
 INTERRUPTED_EXIT_CODE, TERMINATED_EXIT_CODE = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM, by the convention of shells."""
@@ -51,7 +51,7 @@ def _open_null_for_closed_streams() -> None:
 
 def install_signal_handlers() -> None:
     """Make Ctrl-C raise KeyboardInterrupt, SIGTERM and SIGHUP SystemExit; a second signal or 4 s end the process."""
-    install_exit_request_handler(
+    start_exit_request_thread(
         lambda short: print_early_end_and_exit(1 if short else find_stop_exit_code() or TERMINATED_EXIT_CODE, short)
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

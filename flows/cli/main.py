@@ -36,7 +36,7 @@ from factmill.tasks.processes import find_recorded_thread_start_shortage, reques
 from factmill.tasks.text.sanitize import (
     escape_control_characters,
     format_did_you_mean,
-    replace_lone_surrogates,
+    replace_lone_surrogates_by_question_mark,
     shorten_middle,
 )
 
@@ -329,7 +329,7 @@ def _check_argument_length_and_encoding(arguments: Sequence[str]) -> None:
             raise UsageError(
                 f"an argument has {len(each):,} characters; expected at most {_LONGEST_ARGUMENT:,}: {shorten_middle(each)!r}"
             )
-        if replace_lone_surrogates(each) != each:
+        if replace_lone_surrogates_by_question_mark(each) != each:
             raise UsageError(
                 f"an argument is not UTF-8: {each!r}; expected UTF-8 in every argument, file names included"
             )

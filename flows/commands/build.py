@@ -26,7 +26,7 @@ from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import format_revalidation
-from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.engine.spending.forecast_basis import (
     choose_basis_build,
@@ -50,9 +50,9 @@ from factmill.tasks.settings import load_world
 from factmill.tasks.storage.builds import (
     BuildRecord,
     delete_pilot_rows,
-    format_planted_fault_shares_by_prompt,
+    format_faulty_scripted_reply_shares,
     list_builds,
-    load_build_stages_and_calls,
+    load_build_stage_and_call_rows,
     resolve_build,
     write_forecast,
 )
@@ -154,7 +154,7 @@ def _make_and_store_forecast(
     lock = make_build_manifest(benchmark, inputs, run)
     warnings: list[str] = []
     if run.pilot:
-        basis, description = _run_pilot_for_forecast_basis(benchmark, params, run)
+        basis, description = _run_pilot_for_basis_and_description(benchmark, params, run)
     else:
         builds = list_builds(warehouse)
         record = _get_forecast_basis_build(benchmark, run, earlier, lock)
@@ -162,13 +162,13 @@ def _make_and_store_forecast(
         counted, warnings = count_forecast_source_rows(benchmark, record, builds, inputs, lock)
         source_rows = rows or counted
         warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
-        asked = load_build_stages_and_calls(warehouse, record.build_id, record.started_at)
+        asked = load_build_stage_and_call_rows(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
         description = (
             f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
             f"{count_source_rows_of_build(record):,} source rows in the world {record.report['world']}"
         )
-    with using_own_prompts(parse_own_prompts(resolve_own_prompts(benchmark.assets, run))):
+    with using_own_prompts(parse_own_prompts(resolve_own_prompt_texts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
         recorded = {"calls": 0.0, "usd": 0.0}
@@ -180,12 +180,12 @@ def _make_and_store_forecast(
     return {"benchmark": benchmark.name, "lock": digest_json(lock)[:12], **found}
 
 
-def _run_pilot_for_forecast_basis(
+def _run_pilot_for_basis_and_description(
     benchmark: Benchmark, params: BenchmarkParams, run: RunOptions
 ) -> tuple[ForecastBasis, str]:
     warehouse, begun = resolve_warehouse_path(run), datetime.now(UTC)
     report = make_or_reuse_build(benchmark, params, run, force=True)
-    asked = load_build_stages_and_calls(warehouse, report.build_id, begun)
+    asked = load_build_stage_and_call_rows(warehouse, report.build_id, begun)
     delete_pilot_rows(warehouse, report.build_id)
     requests = {stage["stage"]: stage["requests"] for stage in report.stages if "requests" in stage}
     drawn = next(stage for stage in asked.stages if stage["stage"] == PILOT_DRAW_STAGE)
@@ -375,7 +375,7 @@ def _format_build_report(report: BuildReport) -> list[str]:
             f"  note: answers and scores are {report.author}, prepared replies from files; no model was called"
         )
     if report.scripted:
-        lines.append(f"  note: {format_planted_fault_shares_by_prompt(report.scripted)}")
+        lines.append(f"  note: {format_faulty_scripted_reply_shares(report.scripted)}")
     if report.unsettled:
         lines.append(
             f"  note: {report.unsettled} rows were lost to temporary failures of services; run the same command again to retry them"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, BROKEN_BENCHMARKS, PACKAGES
-from factmill.flows.build_runner import prepare_prefect_and_embedded_world
+from factmill.flows.build_runner import prebuild_prefect_db_and_embedded_world
 from factmill.flows.cli.options import JsonOption, NewWarehouseOption, print_result
 from factmill.flows.evaluate.evaluations import BROKEN_EVALUATIONS
 from factmill.flows.published_digests import load_published_digests
@@ -27,7 +27,7 @@ from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
-from factmill.tasks.clients.sending.sender import Retry, run_in_thread
+from factmill.tasks.clients.sending.sender import Retry, run_blocking_in_thread
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.clients.unsupported_parameters import format_changed_settings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
@@ -93,7 +93,7 @@ def doctor(
     """
     if prepare:
         progress.set_progress_style()
-        prepare_prefect_and_embedded_world()
+        prebuild_prefect_db_and_embedded_world()
         return
     findings = run_diagnostics(world, resolve_warehouse_path(RunOptions(warehouse=warehouse)), ask)
     ok, lines = all(f["ok"] for f in findings), []
@@ -415,7 +415,7 @@ def _probe_service(name: str, world: World) -> str:
 
     async def ask() -> int:
         async with asyncio.timeout(_REACH_TIMEOUT_S):
-            return (await run_in_thread(partial(session.get, url, timeout=_REACH_TIMEOUT_S))).status_code
+            return (await run_blocking_in_thread(partial(session.get, url, timeout=_REACH_TIMEOUT_S))).status_code
 
     try:
         with session, connection_errors_as_retry():

@@ -41,7 +41,7 @@ from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.measures.model_comparison import ModelComparison
 from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
-from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompts
+from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
 from factmill.tasks.errors import BudgetExhausted, BuildFormatTooOld, FactmillError, UsageError
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rate_by_setting
@@ -482,7 +482,7 @@ def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run:
     asked = load_evaluation_questions(
         evaluation, measured.store, inputs.model_copy(update={"settings": tuple(settings)})
     )
-    with using_own_prompts(parse_own_prompts(resolve_own_prompts(evaluation.assets, run))):
+    with using_own_prompts(parse_own_prompts(resolve_own_prompt_texts(evaluation.assets, run))):
         lines = [
             make_question_json(row, evaluation.make_prompt(row, inputs.params).build_messages(), build)
             for row in rows_from_arrow(evaluation.question_model, asked)

@@ -41,11 +41,15 @@ from factmill.tasks.storage.housekeeping.prefect_history import (
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
     ReclaimedSpaceOfKind,
-    find_crashed_run_markers_and_servers,
+    find_servers_by_crashed_run_marker,
     get_prefect_server,
     measure_bytes,
 )
-from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import (
+    RetentionPolicy,
+    clean_files_of_dead_processes,
+    clean_warehouse,
+)
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse, upgrade_warehouse
 from factmill.tasks.storage.recording.work_folders import batch_jobs_folder, work_folder
 from factmill.tasks.storage.schema import SCHEMA_VERSION
@@ -120,9 +124,10 @@ def gc(
         )
         history = replace(history, left=history.left or left)
     freed.append(history)
-    freed += clean_orphan_files(factmill_home(), path, since, remove=yes)
+    freed += clean_files_of_dead_processes(factmill_home(), path, since, remove=yes)
     shown = [
-        asdict(each) | {"young_until": _format_earliest_removal_time(each, ages), "young_option": _get_age_option(each)}
+        asdict(each)
+        | {"young_until": _format_time_when_all_removable(each, ages), "young_option": _get_age_option(each)}
         for each in freed
     ]
     how = "removed" if yes else "nothing was removed; to remove the data above, run the same command with --yes"
@@ -151,7 +156,7 @@ def _format_reclaimed_space(freed: ReclaimedSpaceOfKind, age_options: Mapping[st
         option = _get_age_option(freed)
         yield (
             f"    {freed.young:,} more{size} stay only because they are younger than {age_options[option]}; all of them can be "
-            f"removed from {_format_earliest_removal_time(freed, age_options)}, or now with {option} 0s"
+            f"removed from {_format_time_when_all_removable(freed, age_options)}, or now with {option} 0s"
         )
 
 
@@ -159,7 +164,7 @@ def _get_age_option(freed: ReclaimedSpaceOfKind) -> str:
     return "--builds-older-than" if freed.kind == "builds" else "--older-than"
 
 
-def _format_earliest_removal_time(freed: ReclaimedSpaceOfKind, ages: Mapping[str, str]) -> str:
+def _format_time_when_all_removable(freed: ReclaimedSpaceOfKind, ages: Mapping[str, str]) -> str:
     """Return the minute (UTC) from which all of this kind is old enough to go; empty if all of it is already."""
     if not freed.young:
         return ""
@@ -240,7 +245,7 @@ def _end_or_count_crashed_runs(*, remove: bool) -> ReclaimedSpaceOfKind:
 
     Runs of a server other than the current one are left, since only that server knows them.
     """
-    servers = Counter(find_crashed_run_markers_and_servers(factmill_home()).values())
+    servers = Counter(find_servers_by_crashed_run_marker(factmill_home()).values())
     count = servers.pop(get_prefect_server(), 0)
     left = [
         f"{others:,} started without a standing server: unset PREFECT_API_URL and run this command again"

@@ -46,7 +46,7 @@ from factmill.tasks.core.measures.agreement import measure_rater_agreement
 from factmill.tasks.core.measures.audits import (
     DEFAULT_AUDIT_ROWS,
     AuditCriterionResult,
-    AuditVerdict,
+    AuditMarksOfRow,
     compute_audit_criterion_results,
     draw_audit_sample_ids,
     format_allowed_marks,
@@ -425,7 +425,7 @@ class AuditSample:
     build_id: str
     shown: Mapping[str, str]
     """Row id → text for the reader: the row, its companion rows, and the evidence of its facts."""
-    verdicts: Mapping[str, AuditVerdict]
+    verdicts: Mapping[str, AuditMarksOfRow]
     """Row id → earlier verdict, for all rows of the build."""
 
 
@@ -467,7 +467,7 @@ def ask_and_save_audit_verdicts(warehouse: Path, benchmark: Benchmark, sample: A
                 if (mark := read_audit_mark(kind, given)) is not None:
                     marks[kind.code] = mark
         with open_warehouse(warehouse) as db:
-            save_audit_verdicts(db, sample.build_id, [AuditVerdict(row_id=row_id, marks=marks, reviewer=reviewer)])
+            save_audit_verdicts(db, sample.build_id, [AuditMarksOfRow(row_id=row_id, marks=marks, reviewer=reviewer)])
     return len(todo)
 
 

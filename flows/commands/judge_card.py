@@ -27,7 +27,7 @@ from factmill.flows.labelling.label_draws import (
 )
 from factmill.flows.labelling.sheet_files import format_sheet_problems
 from factmill.tasks.assets import using_own_prompts
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
 from factmill.tasks.core.batch_receipts import StageBatch
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json, digest_text
@@ -40,7 +40,7 @@ from factmill.tasks.core.evaluation.judge_cards import (
 )
 from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.naming.code_versions import make_code_manifest
-from factmill.tasks.engine.naming.manifests import digest_assets, resolve_own_prompts
+from factmill.tasks.engine.naming.manifests import digest_assets, resolve_own_prompt_texts
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import UsageError
@@ -103,7 +103,7 @@ def judge_card(
         check_warehouse_exists(warehouse)
     with raising_usage_errors(RunOptions):
         run = RunOptions(world=world, prompts=prompts, mode=mode, warehouse=warehouse)
-    cards, notes = make_and_save_judge_cards(labels or [], judge, evaluation or [], benchmark, run)
+    cards, notes = save_judge_cards_and_list_file_problems(labels or [], judge, evaluation or [], benchmark, run)
     result = {"cards": [{"id": card.id, **card.model_dump()} for card in cards], "notes": list(notes)}
     lines = [line for card in cards for line in format_judge_card(card)]
     print_result(as_json, result, [*lines, *(f"  {note}" for note in notes)])
@@ -122,7 +122,7 @@ class BenchmarkLabels:
     items: dict[str, LabelItem] = field(default_factory=dict)
 
 
-def make_and_save_judge_cards(
+def save_judge_cards_and_list_file_problems(
     files: Sequence[Path], judge: str, evaluations: Sequence[str], benchmark: str, run: RunOptions
 ) -> tuple[list[JudgeCard], Sequence[str]]:
     """Make and store one card of a judge for each benchmark; return the cards and the problems in the files.
@@ -132,13 +132,17 @@ def make_and_save_judge_cards(
     """
     warehouse = resolve_warehouse_path(run)
     found, digest, notes = (
-        _load_label_files(warehouse, files, benchmark) if files else (*_load_imported_labels_and_digest(warehouse), [])
+        _load_label_files_with_digest(warehouse, files, benchmark)
+        if files
+        else (*_load_imported_labels_and_digest(warehouse), [])
     )
     cards = []
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
         if labelled.is_drawn:
-            identity, verdicts, used, own = _find_recorded_judge_verdicts(evaluation, judge, evaluations, labelled, run)
+            identity, verdicts, used, own = _find_verdicts_evaluations_and_prompts(
+                evaluation, judge, evaluations, labelled, run
+            )
             source = f"those of {', '.join(used)}"
         else:
             identity, verdicts, own = _judge_user_answers_and_digest_prompts(evaluation, judge, labelled, run)
@@ -162,7 +166,7 @@ def make_and_save_judge_cards(
     return cards, notes
 
 
-def _load_label_files(
+def _load_label_files_with_digest(
     warehouse: Path, files: Sequence[Path], benchmark: str
 ) -> tuple[dict[str, BenchmarkLabels], str, list[str]]:
     """Return benchmark → labels of the files, their digest, and the problems found; if two files hold a label by the
@@ -205,7 +209,7 @@ def _load_imported_labels_and_digest(warehouse: Path) -> tuple[dict[str, Benchma
     return found, digest_json(labels)
 
 
-def _find_recorded_judge_verdicts(
+def _find_verdicts_evaluations_and_prompts(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
@@ -228,7 +232,7 @@ def _find_recorded_judge_verdicts(
     own: dict[str, str] = {}
     folder = run.prompts or world.prompts
     selects = folder and {*load_own_prompts(Path(folder))} & {*scheme.prompts}
-    given = digest_assets(evaluation.assets, resolve_own_prompts(evaluation.assets, run)) if selects else None
+    given = digest_assets(evaluation.assets, resolve_own_prompt_texts(evaluation.assets, run)) if selects else None
     prompts = given and _select_judge_prompt_digests(evaluation, given)
     builds = [record.build_id for record in list_builds(warehouse) if record.benchmark == evaluation.name]
     for name in reversed([resolve_judged_evaluation(warehouse, name)[2].build_id for name in names] or builds):
@@ -277,7 +281,7 @@ def _judge_user_answers_and_digest_prompts(
     assert evaluation.label_scheme.make_answer_row is not None and evaluation.judging_spec is not None
     warehouse, world = resolve_warehouse_path(run), load_world(run.world, run.graph)
     role = resolve_judge_name(world, judge)
-    texts = {} if role == EXACT_JUDGE else resolve_own_prompts(evaluation.assets, run)
+    texts = {} if role == EXACT_JUDGE else resolve_own_prompt_texts(evaluation.assets, run)
     lock = {
         "params": {"params": {"judge": role}},
         "models": {name: model.name for name, model in world.models.items()}
@@ -288,7 +292,7 @@ def _judge_user_answers_and_digest_prompts(
     own = {name: digest_text(text) for name, text in texts.items() if name in evaluation.label_scheme.prompts}
     identity = find_judge_identity(evaluation, lock)
     assert identity is not None
-    place = JobFolderAndRun(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
+    place = BatchJobsFolderAndRun(batch_jobs_folder(warehouse, run.mode), "judge-card", warehouse)
     with (
         closing(CallCache(warehouse, run.mode)) as recorder,
         closing(WorldServices.open(run.world, run.graph, factmill_home(), place)) as services,

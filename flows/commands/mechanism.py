@@ -45,10 +45,10 @@ from factmill.tasks.slaq.mechanism.ablation_service import choose_torch_device, 
 from factmill.tasks.slaq.mechanism.benchmark import (
     SLAQ_MECHANISM,
     MechanismParams,
-    load_paired_answers_file,
+    load_paired_answer_parts_file,
     load_shuffled_facts_and_counts,
     resolve_mechanism_inputs,
-    write_paired_answers_file,
+    write_paired_answer_parts_file,
 )
 from factmill.tasks.slaq.mechanism.measure import (
     ACCURACY,
@@ -108,7 +108,7 @@ def _run_mechanism_command(given: Any) -> None:
     run, params = make_model_from_options(RunOptions, given), make_model_from_options(MechanismParams, given)
     check_warehouse_exists(run.warehouse)
     if given.write_pairs:
-        pairs, without = write_short_and_long_answer_pairs(params, run, given.write_pairs)
+        pairs, without = write_answer_pairs_and_count_unpaired(params, run, given.write_pairs)
         result = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
         lines = [
             f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; correct short_text and long_text, then pass the "
@@ -201,12 +201,12 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
 
 
-def write_short_and_long_answer_pairs(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
+def write_answer_pairs_and_count_unpaired(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
     """Write the automatic pairs of answers to a file, without loading a model; return the numbers of facts and of facts
     without a pair."""
     locked = resolve_mechanism_inputs(params, run)
     given, words = locked.inputs.params, frozenset(load_list_entries("function_words"))
-    chosen = load_paired_answers_file(Path(given.pairs)) if given.pairs else {}
+    chosen = load_paired_answer_parts_file(Path(given.pairs)) if given.pairs else {}
     rows: list[FactInShortAndLongAnswer] = [
         pair_fact_answers(fact, words, given.least_matched, chosen)
         for subject in locked.inputs.subjects
@@ -214,7 +214,7 @@ def write_short_and_long_answer_pairs(params: MechanismParams, run: RunOptions, 
         for fact in facts[: given.per_kind]
     ]
     try:
-        write_paired_answers_file(path, rows)
+        write_paired_answer_parts_file(path, rows)
     except OSError as error:
         raise OutputError(
             f"{path}: cannot be written: {error.strerror}; give another path with --write-pairs"

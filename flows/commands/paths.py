@@ -33,15 +33,20 @@ from factmill.tasks.core.calls.wikidata import (
     parse_item_candidates,
 )
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions, make_path_id_lists
+from factmill.tasks.core.wikidata_paths import (
+    PathFinder,
+    PathSearchOptions,
+    PathsFoundForPairs,
+    make_entity_id_lists_of_paths,
+)
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import OutputError, ServiceError, SourceError, UsageError
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.source_files import (
     find_row_problem,
-    iterate_csv,
-    iterate_json,
-    iterate_parquet,
+    iterate_numbered_csv_rows,
+    iterate_numbered_json_values,
+    iterate_numbered_parquet_rows,
     make_source_file_without_digest,
 )
 from factmill.tasks.text.values.dates_and_numbers import parse_written_date, parse_written_number, resolve_number_unit
@@ -99,14 +104,14 @@ def paths(
     progress.set_progress_style()
     ignored = frozenset() if all_properties else load_property_numbers("ignored_properties")
     options = PathSearchOptions(always_two_hops=all_hops, ignored_properties=ignored, max_paths=most)
-    asked = iterate_pairs_file(pairs) if pairs else [(str(subject), str(target))]
+    asked = iterate_subject_object_pairs(pairs) if pairs else [(str(subject), str(target))]
     counts: Counter[str] = Counter()
     with (
         closing(WorldServices.open(world, graph, factmill_home())) as services,
         PathAndPairFilesWriter(to) if to else nullcontext() as files,
     ):
         services.world.require_services("wikidata")
-        for found, statuses in find_paths_of_text_pairs(asked, services, kind, options, language):
+        for found, statuses in iterate_path_and_pair_tables_by_batch(asked, services, kind, options, language):
             counts.update(statuses["status"].to_pylist())
             counts["paths"] += len(found)
             if files:
@@ -195,7 +200,7 @@ class _ResolvedSubjectObjectPair:
         return f"{self.target.number}{'' if self.target.unit is None else f' Q{self.target.unit}'}"
 
 
-def find_paths_of_text_pairs(
+def iterate_path_and_pair_tables_by_batch(
     pairs: Iterable[tuple[str, str]],
     services: WorldServices,
     kind: str | None,
@@ -279,7 +284,7 @@ def _find_paths_of_batch(
     for kind in OBJECT_KINDS:
         rows = np.array([at for at, each in enumerate(wanted) if each.kind == kind and not each.status], np.int64)
         if len(rows):
-            found, ids = _find_paths_to_objects_of_kind(kind, [wanted[at] for at in rows], finder, options)
+            found, ids = _find_paths_and_ids_of_each_path(kind, [wanted[at] for at in rows], finder, options)
             of_kind = found.paths
             columns = {"row": pa.array(rows[of_kind["pair"].to_numpy()]), "hops": of_kind["hops"], "path": ids}
             tables.append(
@@ -304,17 +309,17 @@ def _find_paths_of_batch(
     return _make_labelled_paths_table(paths, texts, start, service, language), pa.Table.from_pylist(lines, PAIRS_SCHEMA)
 
 
-def _find_paths_to_objects_of_kind(
+def _find_paths_and_ids_of_each_path(
     kind: str, wanted: Sequence[_ResolvedSubjectObjectPair], finder: PathFinder, options: PathSearchOptions
-) -> tuple[FoundPaths, pa.ListArray]:
+) -> tuple[PathsFoundForPairs, pa.ListArray]:
     subjects = np.array([each.subject for each in wanted], np.int64)
     if kind == "item":
         objects = np.array([each.target for each in wanted], np.int64)
         found = finder.find_item_paths(subjects, objects, options)
-        return found, make_path_id_lists(found.paths, subjects, objects)
+        return found, make_entity_id_lists_of_paths(found.paths, subjects, objects)
     properties = load_property_numbers(_KIND_PROPERTY_LISTS[kind])
     found = finder.find_literal_paths(subjects, [each.target for each in wanted], properties, options)
-    return found, make_path_id_lists(found.paths, subjects)
+    return found, make_entity_id_lists_of_paths(found.paths, subjects)
 
 
 def _make_labelled_paths_table(
@@ -353,7 +358,7 @@ SUBJECT_OBJECT_COLUMNS = ("subject", "object")
 PATH_FILE_SUFFIXES = (".parquet", ".csv", ".jsonl")
 
 
-def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
+def iterate_subject_object_pairs(file: Path) -> Iterator[tuple[str, str]]:
     """Yield (subject, object) from a CSV, JSON Lines or Parquet file; SourceError names a row without them."""
     if not file.is_file():
         raise SourceError(
@@ -363,11 +368,11 @@ def iterate_pairs_file(file: Path) -> Iterator[tuple[str, str]]:
     source = make_source_file_without_digest(file)
     match file.suffix.lower():
         case ".parquet":
-            rows = iterate_parquet(source, SUBJECT_OBJECT_COLUMNS)
+            rows = iterate_numbered_parquet_rows(source, SUBJECT_OBJECT_COLUMNS)
         case ".json" | ".jsonl" | ".ndjson":
-            rows = iterate_json(source, "objects with subject and object")
+            rows = iterate_numbered_json_values(source, "objects with subject and object")
         case _:
-            rows = iterate_csv(source, SUBJECT_OBJECT_COLUMNS)
+            rows = iterate_numbered_csv_rows(source, SUBJECT_OBJECT_COLUMNS)
     for row_no, row in rows:
         if problem := find_row_problem(row, SUBJECT_OBJECT_COLUMNS):
             raise SourceError(f"{file}, row {row_no}: {problem}; expected texts in subject and object")

@@ -288,7 +288,7 @@ def diff(
       factmill diff old/granola/ granola-eq/
       factmill diff multihal-5a multihal-b1 --to changes.html --to CHANGELOG.md --exit-code
     """
-    from factmill.flows.commands.release import compare_releases
+    from factmill.flows.commands.release import compare_release_folders_or_builds
     from factmill.flows.commands.report import check_report_suffixes
     from factmill.tasks.reports.diff_page import CHANGES_RENDERERS, make_diff_json
 
@@ -301,7 +301,7 @@ def diff(
         )
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     if any(is_release(Path(name)) or "/" in name for name in (before, after)):  # no build has a slash in its name
-        found = compare_releases(path, before, after, with_answers)
+        found = compare_release_folders_or_builds(path, before, after, with_answers)
     else:
         old, new = (resolve_build(path, name) for name in (before, after))
         check_same_benchmark(old, new)

@@ -12,7 +12,7 @@ from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result
 from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.flows.prefect_server import send_prefect_event
 from factmill.tasks import progress
-from factmill.tasks.core.publishing.release_spec import ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec
 from factmill.tasks.diff.compare import check_same_benchmark, compare_builds
 from factmill.tasks.diff.core.changelog import render_changelog
 from factmill.tasks.diff.core.changes import BuildDiff, RowChangeKind, count_unexplained_rows
@@ -213,7 +213,9 @@ def release_if_gates_pass(
     return f"{made.folder}: {made.release.rows} rows released"
 
 
-def compare_releases(warehouse: Path, before: str, after: str, with_answers: bool = False) -> BuildDiff:
+def compare_release_folders_or_builds(
+    warehouse: Path, before: str, after: str, with_answers: bool = False
+) -> BuildDiff:
     """Return the diff between two release folders; one of the two may be a build of the warehouse.
 
     Raises UsageError, SourceError or UnknownBuild, which say what was expected.
@@ -238,7 +240,7 @@ def compare_loaded_releases(sides: Sequence[ReleaseOrBuild], with_answers: bool 
         return compare_builds(path, benchmark, records[0], records[1], with_answers, find_left_out)
 
 
-def get_release_spec(build: BuildRecord) -> ReleaseSpec:
+def get_release_spec(build: BuildRecord) -> BenchmarkReleaseSpec:
     """Return the release forms of a build's benchmark; UsageError for other builds, such as an evaluation."""
     known = [name for name, benchmark in BENCHMARKS.items() if benchmark.release]
     if build.benchmark not in known:
@@ -246,5 +248,5 @@ def get_release_spec(build: BuildRecord) -> ReleaseSpec:
             f"{build.build_id} is a build of {build.benchmark}, which cannot be released; expected a build of "
             f"{', '.join(known)} (`factmill show` lists the builds)"
         )
-    forms: ReleaseSpec = load_named_object(BENCHMARKS[build.benchmark].release)
+    forms: BenchmarkReleaseSpec = load_named_object(BENCHMARKS[build.benchmark].release)
     return forms

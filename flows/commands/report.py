@@ -24,7 +24,7 @@ from factmill.tasks.evaluation.measured_build import find_measured_build_record,
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.builds.build_page import BUILD_RENDERERS, BuildPage, BuildPageVisibility, render_build_html
 from factmill.tasks.reports.builds.page_loading import load_build_page
-from factmill.tasks.reports.evaluation_report import EvaluationReport, PublishedEvaluation, make_evaluation_report
+from factmill.tasks.reports.evaluation_report import EvaluationReport, LoadedEvaluation, make_evaluation_report
 from factmill.tasks.reports.model_card import (
     BenchmarkEvaluationOfEachModel,
     EvaluationReportLink,
@@ -188,12 +188,12 @@ def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REP
             raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
 
 
-def load_published_evaluation(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> PublishedEvaluation:
+def load_published_evaluation(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> LoadedEvaluation:
     """Return an evaluation with its tables, judge and measured build, as input of a report."""
     measured = find_measured_build_record(warehouse, record)
     judge, card = load_judge_with_card(warehouse, evaluation, record)
     with open_warehouse(warehouse) as db:
-        return PublishedEvaluation(
+        return LoadedEvaluation(
             record=record,
             measured=measured,
             metrics=load_evaluation_metrics(db, record.build_id),

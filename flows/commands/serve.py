@@ -13,7 +13,11 @@ from factmill.flows.prefect_server import apply_prefect_settings, check_prefect_
 from factmill.flows.serve_options import ServeOptions, check_rebuild_inputs, load_serve_config
 from factmill.tasks import progress
 from factmill.tasks.engine.cluster.protocol import format_worker_code_version, import_distributed_without_logs
-from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker_until_signal
+from factmill.tasks.engine.cluster.worker import (
+    check_worker_options,
+    load_servable_resources,
+    run_worker_and_return_end_signal,
+)
 from factmill.tasks.errors import UsageError
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BenchmarkParams
 from factmill.tasks.processes import get_temporary_folder
@@ -143,5 +147,7 @@ def worker(
     for offer in offers:
         progress.print_and_log(f"serves {offer.name}: {offer.requirement}")
     progress.print_and_log(f"code: {format_worker_code_version()}")
-    number = run_worker_until_signal(address, offers, progress.print_and_log, host, (files[0], files[1], files[2]))
+    number = run_worker_and_return_end_signal(
+        address, offers, progress.print_and_log, host, (files[0], files[1], files[2])
+    )
     raise typer.Exit(128 + number)

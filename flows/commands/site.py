@@ -16,7 +16,7 @@ from factmill.flows.commands.report import load_published_evaluation
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks import progress
 from factmill.tasks.core.digests import digest_bytes
-from factmill.tasks.core.publishing.release_spec import ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.diff.compare import compare_builds
 from factmill.tasks.diff.core.changes import BuildDiff, RowChange
@@ -27,14 +27,14 @@ from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.release.assembly import list_row_sources
+from factmill.tasks.release.assembly import list_source_and_licence_of_each_row
 from factmill.tasks.release.core.licences import list_licences_refused_unless_allowed
 from factmill.tasks.release.site_folder import check_site_folder, write_site_folder
 from factmill.tasks.reports.builds.build_page import format_caution_or_scripted_notice
 from factmill.tasks.reports.diff_page import render_changes_html
 from factmill.tasks.reports.evaluation_report import (
     EvaluationReport,
-    PublishedEvaluation,
+    LoadedEvaluation,
     is_built_in_model,
     list_input_differences,
     make_evaluation_report,
@@ -45,10 +45,10 @@ from factmill.tasks.reports.site_pages import (
     INDEX_PAGE,
     BenchmarkPage,
     EvaluationLeftOutOfLeaderboard,
-    Leaderboard,
+    MeasuredBuildLeaderboard,
     SiteBuild,
-    list_breadcrumb_links,
-    make_build_change,
+    list_breadcrumb_addresses_and_names,
+    make_build_change_summary,
     make_leaderboard,
     render_benchmark_page,
     render_site_index,
@@ -240,8 +240,10 @@ def _make_site_entry_of_build(
             problem = escape_control_characters(str(error))
         else:
             link = f"changes/{_make_page_file_name(before.record.build_id, record.build_id)}"
-            files[link] = render_changes_html(diff, list_breadcrumb_links(benchmark.name, benchmark.title))
-            change = make_build_change(diff, before.record.build_id, link)
+            files[link] = render_changes_html(
+                diff, list_breadcrumb_addresses_and_names(benchmark.name, benchmark.title)
+            )
+            change = make_build_change_summary(diff, before.record.build_id, link)
     return SiteBuild(
         build_id=shorten_line(record.build_id, MAX_NAME_CHARACTERS),
         published=record.published_at.date().isoformat(),
@@ -288,13 +290,13 @@ def _list_public_row_ids_of_warehouse(warehouse: Path, benchmark_name: str, buil
     benchmark = BENCHMARKS[benchmark_name]
     if not benchmark.release:  # nothing says what others may see of its rows
         return frozenset()
-    forms: ReleaseSpec = load_named_object(benchmark.release)
+    forms: BenchmarkReleaseSpec = load_named_object(benchmark.release)
     (record,) = (each for each in list_builds(warehouse) if each.build_id == build_id)
     with open_warehouse(warehouse) as db:
         main = load_published_table(db, build_id, benchmark.main_table)
         split = forms.configs[0].splits[forms.never_held_out_split] if forms.never_held_out_split else ""
         answered = load_published_table(db, build_id, split)["id"].to_pylist() if split else main["id"].to_pylist()
-    licences = [licence for _, licence in list_row_sources(main, forms, record)]
+    licences = [licence for _, licence in list_source_and_licence_of_each_row(main, forms, record)]
     refused = {each for each in set(licences) if list_licences_refused_unless_allowed([each], ())}
     is_open = {row_id for row_id, each in zip(main["id"].to_pylist(), licences, strict=True) if each not in refused}
     return frozenset(is_open.intersection(answered))
@@ -313,9 +315,9 @@ def _make_leaderboards(
     builds: Sequence[_FoundBuildOrEvaluation],
     evaluated: Sequence[_FoundBuildOrEvaluation],
     files: dict[str, str],
-) -> tuple[list[Leaderboard], list[str]]:
+) -> tuple[list[MeasuredBuildLeaderboard], list[str]]:
     """Return a leaderboard for each content of rows that models were measured on, and what cannot be read."""
-    groups: dict[str, list[PublishedEvaluation]] = defaultdict(list)
+    groups: dict[str, list[LoadedEvaluation]] = defaultdict(list)
     unreadable = []
     for each in evaluated:
         try:
@@ -338,22 +340,22 @@ def _make_leaderboards(
 def _make_leaderboard(
     evaluation: Evaluation,
     measured: _FoundBuildOrEvaluation | None,
-    members: Sequence[PublishedEvaluation],
+    members: Sequence[LoadedEvaluation],
     files: dict[str, str],
-) -> Leaderboard:
+) -> MeasuredBuildLeaderboard:
     """Return the leaderboard of evaluations on the same rows; of each model the one with the most answers, then the latest."""
     open_ids = _list_public_row_ids(evaluation.benchmark, measured) if measured else frozenset()
-    by_model: dict[tuple[str, bool], list[PublishedEvaluation]] = defaultdict(list)
+    by_model: dict[tuple[str, bool], list[LoadedEvaluation]] = defaultdict(list)
     for each in members:
         by_model[each.record.report["facts"]["model"], is_built_in_model(each)].append(each)
-    taken: list[PublishedEvaluation] = []
+    taken: list[LoadedEvaluation] = []
     others = []
     for (model, _), found in sorted(by_model.items()):
         found.sort(key=lambda each: (each.answers.num_rows, each.record.published_at, each.record.build_id))
         taken.append(found[-1])
         for each in reversed(found[:-1]):
             differences = "; ".join(list_input_differences(found[-1].record, each.record)) or "the same inputs"
-            page = _make_evaluation_report_and_page(evaluation, [each], open_ids, "evaluations", files)[1]
+            page = _make_report_and_add_evaluation_page(evaluation, [each], open_ids, "evaluations", files)[1]
             others.append(
                 EvaluationLeftOutOfLeaderboard(
                     escape_control_characters(model), each.record.build_id, page, shorten_line(differences, 500)
@@ -362,11 +364,11 @@ def _make_leaderboard(
     links, baselines = dict[str, str](), []
     contenders = [each for each in taken if not is_built_in_model(each)] or taken
     for each in taken:
-        single, page = _make_evaluation_report_and_page(evaluation, [each], open_ids, "evaluations", files)
+        single, page = _make_report_and_add_evaluation_page(evaluation, [each], open_ids, "evaluations", files)
         links[each.record.build_id] = page
         if each not in contenders:
             baselines.append(single)
-    report, comparison = _make_evaluation_report_and_page(evaluation, contenders, open_ids, "comparisons", files)
+    report, comparison = _make_report_and_add_evaluation_page(evaluation, contenders, open_ids, "comparisons", files)
     build_id = measured.record.build_id if measured else str(taken[0].record.report["facts"]["measured"])
     return make_leaderboard(
         evaluation,
@@ -381,9 +383,9 @@ def _make_leaderboard(
     )
 
 
-def _make_evaluation_report_and_page(
+def _make_report_and_add_evaluation_page(
     evaluation: Evaluation,
-    evaluated: Sequence[PublishedEvaluation],
+    evaluated: Sequence[LoadedEvaluation],
     open_ids: Collection[str],
     folder: str,
     files: dict[str, str],
@@ -399,7 +401,7 @@ def _make_evaluation_report_and_page(
     name = f"{folder}/{_make_page_file_name(*(each.record.build_id for each in evaluated))}"
     if folder == "evaluations" or len(evaluated) > 1:
         benchmark = evaluation.benchmark
-        files[name] = render_report_html(shown, list_breadcrumb_links(benchmark.name, benchmark.title))
+        files[name] = render_report_html(shown, list_breadcrumb_addresses_and_names(benchmark.name, benchmark.title))
     return report, name
 
 

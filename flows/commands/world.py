@@ -122,7 +122,7 @@ def replies(
         ]
         line = "{prompt}: {replies:,} replies, {faults:,} with a planted fault; by {written_by}"
         return print_result(as_json, counts, (line.format(**each) for each in counts))
-    asked = _build_and_collect_reply_keys(benchmark or (), warehouse)
+    asked = _build_and_collect_reply_keys_by_prompt(benchmark or (), warehouse)
     if add:
         added = _add_form_replies_and_count_by_prompt(add, written_by, asked)
         return print_result(as_json, added, (f"{prompt}: {count:,} added" for prompt, count in added.items()))
@@ -149,7 +149,7 @@ _CHAINED_REPLIES_NOTE = (
 )
 
 
-def _build_and_collect_reply_keys(
+def _build_and_collect_reply_keys_by_prompt(
     names: Sequence[str], warehouse: Path | None
 ) -> dict[str, Mapping[ScriptedReplyKey, PromptVariables]]:
     """Make the missing embedded builds of these benchmarks (without names: of all) and return prompt → key → variables

@@ -92,13 +92,13 @@ def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
         max_tokens: int | None = None,
         **more: Any,
     ) -> Task:
-        settings = _as_settings_list(setting) or list(evaluation.default_settings)
+        settings = _wrap_single_setting_in_list(setting) or list(evaluation.default_settings)
         options = {"benchmark": name, "source": source, "settings": settings, **more}
         return Task(
             dataset=MemoryDataset(make_inspect_samples(_get_task_session(options)), name=name),
             solver=benchmark_dialogue_solver(options, max_tokens),
             scorer=benchmark_answer_scorer(options, judge),
-            metrics=[headline_metrics_with_intervals(options, _as_settings_list(group_by))],
+            metrics=[headline_metrics_with_intervals(options, _wrap_single_setting_in_list(group_by))],
             # a question that the model did not receive stays in the metrics, as unscored
             score_on_error=True,
         )
@@ -114,7 +114,7 @@ def _make_inspect_task(evaluation: Evaluation) -> Callable[..., Task]:
     return task(_set_module_to_factmill(make))
 
 
-def _as_settings_list(given: str | list[str] | None) -> list[str]:
+def _wrap_single_setting_in_list(given: str | list[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
 
 

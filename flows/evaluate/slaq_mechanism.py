@@ -11,8 +11,8 @@ from factmill.tasks.evaluation.definition import EVALUATION_METRICS_TABLE
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.slaq.core.mechanism.rows import (
     AblatedFact,
-    AblatedTokenRow,
     FactWithComponentSimilarities,
+    TokenRowWithComponentImportances,
     count_drawn_and_unscored_by_kind,
 )
 from factmill.tasks.slaq.mechanism.ablation import require_mechanism_extra
@@ -20,8 +20,8 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     SLAQ_MECHANISM,
     MechanismParams,
-    count_available_facts,
-    load_paired_answers_file,
+    count_facts_by_model_and_alignment,
+    load_paired_answer_parts_file,
     resolve_mechanism_inputs,
 )
 from factmill.tasks.slaq.mechanism.measure import compute_compared_fact_metrics
@@ -43,7 +43,9 @@ def analyse_slaq_mechanism(
         if not ablated.rows:
             found = "; ".join(
                 f"{model}: {counts['wrong_in_both']} wrong in both, {counts['unscored']} without a verdict"
-                for model, counts in count_available_facts(locked.inputs, resolve_warehouse_path(run)).items()
+                for model, counts in count_facts_by_model_and_alignment(
+                    locked.inputs, resolve_warehouse_path(run)
+                ).items()
             )
             build.end_without_rows(
                 f"no fact is right in either answer, so there is nothing to look into ({found}); evaluate a model that knows some"
@@ -52,19 +54,19 @@ def analyse_slaq_mechanism(
         rows = compared.table(FactWithComponentSimilarities)
         result = [row.model_dump() for row in rows_from_arrow(FactWithComponentSimilarities, rows)]
         name, pair_files = locked.author, locked.files.get(PAIRS_FILE_UNIT, ())
-        pairs = {each for file in pair_files for each in load_paired_answers_file(file)}
+        pairs = {each for file in pair_files for each in load_paired_answer_parts_file(file)}
         metrics = compute_compared_fact_metrics(result, params.folds, params.seed, name, "")  # Figures 4 and 5
         tables = {
             SLAQ_MECHANISM.main_table: rows,
             "slaq_mechanism_tokens": make_arrow_table(
-                AblatedTokenRow, list_ablated_token_rows(ablated.table(AblatedFact))
+                TokenRowWithComponentImportances, list_ablated_token_rows(ablated.table(AblatedFact))
             ),
             EVALUATION_METRICS_TABLE: make_arrow_table(EvaluationMetric, metrics),
         }
         facts = {
             "model": name,
             "evaluations": list(build.run.origin["flow"]["evaluation"]),
-            "facts": count_available_facts(locked.inputs, resolve_warehouse_path(run)),
+            "facts": count_facts_by_model_and_alignment(locked.inputs, resolve_warehouse_path(run)),
             "unscored": dict(Counter(each for each in rows["unscored"].to_pylist() if each).most_common()),
             "kinds": count_drawn_and_unscored_by_kind((row["kind"], row["unscored"]) for row in result),
             "details": {row["unscored"]: row["detail"] for row in reversed(result) if row["unscored"]},

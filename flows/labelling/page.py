@@ -13,12 +13,12 @@ from factmill.tasks.core.sheets.sheet import FilledSheetRow, Sheet, are_all_choi
 from factmill.tasks.errors import UsageError
 from factmill.tasks.reports.formatting import load_template_text
 from factmill.tasks.reports.rendering import render_html_template
-from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates
+from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates_by_question_mark
 
 _MAX_ANSWER_CHARACTERS = 100_000
 
 
-class LabellingPage:
+class SheetLabellingSession:
     """The page of one sheet and one person; its methods may be called by several threads."""
 
     def __init__(
@@ -148,7 +148,7 @@ class LabellingPage:
                 raise ValueError(f"{question.name}: expected one of {', '.join(question.choices)}")
             needed = question.needed_with
             if answer.strip() and (needed is None or given.get(needed[0]) == needed[1]):
-                answers[question.name] = replace_lone_surrogates(answer)
+                answers[question.name] = replace_lone_surrogates_by_question_mark(answer)
         return answers
 
 

@@ -28,7 +28,7 @@ from factmill.tasks.settings import factmill_home
 from factmill.tasks.text.sanitize import escape_control_characters
 
 if TYPE_CHECKING:
-    from factmill.flows.labelling.page import LabellingPage
+    from factmill.flows.labelling.page import SheetLabellingSession
 
 ServeOption = Annotated[
     bool,
@@ -75,7 +75,7 @@ def collect_decisions_on_page(
     it too, by KeyboardInterrupt: the decisions are in the journal, and the next call goes on with them.
     """
     # import the templates only to serve
-    from factmill.flows.labelling.page import LabellingPage
+    from factmill.flows.labelling.page import SheetLabellingSession
 
     who = who.strip()
     if not who or not sheet.rows:
@@ -84,13 +84,13 @@ def collect_decisions_on_page(
     shown = [digest_shown_cells(sheet.layout, row) for row in sheet.rows]
     path = factmill_home() / "labelling" / f"{name}-{digest_json([who, shown])[:16]}.jsonl"
     with open_decision_journal(path) as journal:
-        page = LabellingPage(sheet, title, who, journal, check_row)
+        page = SheetLabellingSession(sheet, title, who, journal, check_row)
         text = f"{len(sheet.rows)} rows, {page.count_open()} of them open, for {who}; saved in {path}"
         _serve_until_finished(page, port, text)
         return PageDecisions(page.list_decided_rows(), page.count_open(), journal.digest(), path)
 
 
-def _serve_until_finished(page: "LabellingPage", port: int, notice: str) -> None:
+def _serve_until_finished(page: "SheetLabellingSession", port: int, notice: str) -> None:
     try:
         server = PageServer(page, port)
     except OSError as error:
@@ -115,7 +115,7 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, page: "LabellingPage", port: int) -> None:
+    def __init__(self, page: "SheetLabellingSession", port: int) -> None:
         super().__init__((LOOPBACK_HOST, port), _PageRequest)
         self.page = page
         self.token = secrets.token_urlsafe(24)

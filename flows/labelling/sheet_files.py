@@ -40,10 +40,10 @@ _MAX_PROBLEM_ROWS = 20
 """Maximum number of problem rows that are listed; the rest are counted."""
 
 
-def write_sheet_files(sheet: Sheet, to: Path, form: str) -> list[Path]:
+def write_sheet_files(sheet: Sheet, sheet_path: Path, form: str) -> list[Path]:
     """Write a sheet and the set-up files of the form's tool next to it; return the files, the sheet first."""
-    texts = format_sheet_files(sheet, to, resolve_sheet_form(to, form))
-    return [write_text_file(text, to.with_name(name)) for name, text in texts.items()]
+    texts = format_sheet_files(sheet, sheet_path, resolve_sheet_form(sheet_path, form))
+    return [write_text_file(text, sheet_path.with_name(name)) for name, text in texts.items()]
 
 
 def format_labelling_tool_setup_note(files: Sequence[Path]) -> list[str]:

@@ -57,7 +57,7 @@ from factmill.flows.serving.schedule_slots import (
 )
 from factmill.flows.watching.flow_runs import (
     CATCH_UP_TAG,
-    log_unsuccessful_end,
+    log_end_and_mark_unfinished_stages,
     make_flow_run_name,
     make_run_tags,
     mark_crashed_runs,
@@ -387,7 +387,7 @@ class ServingRunner(Runner):
         run.state = Failed(message=format_error_with_class_name(error))
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(run.id, run.state, force=True)
-            log_unsuccessful_end(client, run.id, run.state)
+            log_end_and_mark_unfinished_stages(client, run.id, run.state)
         self._log.report_end(self._name_deployment(run), run)
 
     async def _propose_cancelled(self, propose: Any, run: FlowRun, state_updates: dict[str, Any] | None = None) -> bool:

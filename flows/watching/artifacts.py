@@ -25,7 +25,7 @@ from factmill.tasks.evaluation.definition import AnswerShownInReport, Evaluation
 from factmill.tasks.options import BuildReport
 from factmill.tasks.reports.formatting import format_interval, format_number, format_row_balance, shorten_line
 from factmill.tasks.settings import factmill_home
-from factmill.tasks.storage.builds import format_planted_fault_shares_by_prompt, load_first_reject_details
+from factmill.tasks.storage.builds import format_faulty_scripted_reply_shares, load_first_reject_details
 
 ARTIFACT_SAMPLE_ROWS = 20
 _MAX_REJECT_CHARACTERS = 300
@@ -165,7 +165,7 @@ def _create_and_log_result_and_cost_artifact(report: BuildReport, page_or_comman
     `link`: the same as Markdown."""
     notes = list(report.notes)
     notes += [report.caution] if report.caution else []
-    notes += [format_planted_fault_shares_by_prompt(report.scripted)] if report.scripted else []
+    notes += [format_faulty_scripted_reply_shares(report.scripted)] if report.scripted else []
     notes += [report.nothing_published] if report.nothing_published else []
     if report.unsettled:
         notes.append(f"{report.unsettled} rows were lost to passing failures; the same run tries them again")

@@ -48,8 +48,8 @@ from factmill.tasks.progress import LogLevel, StageProgress, print_and_log
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     OWN_SERVER,
-    find_crashed_run_markers_and_servers,
-    run_marker_folder,
+    find_servers_by_crashed_run_marker,
+    get_prefect_run_marker_folder,
 )
 
 UNFINISHED_STATE_TYPES = (StateType.RUNNING, StateType.CANCELLING, StateType.PENDING, StateType.PAUSED)
@@ -65,7 +65,7 @@ def acquire_flow_run_lock(run_id: UUID) -> None:
     """Acquire the lock of a run for this process, until `release_flow_run_lock` or the end of the process."""
     if run_id in _run_lock_descriptors:
         return
-    path = run_marker_folder(factmill_home()) / str(run_id)
+    path = get_prefect_run_marker_folder(factmill_home()) / str(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -77,7 +77,7 @@ def release_flow_run_lock(run_id: UUID) -> None:
     """Release the lock of a finished run; no effect if this process does not hold it."""
     fd = _run_lock_descriptors.pop(run_id, None)
     if fd is not None:
-        (run_marker_folder(factmill_home()) / str(run_id)).unlink(missing_ok=True)
+        (get_prefect_run_marker_folder(factmill_home()) / str(run_id)).unlink(missing_ok=True)
         os.close(fd)
 
 
@@ -95,7 +95,9 @@ def mark_crashed_runs() -> list[UUID]:
     if not _list_crashed_run_marker_files():
         return []
     # two runs that start at once would both end the same runs, and an automation would act twice
-    with exclusive_file_lock(run_marker_folder(factmill_home()).with_name("ending-runs.lock"), print_and_log):
+    with exclusive_file_lock(
+        get_prefect_run_marker_folder(factmill_home()).with_name("ending-runs.lock"), print_and_log
+    ):
         gone = _list_crashed_run_marker_files()
         with get_client(sync_client=True) as client:
             crashed = [run_id for path in gone if _mark_run_crashed_or_cancelled(client, run_id := UUID(path.name))]
@@ -129,7 +131,7 @@ def _mark_run_crashed_or_cancelled(client: SyncPrefectClient, run_id: UUID) -> b
 
 def _end_run(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     client.set_flow_run_state(run_id, state, force=True)
-    log_unsuccessful_end(client, run_id, state)
+    log_end_and_mark_unfinished_stages(client, run_id, state)
     _end_task_runs(client, run_id, state)
 
 
@@ -146,7 +148,7 @@ def _end_task_runs(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -
 def _list_crashed_run_marker_files() -> list[Path]:
     return [
         path
-        for path, server in find_crashed_run_markers_and_servers(factmill_home()).items()
+        for path, server in find_servers_by_crashed_run_marker(factmill_home()).items()
         if server == _get_run_server_name()
     ]
 
@@ -183,15 +185,15 @@ def track_flow_runs(flow: Flow[..., Any]) -> Flow[..., Any]:
     return result
 
 
-def _with_tags_and_artifacts(make: Callable[..., Any]) -> Callable[..., Any]:
+def _with_tags_and_artifacts(flow_function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a flow function so that its run has tags, and its build artifacts too if it publishes nothing; on a standing
     server, where somebody may look at it, also its page and pictures."""
 
-    @wraps(make)
+    @wraps(flow_function)
     def made(*given: Any, **named: Any) -> Any:
         _add_tags_to_current_run()
         try:
-            report = make(*given, **named)
+            report = flow_function(*given, **named)
         except NoRowsPublished as error:
             if error.report is not None and error.report.stages:
                 create_funnel_and_reject_artifacts(error.report)
@@ -285,7 +287,7 @@ def _record_and_unlock_run_on_end(flow: Flow[..., Any], flow_run: FlowRun, state
         end_child_and_task_runs(flow_run.id, Crashed(message=state.message))
     if find_standing_server_url() and not state.is_completed():
         with get_client(sync_client=True) as client:
-            log_unsuccessful_end(client, flow_run.id, state)
+            log_end_and_mark_unfinished_stages(client, flow_run.id, state)
     elif not state.is_completed():
         progress.log_to_current_run(format_unsuccessful_run_end(state), "error")
     progress.remove_run_observer(flow_run.id)
@@ -387,7 +389,7 @@ def format_unsuccessful_run_end(state: State[Any]) -> str:
     return f"{state.name}: {(state.message or 'no reason is given').removeprefix(_PREFECT_ERROR_PREFIX)}"
 
 
-def log_unsuccessful_end(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
+def log_end_and_mark_unfinished_stages(client: SyncPrefectClient, run_id: UUID, state: State[Any]) -> None:
     """Write an unsuccessful end into a run's log, and a word of it behind the progress of unfinished stages."""
     line = format_unsuccessful_run_end(state)
     word = line.partition(":")[0].lower()

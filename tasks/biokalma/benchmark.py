@@ -6,7 +6,7 @@ from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
     EvolutionRoundRow,
     NameBearingPersonCandidateRow,
-    RelationGraphCount,
+    RelationWithGraphCount,
 )
 from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
@@ -72,7 +72,7 @@ BIOKALMA = Benchmark(
         "biokalma": BiokalmaRow,
         "biokalma_rounds": EvolutionRoundRow,
         "biokalma_candidates": NameBearingPersonCandidateRow,
-        "biokalma_relations": RelationGraphCount,
+        "biokalma_relations": RelationWithGraphCount,
     },
     main_table="biokalma",
     group_column="relation",

@@ -24,7 +24,7 @@ from factmill.tasks.biokalma.core.citations import normalise_entities_brackets_a
 from factmill.tasks.biokalma.core.evolution import (
     CoherenceScale,
     choose_piece_or_missing_perplexities,
-    compute_specificity,
+    compute_relation_specificity,
     list_addable_values_by_relation,
     list_candidates_tried_then_by_score,
     list_known_pieces_of_complete_relations,
@@ -42,7 +42,7 @@ from factmill.tasks.biokalma.core.rows import (
 from factmill.tasks.biokalma.params import BiokalmaInputs, BiokalmaParams
 from factmill.tasks.biokalma.sources.person_pairs import (
     RELATION_FILE,
-    load_biography_properties,
+    load_biography_wordings_by_label,
     load_build_pair_relations,
     load_relation_wordings,
 )
@@ -122,14 +122,17 @@ def make_rounds_or_add_rejects(
     turns = []
     for row in rows:
         if choices := _list_addable_pieces_by_relation(row, inverses, is_last=is_last):
-            counts = {count.id: compute_specificity(count.graphs, count.graphs_in_all) for count in row.relation_counts}
+            counts = {
+                count.id: compute_relation_specificity(count.graphs, count.graphs_in_all)
+                for count in row.relation_counts
+            }
             turns.append(EvolvingPairInRound(row, choices, [counts[pieces[0].pid] for pieces in choices]))
         else:
             rejects[row.id] = Reject(row.id, "pool_exhausted", f"round {number}: the pool has no piece left to add")
     return turns
 
 
-def choose_pieces_requesting_perplexities(
+def choose_next_pieces_by_perplexity(
     work: BatchInProgress, turns: Sequence[EvolvingPairInRound], rejects: dict[str, Reject]
 ) -> list[EvolvingPairInRound]:
     """Choose a piece per pair, requesting only perplexities that can change a choice; failed pairs go to `rejects`."""
@@ -271,8 +274,8 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
         left = [row for row in rows.values() if row.id not in lost]
         turns = make_rounds_or_add_rejects(left, number, number == last, lost, inverses)
         while turns:
-            turns = _extend_paragraphs_and_list_retries(
-                work, choose_pieces_requesting_perplexities(work, turns, lost), number, rows, lost
+            turns = _extend_by_prompting_and_list_retries(
+                work, choose_next_pieces_by_perplexity(work, turns, lost), number, rows, lost
             )
     outcomes: list[RowOutcome] = []
     for row in rows.values():
@@ -293,7 +296,7 @@ def evolve_paragraph(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, PairWithEvolutionRounds)
 
 
-def _extend_paragraphs_and_list_retries(
+def _extend_by_prompting_and_list_retries(
     work: BatchInProgress,
     turns: Sequence[EvolvingPairInRound],
     number: int,
@@ -387,7 +390,7 @@ def _read_valid_general_question(row: PairWithEvolutionRounds, texts: Sequence[s
     held = row.minimum_knowledge
     complete = {piece.property for piece in list_known_pieces_of_complete_relations(held, row.pool, {})}
     partial = dict.fromkeys(piece.property for piece in held if piece.property not in complete)
-    return check_pair_question(question, [row.person, row.other], held, load_biography_properties(), partial)
+    return check_pair_question(question, [row.person, row.other], held, load_biography_wordings_by_label(), partial)
 
 
 def _read_question_and_asked_knowledge_share(
@@ -397,7 +400,7 @@ def _read_question_and_asked_knowledge_share(
     if isinstance(question, UnreadableCompletion):
         return question
     return check_and_measure_asked_share(
-        question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_biography_properties()
+        question, [row.person_qid, row.other_qid], row.minimum_knowledge, load_biography_wordings_by_label()
     )
 
 

@@ -17,11 +17,11 @@ from factmill.tasks.biokalma.core.pair_relations import (
 )
 from factmill.tasks.biokalma.core.rows import (
     NameBearingPersonCandidateRow,
+    PairWithInitialParagraph,
     PairWithKnowledgePools,
-    PairWithParagraph,
     PairWithRelationCounts,
     PersonPair,
-    RelationGraphCount,
+    RelationWithGraphCount,
     ResolvedPair,
 )
 from factmill.tasks.biokalma.params import BiokalmaInputs
@@ -61,7 +61,7 @@ from factmill.tasks.lookups.labels import (
 )
 from factmill.tasks.storage.source_files import MALFORMED_ROW
 from factmill.tasks.text.article_html import extract_article_text
-from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_iso_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 BearersByName = dict[str, list[ItemMatchedByName]]
@@ -162,7 +162,7 @@ def resolve_people(batch: StageBatch) -> BatchReceipt:
     is_instance, failed_class = look_up_class_membership_by_qid(
         work, asked, work.inputs(BiokalmaInputs).params.class_qid
     )
-    values, failed_claims = _look_up_relation_values_of_bearers(work, rows, bearers)
+    values, failed_claims = _look_up_values_by_relation_and_bearer(work, rows, bearers)
     failed |= failed_class | failed_claims
     candidates: list[NameBearingPersonCandidateRow] = []
     outcomes = [
@@ -173,7 +173,7 @@ def resolve_people(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, ResolvedPair)
 
 
-def _look_up_relation_values_of_bearers(
+def _look_up_values_by_relation_and_bearer(
     work: BatchInProgress, rows: Sequence[PersonPair], bearers: BearersByName
 ) -> tuple[dict[tuple[str, str], set[str]], dict[str, Reject]]:
     """Return (relation, bearer of a person's name) → its values, and row id → Reject."""
@@ -339,13 +339,13 @@ def _list_years_and_dates_of_birth(facts: Iterable[ItemFact]) -> list[tuple[int,
     return found
 
 
-def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], left_out: set[str]) -> list[PersonKnowledgePiece]:
+def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], excluded_pids: set[str]) -> list[PersonKnowledgePiece]:
     """Return the pieces of knowledge about an item: claims with labels, and dates; each once."""
     pieces: dict[tuple[str, str | None, str], PersonKnowledgePiece] = {}
     for fact in facts:
-        if fact.pid in left_out or not (fact.property and fact.value and (fact.qid or fact.pid in DATE_PIDS)):
+        if fact.pid in excluded_pids or not (fact.property and fact.value and (fact.qid or fact.pid in DATE_PIDS)):
             continue
-        value = fact.value if fact.qid else format_wikidata_date(fact.value, fact.precision)
+        value = fact.value if fact.qid else format_wikidata_iso_date(fact.value, fact.precision)
         piece = PersonKnowledgePiece(
             qid=qid,
             pid=fact.pid,
@@ -366,7 +366,8 @@ def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(PairWithKnowledgePools)
     articles, failed = _look_up_articles_by_qid(work, [row for row in rows if row.paragraph is None])
     return work.finish(
-        (failed.get(row.id) or _add_text_about_both_people(work, row, articles) for row in rows), PairWithParagraph
+        (failed.get(row.id) or _add_text_about_both_people(work, row, articles) for row in rows),
+        PairWithInitialParagraph,
     )
 
 
@@ -376,7 +377,7 @@ def _add_text_about_both_people(
     if row.paragraph is not None:
         licence = work.inputs(BiokalmaInputs).licence
         text = join_lines_and_end_with_stop(row.paragraph)
-        return row.extend_to(PairWithParagraph, text=text, text_source="file", text_pages=[], licence=licence)
+        return row.extend_to(PairWithInitialParagraph, text=text, text_source="file", text_pages=[], licence=licence)
     for qid, about in ((row.person_qid, row.other), (row.other_qid, row.person)):
         if (page := articles.get(qid)) is None:
             continue
@@ -384,14 +385,16 @@ def _add_text_about_both_people(
         if opening := compose_opening_about_both_people(article, row.names[qid], about):
             text = join_lines_and_end_with_stop(opening)
             origin = {"text_source": "article", "text_pages": [f"{page.title}, revision {page.revid}"]}
-            return row.extend_to(PairWithParagraph, text=text, **origin, licence=WIKIPEDIA_LICENCE)
+            return row.extend_to(PairWithInitialParagraph, text=text, **origin, licence=WIKIPEDIA_LICENCE)
     relation = next(
         (piece for piece in row.person_pool if (piece.pid, piece.value_qid) == (row.relation, row.other_qid)), None
     )
     if relation is None:
         return Reject(row.id, "no_paragraph", f"no article names both people, and {row.relation} is not in their pools")
     sentence = verbalise_piece(relation, row.person, load_relation_wordings())
-    return row.extend_to(PairWithParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE)
+    return row.extend_to(
+        PairWithInitialParagraph, text=sentence, text_source="fact", text_pages=[], licence=WIKIDATA_LICENCE
+    )
 
 
 def _look_up_articles_by_qid(
@@ -419,14 +422,14 @@ def _look_up_articles_by_qid(
 def count_relations_over_build(batch: StageBatch) -> BatchReceipt:
     """Count the people's graphs in which each relation occurs, over all pairs of the build (Equation 1)."""
     work = open_batch(batch)
-    rows = work.rows(PairWithParagraph)
+    rows = work.rows(PairWithInitialParagraph)
     counts = count_pools_by_relation([pool for row in rows for pool in (row.person_pool, row.other_pool)])
     labels = {piece.pid: piece.property for row in rows for piece in row.pool}
     counts_by_relation = {
-        pid: RelationGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
+        pid: RelationWithGraphCount(id=pid, property=labels[pid], graphs=graphs, graphs_in_all=2 * len(rows))
         for pid, graphs in sorted(counts.items(), key=lambda pair: get_wikidata_id_number(pair[0]))
     }
-    work.extras = make_arrow_table(RelationGraphCount, counts_by_relation.values())
+    work.extras = make_arrow_table(RelationWithGraphCount, counts_by_relation.values())
     pids = ((row, dict.fromkeys(piece.pid for piece in row.pool)) for row in rows)
     return work.finish(
         (

@@ -9,7 +9,7 @@ from factmill.tasks.biokalma.core.rows import (
     EvolutionRoundRow,
     NameBearingPersonCandidateRow,
     PairWithEvolutionRounds,
-    RelationGraphCount,
+    RelationWithGraphCount,
 )
 from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.core.measures.counts_and_bins import count_values_sorted_by_value, divide_rounded
@@ -21,12 +21,12 @@ from factmill.tasks.core.publishing.distributions import (
     make_bar_figure,
 )
 from factmill.tasks.core.publishing.release_spec import (
+    BenchmarkReleaseSpec,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
     ParentRowLink,
-    ReleaseSpec,
     SourcePage,
 )
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
@@ -54,7 +54,7 @@ def publish_biokalma(
         "biokalma": asked.table(BiokalmaRow),
         "biokalma_rounds": evolved.companion_rows(arrow_schema(EvolutionRoundRow)),
         "biokalma_candidates": resolved.companion_rows(arrow_schema(NameBearingPersonCandidateRow)),
-        "biokalma_relations": counted.companion_rows(arrow_schema(RelationGraphCount)),
+        "biokalma_relations": counted.companion_rows(arrow_schema(RelationWithGraphCount)),
     }
     return build.publish(tables, _compute_build_report_facts(published, pairs, counted.rows))
 
@@ -135,7 +135,7 @@ CARD = DatasetCardSpec(
     "them: family, birth and death, education, work, memberships, beliefs.",
 )
 
-BIOKALMA_RELEASE = ReleaseSpec(
+BIOKALMA_RELEASE = BenchmarkReleaseSpec(
     paper=PaperCitation(
         title="Towards Verifiable Generation: A Benchmark for Knowledge-aware Language Model Attribution",
         authors=(("Xinze", "Li"), ("Yixin", "Cao"), ("Liangming", "Pan"), ("Yubo", "Ma"), ("Aixin", "Sun")),

@@ -21,11 +21,11 @@ from typing import Any
 
 from factmill.tasks import progress
 from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
-from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
+from factmill.tasks.clients.batch_jobs.anthropic_batches import make_anthropic_or_openai_batch_client
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import (
-    OfflineRequestAndReplyFiles,
+    OfflineRequestAndReplyFilesOfRun,
     SingleModelRequestAndReplyFiles,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import RequestForCallSamples
@@ -73,8 +73,8 @@ class ChatClient:
         model: ModelSettings,
         read_key: Callable[[], str],
         user_agent: str,
-        jobs: JobFolderAndRun | None = None,
-        files: OfflineRequestAndReplyFiles | None = None,
+        jobs: BatchJobsFolderAndRun | None = None,
+        files: OfflineRequestAndReplyFilesOfRun | None = None,
     ) -> None:
         """Set up the client; send nothing. `read_key` is called with the first request.
 
@@ -95,7 +95,7 @@ class ChatClient:
         self._batch_queue: BatchQueue | None = None
         self._has_sent_first, self._first_request_lock = True, threading.Lock()
         if jobs and model.mode == "batch":
-            remote = make_batch_client(self._server, model.jobs, model.limits.attempts)
+            remote = make_anthropic_or_openai_batch_client(self._server, model.jobs, model.limits.attempts)
             self._batch_queue = BatchQueue(model, remote, self, jobs)
             learnt = self._batch_queue.find_learnt_settings()
             self.model = model.model_copy(update=learnt or {})

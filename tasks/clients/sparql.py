@@ -26,7 +26,7 @@ from factmill.tasks.clients.sending.http_responses import (
     parse_retry_after,
     shorten_to_line,
 )
-from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize, RequestLimiter
+from factmill.tasks.clients.sending.limiter import AdaptiveCallsPerRequest, RequestLimiter
 from factmill.tasks.clients.sending.response_limits import answer_in_thread
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
@@ -112,7 +112,7 @@ class SparqlClient:
     ) -> None:
         """Set up the client; send nothing. `what`: the service's name in messages, such as Wikidata."""
         self.identity = identity
-        self._sizes: dict[str, AdaptiveGroupSize] = defaultdict(lambda: AdaptiveGroupSize(limits.batch))
+        self._sizes: dict[str, AdaptiveCallsPerRequest] = defaultdict(lambda: AdaptiveCallsPerRequest(limits.batch))
         name = f"{what} at {url}"
         self._endpoint = SparqlSelectClient(url, name, limits, user_agent, token)
         self._sender = RetryingRequestSender(limits, name, token=token, shared=shared)

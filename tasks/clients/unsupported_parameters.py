@@ -356,13 +356,13 @@ def _list_refused_parameters(
             return named
     for sentence in _SENTENCE_END.split(error.words):
         if (_UNSUPPORTED_WORDING if is_clear else _REFUSAL_WORDING).search(sentence) and (
-            named := _list_parameters_in_sentence(sentence, sent)
+            named := _list_first_named_parameters(sentence, sent)
         ):
             return named
     return []
 
 
-def _list_parameters_in_sentence(sentence: str, sent: Mapping[str, Any]) -> list[str]:
+def _list_first_named_parameters(sentence: str, sent: Mapping[str, Any]) -> list[str]:
     """Return the first parameter of a request that a sentence names, and those in one list with it.
 
     Tools are returned only where nothing else is named, since they are refused in combination with another parameter.
@@ -390,7 +390,7 @@ def _find_setting_without_parameter(
             return {}
         return {"token_limit": "none"} if "token_limit" in learnt else dict(SETTING_WITHOUT_PARAMETER[name])
     if name == "response_format":
-        return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _make_looser_schema_setting(model)
+        return {} if _MODEL_OUTPUT_WORDING.search(error.words) else _make_next_looser_json_schema_setting(model)
     if name == "tools" and not _refuses_tools(error, sent):
         return {}
     return dict(SETTING_WITHOUT_PARAMETER[name])
@@ -409,13 +409,13 @@ def _read_settings_from_implied_refusal(
         if "reasoning_effort" in sent and _EFFORT_WORDING.search(words):
             return {"reasoning_effort": ""}
     if "response_format" in sent and _SCHEMA_WORDING.search(words) and not _MODEL_OUTPUT_WORDING.search(words):
-        return _make_looser_schema_setting(model)
+        return _make_next_looser_json_schema_setting(model)
     if "tools" in sent and _refuses_tools(error, sent):
         return {"tools": False}
     return {}
 
 
-def _make_looser_schema_setting(model: ModelSettings) -> dict[str, Any]:
+def _make_next_looser_json_schema_setting(model: ModelSettings) -> dict[str, Any]:
     return {"json_schema": "json_object" if model.json_schema is True else False}
 
 

@@ -110,7 +110,7 @@ class _NearestVectorCandidates:
         exact = np.zeros(len(self.row))
         for start in range(0, len(self.row), _MAX_EXACT_PAIRS_AT_ONCE):
             part = slice(start, start + _MAX_EXACT_PAIRS_AT_ONCE)
-            exact[part] = _compute_exact_cosines(queries[self.query[part]], vectors[self.row[part]])
+            exact[part] = _compute_exact_cosines_of_row_pairs(queries[self.query[part]], vectors[self.row[part]])
         order = np.lexsort((self.row, -exact, self.query))
         query = self.query[order]
         place = np.arange(len(query)) - np.searchsorted(query, query)
@@ -118,7 +118,7 @@ class _NearestVectorCandidates:
         return _NearestVectorCandidates(self.query[nearest], self.row[nearest], exact[nearest])
 
 
-def _compute_exact_cosines(first: VectorArray, second: VectorArray) -> CosineArray:
+def _compute_exact_cosines_of_row_pairs(first: VectorArray, second: VectorArray) -> CosineArray:
     """Return the cosine in float64 of each row of one array with that of the other; 0 for a vector of length 0."""
     one, other = first.astype(np.float64), second.astype(np.float64)
     lengths = np.sqrt((one * one).sum(axis=1) * (other * other).sum(axis=1))
@@ -196,7 +196,7 @@ def find_duplicate_pairs(
     bounding = _project_to_cosine_upper_bounds(vectors[rows] / lengths[rows, None])
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     for low, high in _iterate_near_pairs(bounding, threshold):
-        cosines = _compute_exact_cosines(vectors[rows[low]], vectors[rows[high]])
+        cosines = _compute_exact_cosines_of_row_pairs(vectors[rows[low]], vectors[rows[high]])
         above = cosines > threshold
         found.append((rows[low][above], rows[high][above], cosines[above]))
     first, second, cosine = (np.concatenate(column) for column in zip(*found, strict=True))

@@ -343,7 +343,7 @@ def _parse_review_item(cells: Mapping[str, str], file: str, line: int) -> Review
         raise SourceError(
             f"{file}, line {line}: the decision is {cells['decision']!r}; expected one of {', '.join(get_args(ReviewDecision))}"
         )
-    edits = {column: list(_parse_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
+    edits = {column: list(_parse_field_edits(cells[column], column, file, line)) for column in ("proposed", "edited")}
     if decision == "edit" and not edits["edited"]:
         raise SourceError(
             f'{file}, line {line}: the decision is edit, but the column "edited" is empty; expected new texts such as ShortQ1: …'
@@ -368,7 +368,7 @@ def _format_item_cells(item: ReviewItem) -> dict[str, str]:
     return item.model_dump(include=set(REVIEW_QUEUE_COLUMNS)) | edits
 
 
-def _parse_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextEdit]:
+def _parse_field_edits(cell: str, column: str, file: str, line: int) -> Iterator[TextEdit]:
     """Yield the edits of a cell, ignoring blank lines."""
     if not cell.strip():
         return

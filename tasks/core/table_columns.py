@@ -60,7 +60,7 @@ class UserSourceSettings(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class TableField:
+class ExpectedTableField:
     """A field of a benchmark's form."""
 
     name: str
@@ -76,7 +76,7 @@ class TableField:
         return (self.name, self.other_name) if self.other_name else (self.name,)
 
 
-TableForm = Sequence[TableField]
+TableForm = Sequence[ExpectedTableField]
 """The fields of a table, the required ones first."""
 
 
@@ -87,7 +87,7 @@ def format_table_form(form: TableForm) -> str:
     )
 
 
-def split_column_map_into_pairs(column_map: Any) -> Any:
+def split_column_option_into_pair_texts(column_map: Any) -> Any:
     """Split texts like `question=q,answers=gold`, or a mapping of field → column, into one text per field; other values are
     returned unchanged.
 
@@ -118,7 +118,7 @@ def split_column_map_into_pairs(column_map: Any) -> Any:
 
 
 def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
-    """Return field → column (empty: not read) of `split_column_map_into_pairs`'s pairs; UsageError for an unknown field."""
+    """Return field → column (empty: not read) of `split_column_option_into_pair_texts`'s pairs; UsageError for an unknown field."""
     known = {name: field.name for field in form for name in field.names}
     found: dict[str, str] = {}
     for field, _, column in (pair.partition("=") for pair in pairs):
@@ -152,7 +152,7 @@ def resolve_table_columns(
             column = column_map[field.name]
             if column and column not in columns and column.partition(".")[0] not in columns:
                 raise SourceError(
-                    f"{place}: --map {field.name}={column}: the column {column} is missing; {_format_columns(columns)}"
+                    f"{place}: --map {field.name}={column}: the column {column} is missing; {_format_file_columns_message(columns)}"
                     f"{format_did_you_mean(column, columns)}"
                 )
         else:
@@ -169,13 +169,13 @@ def resolve_table_columns(
         fits = guessed.keys() >= {field.name for field in missing}
         how = f"; if these are the right ones: --map {proposed}" if fits else ""
         raise SourceError(
-            f"{place}: the column {missing[0].name} is missing ({missing[0].meaning}); {_format_columns(columns)}{how}. "
+            f"{place}: the column {missing[0].name} is missing ({missing[0].meaning}); {_format_file_columns_message(columns)}{how}. "
             f"Fields are {format_table_form(form)}"
         )
     return found
 
 
-def _format_columns(columns: Sequence[str]) -> str:
+def _format_file_columns_message(columns: Sequence[str]) -> str:
     listed = ", ".join(columns)[:_MAX_LISTED_CHARACTERS] or "none"
     if len(columns) == 1 and (mark := next((each for each in ";\t|" if each in columns[0]), "")):
         shown = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}[mark]
@@ -202,7 +202,7 @@ def _guess_columns(form: TableForm, found: Mapping[str, str], columns: Sequence[
     return {field.name: guessed[field.name] for field in form if field.name in guessed}
 
 
-def _score_guess(field: TableField, column: str) -> float:
+def _score_guess(field: ExpectedTableField, column: str) -> float:
     """Return how likely a column is a field's, from 0 to 1."""
     plain = column.casefold().strip().replace(" ", "_")
     usual = [name for each in field.names for name in (each, *_USUAL_COLUMNS.get(each, ()))]

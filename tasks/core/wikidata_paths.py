@@ -79,7 +79,7 @@ class PathSearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPaths:
+class PathsFoundForPairs:
     """Paths found for a batch of pairs."""
 
     paths: pa.Table
@@ -95,7 +95,7 @@ class PathFinder(Protocol):
 
     def find_item_paths(
         self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathSearchOptions
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths between items, given by number: one pair per position of two arrays of equal length."""
         ...
 
@@ -105,7 +105,7 @@ class PathFinder(Protocol):
         objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths from items to dates or to numbers (all objects of one kind) in values of some properties.
 
         `properties`: properties whose values count, in a statement or a qualifier (time properties for dates; number
@@ -114,7 +114,7 @@ class PathFinder(Protocol):
         ...
 
 
-def make_path_id_lists(
+def make_entity_id_lists_of_paths(
     paths: pa.Table, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64] | None = None
 ) -> pa.ListArray:
     """Return each path as the list of its ids from start to end (Q42, P69, Q691283, …), with values as written.

@@ -28,7 +28,7 @@ from factmill.tasks.diff.row_matching import (
     BuildIdPair,
     count_companion_table_changes,
     count_paired_rows,
-    find_columns_missing_in_one_build,
+    find_columns_empty_in_one_build,
     list_row_trace_ids,
     load_changed_and_provenance_only_pairs,
     load_unpaired_rows,
@@ -190,7 +190,7 @@ def compare_builds(
     sides = BuildIdPair(before.build_id, after.build_id)
     locks = compare_manifests(before.lock, after.lock)
     with open_warehouse(warehouse) as db, temporary_row_pairs_table(db, benchmark, sides):
-        new = find_columns_missing_in_one_build(db, benchmark, sides)
+        new = find_columns_empty_in_one_build(db, benchmark, sides)
         changed, remade = _find_differing_and_provenance_only_rows(db, benchmark, sides, new, with_answers)
         changed.sort(key=lambda each: (("added", "removed", "changed").index(each.kind), each.row["id"]))
         rows = list(_explain_differing_rows(db, benchmark, sides, locks, changed, find_left_out_reason))

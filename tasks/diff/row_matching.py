@@ -63,7 +63,7 @@ def count_paired_rows(db: Connection) -> int:
     return int(db.sql(f"SELECT count(*) FROM {_PAIRS_TABLE}").fetchall()[0][0])
 
 
-def find_columns_missing_in_one_build(db: Connection, benchmark: Benchmark, sides: BuildIdPair) -> list[str]:
+def find_columns_empty_in_one_build(db: Connection, benchmark: Benchmark, sides: BuildIdPair) -> list[str]:
     """Return required columns that one build was made without: all null there, filled in the other."""
     required = [each.name for each in arrow_schema(benchmark.main_row_model) if not each.nullable and each.name != "id"]
     counted = ", ".join(f'count("{name}")' for name in required)

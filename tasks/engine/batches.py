@@ -294,7 +294,7 @@ class BatchInProgress:
         drawn: Mapping[str, float] | None = None,
     ) -> BatchReceipt:
         batch = self.batch
-        shard = shard_path(batch)
+        shard = shard_path_without_suffix(batch)
         came = {reject.row_id: self.rows_as_received.get(reject.row_id) for reject in rejects}
         texts = {row_id: row.model_dump_json() if isinstance(row, Row) else row for row_id, row in came.items()}
         tables = {
@@ -375,7 +375,7 @@ def choose_batch_size(requested: int, rows: int) -> int:
     return max(requested, math.ceil(rows / _MAX_BATCHES)) if rows > _LARGE_STAGE else requested
 
 
-def shard_path(batch: StageBatch) -> Path:
+def shard_path_without_suffix(batch: StageBatch) -> Path:
     """Return the path of a batch's shard, without suffixes."""
     return Path(batch.run) / batch.stage / f"{batch.index:05d}-{batch.key[:16]}"
 
@@ -388,7 +388,7 @@ def make_batch_cache_key(_context: Any, arguments: dict[str, Any]) -> str:
 
 def find_batch_receipt(batch: StageBatch) -> BatchReceipt | None:
     """Return the receipt of a finished batch, or None."""
-    return find_reusable_receipt(shard_path(batch))
+    return find_reusable_receipt(shard_path_without_suffix(batch))
 
 
 def _digest_scripted_reply(model: ModelSettings, ask: FilledPrompt) -> str | None:

@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.wikidata import (
     RESOLVE_ITEM_OPERATION,
 )
 from factmill.tasks.core.measures.audits import AuditProtocol
-from factmill.tasks.core.publishing.release_spec import ExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
 from factmill.tasks.core.rows import BuildRowMatchingRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.core.table_columns import UserSourceSettings
@@ -158,7 +158,7 @@ class Benchmark:
     statement, modified, asked_for (`tasks/storage/schema.py`); empty if its rows use none."""
     held_out_tables: tuple[str, ...] = ()
     """Tables with answers of a test split, which exports omit unless requested."""
-    forms: ExportSpec = field(default_factory=ExportSpec)
+    forms: BenchmarkExportSpec = field(default_factory=BenchmarkExportSpec)
     assets: BenchmarkAssetNames = field(default_factory=BenchmarkAssetNames)
     required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""

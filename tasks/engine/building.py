@@ -48,13 +48,13 @@ from factmill.tasks.engine.failures import (
     FAILURE_CAUSES,
     WAITING_REASON,
     all_rows_failed,
+    all_rows_left_to_retry,
     count_rejects_by_reason,
     find_main_reject_stage_and_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
     load_first_evaluation_failure_detail,
     load_first_reject_detail,
-    no_row_answered,
 )
 from factmill.tasks.engine.incremental import (
     get_or_record_world_content_digests,
@@ -78,8 +78,8 @@ from factmill.tasks.engine.runs import (
 from factmill.tasks.engine.spending.budgets import (
     StageRequestCounterByService,
     find_forecast_with_actual_usage,
-    find_unknown_cost_calls_and_models,
     make_budget_exceeded_error,
+    make_unknown_cost_report_fields,
     summarize_spending,
 )
 from factmill.tasks.errors import (
@@ -95,8 +95,8 @@ from factmill.tasks.memory import find_resource_shortage, release_free_memory
 from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.processes import request_process_exit
 from factmill.tasks.storage.builds import (
-    format_use_restriction,
-    list_stages_and_record_ids_to_retry,
+    format_scripted_rows_use_restriction,
+    list_stages_and_call_record_ids_to_retry,
     load_table_summaries,
     publish_build_tables,
     write_stage_results,
@@ -351,7 +351,7 @@ class BuildInProgress:
         reasons = {stage: found for stage, found in self.reasons.items() if stage != PILOT_DRAW_STAGE}
         last = self.summaries[-1]
         receipts = [receipt for receipt in self.receipts if receipt.stage == last["stage"]]
-        if no_row_answered(
+        if all_rows_left_to_retry(
             last["rows_in"], self.reasons[last["stage"]], sum(receipt.unsettled for receipt in receipts)
         ):
             silence = format_no_answers(last, self.options.world, load_first_evaluation_failure_detail(receipts))
@@ -366,7 +366,7 @@ class BuildInProgress:
             )
         message = why or message
         with open_warehouse(resolve_warehouse_path(self.options)) as db:
-            spoilt = list_stages_and_record_ids_to_retry(db, self.run_id, FAILURE_CAUSES)
+            spoilt = list_stages_and_call_record_ids_to_retry(db, self.run_id, FAILURE_CAUSES)
         self.run.call_cache.mark_for_retry({record_id for _, record_id in spoilt})
         for stage in {stage for stage, _ in spoilt}:
             shutil.rmtree(self.run.folder / stage, ignore_errors=True)
@@ -379,13 +379,13 @@ class BuildInProgress:
         unknown: dict[str, Any] = {}
         if self.options.pinned_build is None:
             with self.run.call_cache.merge_transaction() as db:
-                unknown = find_unknown_cost_calls_and_models(self.run.services.world, db, self.run_id)
+                unknown = make_unknown_cost_report_fields(self.run.services.world, db, self.run_id)
         return BuildReport(
             build_id=self.run_id,
             benchmark=self.benchmark.name,
             world=self.run.services.world.name,
             author=self.run.manifest["author"],
-            caution=format_use_restriction(self.run.manifest),
+            caution=format_scripted_rows_use_restriction(self.run.manifest),
             inputs=self.summaries[0]["rows_in"],
             opened=sum(summary["opened"] for summary in self.summaries[1:]),
             rows=rows,

@@ -54,7 +54,7 @@ def all_rows_failed(rows_in: int, reasons: Mapping[str, int], rows_to_retry: int
     return rows_in > 0 and rows_in in (caused, rows_to_retry)
 
 
-def no_row_answered(rows_in: int, reasons: Mapping[str, int], rows_to_retry: int) -> bool:
+def all_rows_left_to_retry(rows_in: int, reasons: Mapping[str, int], rows_to_retry: int) -> bool:
     """True if no row of a stage was rejected, but none got a usable answer (such as from an evaluation's judge)."""
     return not reasons and 0 < rows_in == rows_to_retry
 

@@ -16,7 +16,7 @@ from typing import Any
 from factmill.tasks import progress
 from factmill.tasks.core.calls.freshness import (
     MAX_RESOURCES_PER_REQUEST,
-    FreshnessVerdict,
+    ResponseFreshnessVerdict,
     find_resources_response_depends_on,
     judge_embedded_world_freshness,
     judge_live_freshness,
@@ -24,7 +24,7 @@ from factmill.tasks.core.calls.freshness import (
     make_state_calls,
     parse_resource_states,
 )
-from factmill.tasks.core.calls.operation import WikiItemLabelOrPage
+from factmill.tasks.core.calls.operation import WikiItemLabelOrPageDependency
 from factmill.tasks.engine.naming.identities import embedded_world_identity
 from factmill.tasks.engine.runs import BuildRun, parse_oldest_valid_reply_times
 from factmill.tasks.errors import UnknownBuild, UsageError
@@ -114,16 +114,16 @@ class EarlierAndCurrentWorldContents:
     note: str = ""
     """Why they cannot be compared; empty if they can."""
 
-    def judge_reply(self, record: CallRecord) -> FreshnessVerdict:
+    def judge_reply(self, record: CallRecord) -> ResponseFreshnessVerdict:
         """Return whether a reply from the earlier state would be the same now."""
         if self.note:
-            return FreshnessVerdict(None, self.note)
+            return ResponseFreshnessVerdict(None, self.note)
         return judge_embedded_world_freshness(
             record.operation, record.read_column("parts"), record.read_column("body"), self.then, self.now
         )
 
 
-def map_changed_embedded_services_to_earlier(
+def map_embedded_world_identities_to_earlier(
     earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return service identity → its identity in an earlier manifest, for embedded-world services whose state changed."""
@@ -207,7 +207,7 @@ def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Reva
     kept = RevalidationResult(
         earlier,
         begun,
-        renamed=map_changed_embedded_services_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest),
+        renamed=map_embedded_world_identities_to_earlier(resolve_build(warehouse, earlier).lock, run.manifest),
     )
     with open_warehouse(warehouse) as db:
         used = list_used_calls(db, earlier, sorted({*oldest, *kept.renamed.values()}))
@@ -228,7 +228,7 @@ def _revalidate_expired_replies(run: BuildRun, earlier: str, begun: str) -> Reva
     for record in _iterate_call_records(warehouse, old):
         shown = contents.checks
         if record.status != "ok":
-            verdict = FreshnessVerdict(None, "the recorded reply is a failure")
+            verdict = ResponseFreshnessVerdict(None, "the recorded reply is a failure")
         elif record.service in oldest:
             parts, body = record.read_column("parts"), record.read_column("body")
             verdict = judge_live_freshness(record.operation, parts, body, record.asked_at, states)
@@ -265,7 +265,7 @@ def _iterate_call_records(warehouse: Path, record_ids: Sequence[str]) -> Iterabl
         yield from sorted(found, key=lambda record: record.record_id)
 
 
-def _list_wiki_resources_record_depends_on(record: CallRecord) -> list[WikiItemLabelOrPage]:
+def _list_wiki_resources_record_depends_on(record: CallRecord) -> list[WikiItemLabelOrPageDependency]:
     if record.status != "ok":
         return []
     return (
@@ -275,11 +275,11 @@ def _list_wiki_resources_record_depends_on(record: CallRecord) -> list[WikiItemL
 
 
 def _fetch_resource_states_and_record_ids(
-    run: BuildRun, resources: Collection[WikiItemLabelOrPage], begun: str, revalidation: RevalidationResult
-) -> tuple[dict[WikiItemLabelOrPage, object], dict[WikiItemLabelOrPage, str]]:
+    run: BuildRun, resources: Collection[WikiItemLabelOrPageDependency], begun: str, revalidation: RevalidationResult
+) -> tuple[dict[WikiItemLabelOrPageDependency, object], dict[WikiItemLabelOrPageDependency, str]]:
     """Fetch the current state of things; return thing → state and thing → record id, for those with a successful reply."""
-    states: dict[WikiItemLabelOrPage, object] = {}
-    checks: dict[WikiItemLabelOrPage, str] = {}
+    states: dict[WikiItemLabelOrPageDependency, object] = {}
+    checks: dict[WikiItemLabelOrPageDependency, str] = {}
     world = run.services.world
     for kind, service, limits in (
         ("items", run.services.wikidata, world.wikidata.limits),

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFilesOfRun
 from factmill.tasks.core.calls.call import CallCacheMode
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import PromptTemplate
@@ -94,10 +94,12 @@ def open_run(folder: str) -> BuildRun:
             warehouse, oldest = Path(options["warehouse"]), parse_oldest_valid_reply_times(options["oldest"])
             serving = (options["floor"], options["pinned_build"], oldest, options["stale_if_error"])
             recorder = CallCache(warehouse, mode, *serving)
-            jobs = JobFolderAndRun(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
+            jobs = BatchJobsFolderAndRun(batch_jobs_folder(warehouse, mode), Path(folder).name, warehouse)
             requests, replies = (Path(given) if given else None for given in (options["requests"], options["replies"]))
             files = (
-                OfflineRequestAndReplyFiles(jobs.run, Path(folder), requests, replies) if requests or replies else None
+                OfflineRequestAndReplyFilesOfRun(jobs.run, Path(folder), requests, replies)
+                if requests or replies
+                else None
             )
             services = WorldServices.open(options["world"], options["graph"], Path(options["home"]), jobs, files)
             run = BuildRun(Path(folder), described["lock"], described["origin"], options, services, recorder)

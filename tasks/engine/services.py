@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFilesOfRun
 from factmill.tasks.clients.sending.budget import Budget, LazyBudgetedService
 from factmill.tasks.clients.sending.limiter import get_or_create_shared_limiter
 from factmill.tasks.core.calls.call import CallService
@@ -67,9 +67,9 @@ class WorldServices:
     pageviews: CallService
     falcon: CallService
     dbpedia: CallService
-    jobs: JobFolderAndRun | None
+    jobs: BatchJobsFolderAndRun | None
     """Where the state of batch jobs is stored; None: models get single requests, whatever the world says."""
-    request_files: OfflineRequestAndReplyFiles | None
+    request_files: OfflineRequestAndReplyFilesOfRun | None
     """Files of replies to read and requests to write, for chat models of the OpenAI protocol; None: requests are sent."""
     cluster: DaskClusterClient | None
     """Cluster that runs models and graphs; None: they run in this process."""
@@ -90,8 +90,8 @@ class WorldServices:
         world_name: str,
         graph: str | None,
         home: Path,
-        jobs: JobFolderAndRun | None = None,
-        files: OfflineRequestAndReplyFiles | None = None,
+        jobs: BatchJobsFolderAndRun | None = None,
+        files: OfflineRequestAndReplyFilesOfRun | None = None,
     ) -> "WorldServices":
         """Open the services of a world by name, with a local graph as its Wikidata if one is named.
 
@@ -367,10 +367,10 @@ def _make_client(name: ServiceName, url: str, identity: str, settings: ServiceEn
 def _make_lazy_cluster_model(
     kind: Literal["translator", "perplexity"], identity: str, cluster: DaskClusterClient
 ) -> CallService:
-    from factmill.tasks.engine.cluster.remote_models import RemoteModelService
+    from factmill.tasks.engine.cluster.remote_models import LocalModelOnClusterService
 
     return LazyBudgetedService(
-        identity, True, lambda: RemoteModelService(cluster, RequiredModelOrGraph(kind, identity)), computes=True
+        identity, True, lambda: LocalModelOnClusterService(cluster, RequiredModelOrGraph(kind, identity)), computes=True
     )
 
 

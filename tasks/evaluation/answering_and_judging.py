@@ -23,7 +23,7 @@ from factmill.tasks.core.completions import (
     UnreadableCompletion,
     strip_completion_wrappers,
 )
-from factmill.tasks.core.evaluation.answers import AnswersFile, ModelPrediction, UnscorableAnswerEntry
+from factmill.tasks.core.evaluation.answers import ModelPrediction, ParsedAnswersFile, UnscorableAnswerEntry
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.core.finish_reasons import is_token_limit_reached
 from factmill.tasks.core.prompts import FilledPrompt
@@ -64,7 +64,7 @@ def make_predictions(work: BatchInProgress, evaluation: Evaluation, questions: p
 
 
 def make_predictions_from_file(
-    evaluation: Evaluation, questions: pa.Table, answers_file: AnswersFile, model_name: str
+    evaluation: Evaluation, questions: pa.Table, answers_file: ParsedAnswersFile, model_name: str
 ) -> pa.Table:
     """Return questions (rows of `question_model`) with the answers of a file; `model_name`: of the model that gave them."""
     return _make_prediction_table(

@@ -37,8 +37,8 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
-    ScoringModels,
-    format_explained_answer_line,
+    LocalScoringModels,
+    format_answer_model_and_finish_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -163,7 +163,7 @@ def make_closed_book_evaluation(
         is_right = matches_accepted_answer if score == "equals" else contains_accepted_answer
         return float(is_right(row.answer_read, row.golds))
 
-    def score_answers(answers: pa.Table, _inputs: ClosedBookInputs, _tools: ScoringModels) -> pa.Table:
+    def score_answers(answers: pa.Table, _inputs: ClosedBookInputs, _tools: LocalScoringModels) -> pa.Table:
         read = rows_from_arrow(ClosedBookPrediction, answers)
         return make_arrow_table(
             ScoredClosedBookPrediction,
@@ -210,7 +210,7 @@ def make_closed_book_evaluation(
     def explain_answer(row: ScoredClosedBookPrediction) -> Iterator[str]:
         yield f"  question    {row.question}   (factmill explain {name} {row.item})"
         yield f"  gold        {' | '.join(row.golds) or '(none)'}"
-        yield format_explained_answer_line(row.answer, row)
+        yield format_answer_model_and_finish_line(row.answer, row)
         yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
         yield f"  score       {describe_score(row)}{f': {row.detail}' if row.detail else ''}"
 

@@ -155,7 +155,7 @@ def sort_answers_worst_first(items: Iterable[AnswerShownInReport]) -> list[Answe
     return sorted(items, key=lambda item: (item.score is not None, item.score or 0.0, item.answer_id))
 
 
-class ScoringModels(Protocol):
+class LocalScoringModels(Protocol):
     """Local models that compute scores, opened when they are first needed."""
 
     def embedder(self) -> "Embedder":
@@ -177,12 +177,12 @@ def _make_single_turn_dialogue(ask: FilledPrompt, read_answer: Callable[[str], s
     return replace(given, read_texts=tuple(map(read_answer, given.read_texts)))
 
 
-def format_explained_answer_line(answer: str, row: EvaluationPrediction) -> str:
+def format_answer_model_and_finish_line(answer: str, row: EvaluationPrediction) -> str:
     """Format the line of `explain` with an answer's text, its model and its finish reason."""
     return f"  answer      {answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
 
 
-def return_answers_unscored(answers: pa.Table, _inputs: EvaluationInputs, _tools: ScoringModels) -> pa.Table:
+def return_answers_unscored(answers: pa.Table, _inputs: EvaluationInputs, _tools: LocalScoringModels) -> pa.Table:
     """Return the answers unchanged, where scores are verdicts or follow from existing columns."""
     return answers
 
@@ -240,7 +240,7 @@ class Evaluation(Benchmark):
     """Rows of the measured build → function from a question to the most common answer of its kind."""
     judging_spec: "JudgingSpec[Any, Any, Any] | None" = None
     """How answers are judged; None: by no judge."""
-    score_predictions: Callable[[pa.Table, Any, ScoringModels], pa.Table] = return_answers_unscored
+    score_predictions: Callable[[pa.Table, Any, LocalScoringModels], pa.Table] = return_answers_unscored
     """Answers (judged if there is a judge), inputs of the evaluation and scoring models → rows of the main table."""
     compute_metrics: Callable[[pa.Table, Any], tuple[pa.Table, list[MeasuredMetric]]]
     """Rows of the main table and inputs of the evaluation → rows of `Score` and the metrics."""

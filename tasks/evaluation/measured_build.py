@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from factmill.tasks.core.digests import digest_text
-from factmill.tasks.core.evaluation.answers import EXPECTED_ANSWER_OBJECT, AnswersFile, parse_answers_file
+from factmill.tasks.core.evaluation.answers import EXPECTED_ANSWER_OBJECT, ParsedAnswersFile, parse_answers_file
 from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.incremental import find_differing_service
 from factmill.tasks.engine.naming.identities import service_identities
-from factmill.tasks.engine.naming.manifests import resolve_own_prompts
+from factmill.tasks.engine.naming.manifests import resolve_own_prompt_texts
 from factmill.tasks.errors import BuildFormatTooOld, SourceError, UnknownBuild, UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -44,7 +44,7 @@ from factmill.tasks.storage.released_folders import (
     load_verified_release,
     validate_and_conform_to_row_model,
 )
-from factmill.tasks.storage.source_files import SourceFile, iterate_json, make_source_file_with_digest
+from factmill.tasks.storage.source_files import SourceFile, iterate_numbered_json_values, make_source_file_with_digest
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.text.sanitize import shorten_middle
 
@@ -123,9 +123,9 @@ def check_answers_match_build(answered_build: str, build_id: str, answers_name: 
 
 
 @lru_cache(maxsize=4)
-def load_answers_file(file: SourceFile) -> AnswersFile:
+def load_answers_file(file: SourceFile) -> ParsedAnswersFile:
     """Load a file of answers, once per process; SourceError if it is malformed."""
-    return parse_answers_file(iterate_json(file, EXPECTED_ANSWER_OBJECT), Path(file.path).name)
+    return parse_answers_file(iterate_numbered_json_values(file, EXPECTED_ANSWER_OBJECT), Path(file.path).name)
 
 
 def format_release_omissions(benchmark: Benchmark, store: TableStore) -> list[str]:
@@ -240,7 +240,7 @@ def _choose_build_of_world(
     """
     world = load_world(run.world, run.graph)
     services = service_identities(world, factmill_home())
-    prompts = {name: digest_text(text) for name, text in resolve_own_prompts(benchmark.assets, run).items()}
+    prompts = {name: digest_text(text) for name, text in resolve_own_prompt_texts(benchmark.assets, run).items()}
 
     def is_of_world(build: BuildRecord) -> bool:
         is_same = build.lock["world"]["name"] == world.name

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from factmill.tasks.core.batch_receipts import StageBatch
-from factmill.tasks.core.evaluation.answers import AnswersFile
+from factmill.tasks.core.evaluation.answers import ParsedAnswersFile
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.metrics import format_metric_with_interval
 from factmill.tasks.core.rows import make_arrow_table, rows_from_arrow
@@ -52,7 +52,7 @@ from factmill.tasks.storage.builds import (
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.storage.table_store import TableStore
-from factmill.tasks.text.html_tables import render_html_table
+from factmill.tasks.text.html_tables import render_titled_html_table
 from factmill.tasks.text.sanitize import escape_control_characters
 
 _RESERVED_OPTIONS = EvaluationInputs.resolved | {"model"}
@@ -149,7 +149,7 @@ class EvaluationSession:
         return self.evaluation.list_questions(self.rows, self.inputs)
 
     def score_answers(
-        self, answers: AnswersFile | str, model_name: str, questions: pa.Table | None = None
+        self, answers: ParsedAnswersFile | str, model_name: str, questions: pa.Table | None = None
     ) -> ScoringResult:
         """Score answers: those given, or those of the built-in model of that name; `model_name`: of the model in the results.
 
@@ -295,4 +295,4 @@ def render_metrics_html(
         )
         for each in overall
     )
-    return render_html_table(title, _METRIC_HEADINGS, rows, notes)
+    return render_titled_html_table(title, _METRIC_HEADINGS, rows, notes)

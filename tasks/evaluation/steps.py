@@ -119,7 +119,7 @@ def _make_batch_task(name: str, work: Callable[[BatchInProgress], BatchReceipt])
     return task(name=name, cache_key_fn=make_batch_cache_key, persist_result=True)(run)
 
 
-def make_question_step(evaluation: Evaluation) -> BatchTask:
+def make_question_listing_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that lists the questions of one setting; each question counts as an input row."""
 
     def ask(work: BatchInProgress) -> BatchReceipt:
@@ -171,7 +171,7 @@ def make_scoring_step(evaluation: Evaluation) -> BatchTask:
 
 def make_evaluation_flow(evaluation: Evaluation, on_finished: FinishedEvaluationHandler) -> Flow[..., BuildReport]:
     """Return the flow of an evaluation, made of this module's steps; `on_finished` presents the results."""
-    ask, answer = make_question_step(evaluation), make_prediction_step(evaluation)
+    ask, answer = make_question_listing_step(evaluation), make_prediction_step(evaluation)
     judge = make_judging_step(evaluation) if evaluation.judging_spec else None
     score = make_scoring_step(evaluation) if evaluation.score_predictions is not return_answers_unscored else None
 

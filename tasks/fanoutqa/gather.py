@@ -47,8 +47,8 @@ from factmill.tasks.fanoutqa.pin import format_problem
 from factmill.tasks.fanoutqa.sources.question_files import (
     PROPERTY_FILE,
     SET_FILE,
-    load_build_set_kinds,
     load_packaged_and_own_property_phrases,
+    load_packaged_and_own_set_kinds,
     read_question_file,
 )
 from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims_by_qid
@@ -59,7 +59,7 @@ from factmill.tasks.lookups.pinned_articles import (
     PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
 from factmill.tasks.text.wikipedia_urls import format_article_url
@@ -148,14 +148,14 @@ class _SetEvidence:
     unit_labels: Mapping[str, str]
 
 
-def generate_set_kind_questions(work: BatchInProgress, unit: str) -> list[RowOutcome]:
+def generate_questions_on_one_set_kind(work: BatchInProgress, set_kind: str) -> list[RowOutcome]:
     """Return the outcome of every question tried on one kind of sets (data/lists/fanout_sets.csv).
 
     Registers each as a row of the batch. Outcomes are SourcedFanOutQuestions without their wording, and Rejects.
     """
-    kind = load_build_set_kinds(work.source_files(SET_FILE))[unit]
+    kind = load_packaged_and_own_set_kinds(work.source_files(SET_FILE))[set_kind]
     known = _SetKindLookups(work, kind)
-    drawn = _look_up_candidate_named_sets(known) if kind.is_named else _select_owner_listed_sets(known)
+    drawn = _look_up_class_items_as_candidate_sets(known) if kind.is_named else _look_up_owner_listed_sets(known)
     drawn = _look_up_articles_and_trim_sets(known, drawn)
     outcomes: list[RowOutcome] = []
     rows_of: dict[str, list[str]] = defaultdict(list)
@@ -177,7 +177,7 @@ def generate_set_kind_questions(work: BatchInProgress, unit: str) -> list[RowOut
 # ── Sets ──
 
 
-def _select_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _look_up_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return sets whose owner and members are of the required classes, in the order of the owners' digests."""
     kind, most = lookups.kind, lookups.inputs.params.sets_a_kind
     values: dict[str, list[str]] = defaultdict(list)
@@ -201,7 +201,7 @@ def _select_owner_listed_sets(lookups: _SetKindLookups) -> list[_CandidateMember
     return found[:most]
 
 
-def _look_up_candidate_named_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
+def _look_up_class_items_as_candidate_sets(lookups: _SetKindLookups) -> list[_CandidateMemberSet]:
     """Return groups of items of the required class, in the order of digests; one group for a small class."""
     kind = lookups.kind
     facts = look_up_fact_pairs(lookups.work, kind.relation, MAX_RELATION_SUBJECTS)
@@ -279,7 +279,7 @@ def _pin_item_articles(lookups: _SetKindLookups, asked: Iterable[tuple[_Candidat
         for qid in qids
         if (item := lookups.items.get(qid)) and item.title
     ]
-    lookups.pins |= pin_article_revisions_at_epoch(lookups.work, titles, lookups.inputs.epoch)
+    lookups.pins |= pin_article_revisions_by_title_at_epoch(lookups.work, titles, lookups.inputs.epoch)
     for place, title in titles:
         lookups.record_transient_failure(place, lookups.pins[title])
 
@@ -388,7 +388,11 @@ def _make_row_or_reject(tried: QuestionAttempt, licence: str) -> RowOutcome:
 def gather_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of all files, or generate those of one kind of sets."""
     work = open_batch(batch)
-    made = _read_question_files(work) if batch.unit == QUESTION_FILES else generate_set_kind_questions(work, batch.unit)
+    made = (
+        _read_question_files(work)
+        if batch.unit == QUESTION_FILES
+        else generate_questions_on_one_set_kind(work, batch.unit)
+    )
     return work.finish(made, SourcedFanOutQuestion)
 
 

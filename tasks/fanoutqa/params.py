@@ -29,8 +29,8 @@ from factmill.tasks.fanoutqa.sources.question_files import (
     QUESTION_TABLE_FORM,
     SET_FILE,
     check_has_decomposition_or_evidence,
-    load_build_set_kinds,
     load_packaged_and_own_property_phrases,
+    load_packaged_and_own_set_kinds,
     load_set_kinds,
     read_own_set_kinds,
 )
@@ -206,7 +206,7 @@ def select_question_set_kinds(
 
     UsageError for an unknown kind, SettingsError for a property without phrases.
     """
-    known = load_build_set_kinds(lists.get(SET_FILE, ()))
+    known = load_packaged_and_own_set_kinds(lists.get(SET_FILE, ()))
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
         raise UsageError(
             f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(load_set_kinds())}"

@@ -25,8 +25,8 @@ from factmill.tasks.fanoutqa.core.rows import (
     FlaggedQuestion,
     PinnedQuestion,
     QuestionFlag,
-    ReferenceAnswerFinding,
     SourcedFanOutQuestion,
+    SubAnswerInArticleFinding,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.lookups.pinned_articles import (
@@ -34,7 +34,7 @@ from factmill.tasks.lookups.pinned_articles import (
     PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.text.values.answer_search import AnswerValue, find_answer_in_text
 
@@ -61,7 +61,7 @@ def pin_evidence(batch: StageBatch) -> BatchReceipt:
         ]
         for row in rows
     }
-    pinned = pin_article_revisions_at_epoch(
+    pinned = pin_article_revisions_by_title_at_epoch(
         work, ((row_id, each.title) for row_id, of in asked.items() for each in of), epoch
     )
     outcomes: list[RowOutcome] = []
@@ -166,7 +166,7 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
     )
     known = {revid: index_article_text(text) for revid, text in texts.items() if isinstance(text, str)}
     outcomes: list[RowOutcome] = []
-    findings: list[ReferenceAnswerFinding] = []
+    findings: list[SubAnswerInArticleFinding] = []
     for row in rows:
         lost = [
             (path, replace(text, detail=f"{each.title}: {text.detail}"))
@@ -176,7 +176,9 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
         if lost:
             outcomes.append(_reject_unpinned_question(row.id, lost))
             findings += [
-                ReferenceAnswerFinding(id=f"{row.id} {path}", found=None, missing=[], problem=format_problem(trouble))
+                SubAnswerInArticleFinding(
+                    id=f"{row.id} {path}", found=None, missing=[], problem=format_problem(trouble)
+                )
                 for path, trouble in lost
             ]
             continue
@@ -189,10 +191,10 @@ def flag_answers(batch: StageBatch) -> BatchReceipt:
                 detail = f"{where} does not say {', '.join(missing)}, which is to answer: {question}"
                 flags.append(QuestionFlag(code="answer_not_found", path=path, detail=detail))
             findings.append(
-                ReferenceAnswerFinding(id=f"{row.id} {path}", found=finding.found, missing=missing, problem=None)
+                SubAnswerInArticleFinding(id=f"{row.id} {path}", found=finding.found, missing=missing, problem=None)
             )
         outcomes.append(row.extend_to(FlaggedQuestion, flags=flags, near_articles=[], judge=None, reviewed_by=[]))
-    work.extras = make_arrow_table(ReferenceAnswerFinding, findings)
+    work.extras = make_arrow_table(SubAnswerInArticleFinding, findings)
     return work.finish(outcomes, FlaggedQuestion)
 
 

@@ -25,8 +25,8 @@ from factmill.tasks.fanoutqa.core.rows import (
     HeldOutAnswer,
     HeldOutTestSplitQuestion,
     PublishedFanOutQuestion,
-    ReferenceAnswerFinding,
     Split,
+    SubAnswerInArticleFinding,
 )
 from factmill.tasks.fanoutqa.params import FanOutInputs
 from factmill.tasks.fanoutqa.retrieval_check import RetrievalCheckCountsOfQuestion
@@ -127,8 +127,8 @@ def _make_held_out_question(row: FlaggedQuestion, tree: FanOutQuestion) -> HeldO
 
 def _merge_reference_findings(pinned: StageOutputShards, flagged: StageOutputShards) -> list[EvidenceReference]:
     """Return all references, each with its finding if the article's text was read."""
-    read = flagged.companion_rows(arrow_schema(ReferenceAnswerFinding))
-    findings = {each.id: dict(each) for each in rows_from_arrow(ReferenceAnswerFinding, read)}
+    read = flagged.companion_rows(arrow_schema(SubAnswerInArticleFinding))
+    findings = {each.id: dict(each) for each in rows_from_arrow(SubAnswerInArticleFinding, read)}
     references = rows_from_arrow(EvidenceReference, pinned.companion_rows(arrow_schema(EvidenceReference)))
     return [each.replace(**findings.get(each.id, {})) for each in references]
 

@@ -16,20 +16,20 @@ from factmill.tasks.core.publishing.distributions import (
 )
 from factmill.tasks.core.publishing.release_spec import (
     PERSONAL_INFORMATION_OF_WIKIPEDIA,
+    BenchmarkReleaseSpec,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
     ParentRowLink,
-    ReleaseSpec,
     SourcePage,
 )
 
 _BELONGS = ParentRowLink(column="id")
 
 
-def list_fanoutqa_source_pages(row: Mapping[str, Any], _wiki: str) -> Iterator[SourcePage]:
+def list_fanoutqa_source_pages(article_row: Mapping[str, Any], _wiki: str) -> Iterator[SourcePage]:
     """Yield the page of one row of `fanoutqa_articles`."""
-    yield SourcePage(row["title"], str(row["revid"]), row["url"])
+    yield SourcePage(article_row["title"], str(article_row["revid"]), article_row["url"])
 
 
 FANOUTQA_CARD = DatasetCardSpec(
@@ -59,7 +59,7 @@ FANOUTQA_CARD = DatasetCardSpec(
     personal_information=PERSONAL_INFORMATION_OF_WIKIPEDIA,
 )
 
-FANOUTQA_RELEASE = ReleaseSpec(
+FANOUTQA_RELEASE = BenchmarkReleaseSpec(
     paper=PaperCitation(
         title="FanOutQA: A Multi-Hop, Multi-Document Question Answering Benchmark for Large Language Models",
         authors=(("Andrew", "Zhu"), ("Alyssa", "Hwang"), ("Liam", "Dugan"), ("Chris", "Callison-Burch")),

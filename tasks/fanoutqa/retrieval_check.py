@@ -12,7 +12,7 @@ from prefect import task
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.rows import Reject, RowOutcome, StrictModel, make_arrow_table
 from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes_anywhere, list_required_word_prefixes
+from factmill.tasks.fanoutqa.core.flags import contains_all_substrings, list_required_word_prefixes
 from factmill.tasks.fanoutqa.core.questions import dump_json, list_leaf_sub_questions
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import TITLE_FILE, FanOutInputs
@@ -21,7 +21,7 @@ from factmill.tasks.lookups.pinned_articles import (
     PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.models.title_index import find_nearest_titles, open_or_build_title_index
 from factmill.tasks.text.text_normalization import fold_case_and_accents
@@ -75,7 +75,7 @@ def check_near_articles(batch: StageBatch) -> BatchReceipt:
     rows = work.rows(FlaggedQuestion)
     answers = {row.id: _list_searchable_answers(row) for row in rows}
     to_check = [row for row in rows if len(answers[row.id]) >= MIN_ANSWERS_TO_CHECK]
-    pinned = pin_article_revisions_at_epoch(
+    pinned = pin_article_revisions_by_title_at_epoch(
         work, ((row.id, title) for row in to_check for title in row.near_articles), work.inputs(FanOutInputs).epoch
     )
     articles = {
@@ -135,7 +135,7 @@ def _find_articles_with_all_answers(
         if isinstance(text, MissingArticleReason):
             continue
         folded = fold_case_and_accents(text)
-        likely = [row_id for row_id in row_ids if contains_all_prefixes_anywhere(beginnings[row_id], folded)]
+        likely = [row_id for row_id in row_ids if contains_all_substrings(beginnings[row_id], folded)]
         known = index_article_text(text) if likely else None
         for row_id in likely:
             if known and all(find_answer_in_text(answer, known).found for answer in answers[row_id]):

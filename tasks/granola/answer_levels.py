@@ -25,8 +25,8 @@ from factmill.tasks.granola.core.grounding import (
     BROADER_PIDS,
     EXPANDED_EVIDENCE_PIDS,
     LEAF_EVIDENCE_PIDS,
+    drop_unsupported_or_redundant_levels,
     gather_evidence,
-    split_grounded_levels,
 )
 from factmill.tasks.granola.core.rows import (
     GranolaRow,
@@ -169,7 +169,9 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
         evidence = gather_evidence(
             row.answer, row.answer_entity_description, {**around, qid: claims[qid]}, qid, lexicon
         )
-        levels, ungrounded = split_grounded_levels(cleaned.levels, evidence, lexicon, params.levels == "all")
+        levels, ungrounded = drop_unsupported_or_redundant_levels(
+            cleaned.levels, evidence, lexicon, params.levels == "all"
+        )
         removed = "; ".join(f"{text!r} {why}" for text, why in (*cleaned.removed, *ungrounded)) or "none"
         if not levels:
             outcomes.append(Reject(row.id, "first_answer_missing", f"{row.question} removed answers: {removed}"))

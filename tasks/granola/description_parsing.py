@@ -196,7 +196,7 @@ def read_description_head(description: str) -> DescriptionNounPhrase:
     text = _LEADING_WORDS.sub("", _GROUP_OPENING.sub("", description))
     end = _compile_head_end_pattern().search(text)
     phrase, rest = (text[: end.start()], text[end.start() :].strip()) if end else (text, "")
-    has_nationality, phrase = cut_nationality(phrase)
+    has_nationality, phrase = cut_nationality_and_words_before(phrase)
     phrase = _LEADING_WORDS.sub("", phrase)
     noun = _find_head_noun(phrase, rest)
     if not noun and rest.startswith("and ") and phrase.split():
@@ -212,19 +212,19 @@ def _compile_head_end_pattern() -> re.Pattern[str]:
     return re.compile(rf"\s+(?:{'|'.join(map(re.escape, words))})\b|[,;:(–—]|\s-\s|\s/\s")
 
 
-def cut_nationality(phrase: str) -> tuple[bool, str]:
+def cut_nationality_and_words_before(phrase: str) -> tuple[bool, str]:
     """Return whether a phrase has a nationality, and the rest: `famous American film actor` gives `film actor`."""
     words = phrase.split()
-    is_found, rest = _find_and_cut_leading_nationality(words)
+    is_found, rest = _cut_leading_nationality_and_get_rest(words)
     for start in range(1, min(len(words), 6)):
         if is_found or words[start - 1].endswith(","):
             break
-        is_found, behind = _find_and_cut_leading_nationality(words[start:])
+        is_found, behind = _cut_leading_nationality_and_get_rest(words[start:])
         rest = behind if is_found else rest
     return is_found, rest
 
 
-def _find_and_cut_leading_nationality(words: list[str]) -> tuple[bool, str]:
+def _cut_leading_nationality_and_get_rest(words: list[str]) -> tuple[bool, str]:
     """Cut a leading nationality; `French-born` gives an origin, not a nationality, and is skipped."""
     start = next((at for at, word in enumerate(words) if not word.endswith("-born")), len(words))
     if start < len(words) - 1 and _is_adjective_part_of_noun(words[start:]):

@@ -31,8 +31,8 @@ from factmill.tasks.granola.core.linking import (
     ENCLOSING_PLACE_PIDS,
     KINSHIP_RELATIONS,
     PLACE_RELATIONS,
+    BearerPairsInRelation,
     NameBearer,
-    RelationPairsInGraph,
     choose_entity_pair,
     find_bearer_pairs_in_relation,
     find_birth_and_death_years,
@@ -107,7 +107,7 @@ def describe_entities(batch: StageBatch) -> BatchReceipt:
     person_pids = {f"P{number}" for number in load_property_numbers("person_properties")}
     claims, unknown = look_up_claims_by_qid(work, bare, {*DESCRIPTION_PIDS, *person_pids})
     made = {qid: make_description(edges, person_pids) for qid, edges in claims.items()}
-    bearers, lost = _look_up_unconfirmed_bearers_by_qid(work, rows, policy, described, made)
+    bearers, lost = _look_up_bearers_for_unconfirmed_facts(work, rows, policy, described, made)
     failed |= unknown | lost
     outcomes: list[RowOutcome] = []
     kept: list[DescribedQuestion] = []
@@ -154,7 +154,7 @@ def _list_entity_answer_and_rival_qids(row: LinkedQuestion, policy: str) -> tupl
     return (row.question_entity_qid, row.answer_entity_qid, *(row.answer_rivals if is_open else ()))
 
 
-def _look_up_unconfirmed_bearers_by_qid(
+def _look_up_bearers_for_unconfirmed_facts(
     work: BatchInProgress,
     rows: Sequence[LinkedQuestion],
     policy: str,
@@ -210,7 +210,7 @@ def _check_items_of_unconfirmed_fact(
     subject, value = bearers[row.question_entity_qid], bearers[row.answer_entity_qid]
     sides = ((row.question_entity, subject), (row.answer, value))
     descriptions = "; ".join(
-        f"{name}: {each.description}{_format_years_of_relative(row.relation, each)}" for name, each in sides
+        f"{name}: {each.description}{_format_life_years_if_kin(row.relation, each)}" for name, each in sides
     )
     lexicon = load_lexicon()
     if reason := find_contradiction(row.relation, subject, value, lexicon):
@@ -241,7 +241,7 @@ def _may_be_place(bearer: NameBearer) -> bool:
     return not kinds or not kinds.isdisjoint(("place", "site"))
 
 
-def _format_years_of_relative(relation: str, one: NameBearer) -> str:
+def _format_life_years_if_kin(relation: str, one: NameBearer) -> str:
     # other relations need no dates, and a row's text must not depend on other rows of its batch
     if relation not in KINSHIP_RELATIONS or one.birth_year is one.death_year is None:
         return ""
@@ -258,7 +258,7 @@ def _get_items_bearing_row_names(
 
 def _look_up_relation_matches(
     work: BatchInProgress, rows: Sequence[QuestionWithExtractedEntityName], bearers: Mapping[str, BearerPair]
-) -> tuple[dict[str, RelationPairsInGraph], dict[str, Reject]]:
+) -> tuple[dict[str, BearerPairsInRelation], dict[str, Reject]]:
     """Return row id → the pairs of bearers for which the relation holds, and row id → Reject where Wikidata failed."""
     wikidata = work.run.services.wikidata
     calls = (
@@ -278,7 +278,7 @@ def _look_up_relation_matches(
 
     def match(
         row: QuestionWithExtractedEntityName, around: Mapping[str, Sequence[ItemNeighbour]]
-    ) -> RelationPairsInGraph:
+    ) -> BearerPairsInRelation:
         return find_bearer_pairs_in_relation(row.relation, bearers[row.id], claims[row.relation], around)
 
     held = {row.id: match(row, {}) for row in rows}
@@ -299,7 +299,7 @@ def _look_up_relation_matches(
 def _link_entities_and_add_candidates(
     row: QuestionWithExtractedEntityName,
     bearers: BearerPair,
-    matches: RelationPairsInGraph | None,
+    matches: BearerPairsInRelation | None,
     policy: str,
     candidates: list[NameBearingItemCandidateRow],
 ) -> RowOutcome:

@@ -41,7 +41,7 @@ def publish_granola(
     held = Counter(rows["fact_in_graph"].to_pylist())
     asked = zip(rows["question"].to_pylist(), rows["answer"].to_pylist(), strict=True)
     facts = {
-        **compute_name_ambiguity_counts(candidates),
+        **count_ambiguous_names_and_rows(candidates),
         "rows_confirmed_by_the_graph": held[True],
         "rows_confirmed_by_nothing": held[None],
         "rows_against_the_graph": held[False],
@@ -53,7 +53,7 @@ def publish_granola(
     return build.publish(tables, facts)
 
 
-def compute_name_ambiguity_counts(candidates: pa.Table) -> dict[str, int]:
+def count_ambiguous_names_and_rows(candidates: pa.Table) -> dict[str, int]:
     """Count names, names that several items bear, rows with such a name, and rows in which the policies differ.
 
     The policies differ where the relation holds between candidates, but not for those with the smallest QID numbers.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from factmill.tasks.assets import load_entity_questions_relations, load_source_licences_by_digest
+from factmill.tasks.assets import load_entity_questions_relations, load_source_names_and_licences_by_digest
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.publishing.distributions import (
     PublishedBuildData,
@@ -15,11 +15,11 @@ from factmill.tasks.core.publishing.distributions import (
 )
 from factmill.tasks.core.publishing.release_spec import (
     PERSONAL_INFORMATION_OF_WIKIDATA,
+    BenchmarkReleaseSpec,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
     ParentRowLink,
-    ReleaseSpec,
 )
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT
@@ -35,7 +35,7 @@ def find_source_and_licence(
         return EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE
     files = lock["sources"]["files"]
     digest = dict(files.get(row["relation"]) or files[OWN_TABLE_UNIT])[row["source_name"]]
-    source, licence = load_source_licences_by_digest().get(digest, (row["source_name"], NO_LICENCE_STATED))
+    source, licence = load_source_names_and_licences_by_digest().get(digest, (row["source_name"], NO_LICENCE_STATED))
     own = lock["params"].get("own_source") or {}
     return own.get("name") or source, own.get("licence") or licence
 
@@ -69,7 +69,7 @@ CARD = DatasetCardSpec(
     personal_information=PERSONAL_INFORMATION_OF_WIKIDATA,
 )
 
-GRANOLA_RELEASE = ReleaseSpec(
+GRANOLA_RELEASE = BenchmarkReleaseSpec(
     paper=PaperCitation(
         title="Narrowing the Knowledge Evaluation Gap: Open-Domain Question Answering with Multi-Granularity Answers",
         authors=(("Gal", "Yona"), ("Roee", "Aharoni"), ("Mor", "Geva")),

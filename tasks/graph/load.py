@@ -35,7 +35,13 @@ from factmill.tasks.graph.folders import (
     write_graph_manifest,
     write_load_request,
 )
-from factmill.tasks.graph.loading.sources.streams import STDIN, RdfSource, RdfSyntax, SourceChangedError, check_readable
+from factmill.tasks.graph.loading.sources.streams import (
+    STDIN,
+    RdfSourceReader,
+    RdfSyntax,
+    SourceChangedError,
+    check_readable,
+)
 from factmill.tasks.graph.loading.staging import (
     STAGING_FILE,
     LoadMeter,
@@ -48,7 +54,7 @@ from factmill.tasks.graph.loading.staging_rows import STAGING_SCHEMAS
 from factmill.tasks.graph.loading.tables import (
     digest_graph_tables,
     find_dump_date,
-    write_graph_tables_and_count_left_out,
+    write_tables_count_stored_and_left_out,
 )
 
 READING_MODULES = (
@@ -111,7 +117,7 @@ class _LoadJob:
     meter: LoadMeter
     notice: NoticeCallback
     dump_date: str | None
-    sources: list[RdfSource] = field(default_factory=list)
+    sources: list[RdfSourceReader] = field(default_factory=list)
 
     def notify(self, text: str) -> None:
         """Send the user a message about this graph."""
@@ -124,7 +130,7 @@ def _build_graph(job: _LoadJob) -> GraphManifest:
     try:
         with open_staging(job.folder, job.name) as staging:
             tally = staging.tally
-            job.sources = [RdfSource(path, job.request.form, job.meter.report) for path in job.request.files]
+            job.sources = [RdfSourceReader(path, job.request.form, job.meter.report) for path in job.request.files]
             job.meter.set_sources(job.sources, tally.lines)
             if tally.is_whole:
                 job.notify("all files were read before; resuming with the tables")
@@ -180,7 +186,7 @@ def _write_graph_and_make_manifest_fields(job: _LoadJob, staging: StagingDatabas
     graph, connection, tally = job.folder / BUILT_GRAPH_FOLDER, staging.connection, staging.tally
     graph.mkdir()
     job.meter.start_phase("sorting")
-    stored, left_out = write_graph_tables_and_count_left_out(connection, graph / GRAPH_DATABASE_FILE)
+    stored, left_out = write_tables_count_stored_and_left_out(connection, graph / GRAPH_DATABASE_FILE)
     date = job.dump_date or find_dump_date(connection)
     languages = job.request.languages
     digest = digest_graph_tables(connection, languages=languages, dump_date=date, format_version=FORMAT_VERSION)
@@ -215,7 +221,7 @@ def _make_checked_load_request(
         raise UsageError(f"languages {list(languages)}: expected at least one language tag, such as en or pt-br")
     modules = (Path(__file__).parent / "loading" / f"{name}.py" for name in READING_MODULES)
     code = combine_digests(digest_bytes(module.read_bytes()) for module in modules)
-    sizes = tuple(RdfSource(path).find_size_bytes() for path in paths)
+    sizes = tuple(RdfSourceReader(path).find_size_bytes() for path in paths)
     return LoadRequest(files=paths, languages=tags, form=form, code=code, sizes=sizes)
 
 

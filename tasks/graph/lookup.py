@@ -26,7 +26,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler, 
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.operation import find_operation, list_operations
 from factmill.tasks.core.calls.wikidata import ItemDescription, ItemMatchedByName, ItemNeighbour, Pid, Qid
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, PathsFoundForPairs
 from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph.arrays import EdgesByItem, GraphArrays, Ints, find_places_in_sorted, open_mapped_graph_arrays
 from factmill.tasks.graph.folders import (
@@ -264,7 +264,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
             found[at].append(ItemFact(pid, labels.get(pid), qid, labels.get(qid), None, None, statement))
         return dict(zip(asked, found, strict=True))
 
-    def find_item_paths(self, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:
+    def find_item_paths(self, subjects: Ints, objects: Ints, options: PathSearchOptions) -> PathsFoundForPairs:
         """Find the paths between items; see core.paths.PathFinder."""
         # compiled kernels take half a second to load, and look-ups do not need them
         from factmill.tasks.graph.paths import find_item_paths
@@ -277,7 +277,7 @@ class WikidataGraph(AbstractContextManager["WikidataGraph"]):
         objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths from items to dates or numbers; see core.paths.PathFinder."""
         from factmill.tasks.graph.paths import find_literal_paths
 

@@ -20,8 +20,8 @@ from factmill.tasks.core.wikidata_paths import (
     ITEM_PATHS_SCHEMA,
     LITERAL_PATHS_SCHEMA,
     PAIR_STATUS_SCHEMA,
-    FoundPaths,
     PathSearchOptions,
+    PathsFoundForPairs,
 )
 from factmill.tasks.graph.arrays import GraphArrays, Ints, make_empty_arrays
 from factmill.tasks.graph.path_kernels import (
@@ -58,10 +58,14 @@ _PAIR_STATUSES = pa.array(["found", "none", "capped", "identical", "unknown_subj
 _FOUND, _NONE, _CAPPED, _IDENTICAL, _UNKNOWN_SUBJECT, _UNKNOWN_OBJECT = range(6)
 
 
-def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options: PathSearchOptions) -> FoundPaths:
+def find_item_paths(
+    arrays: GraphArrays, subjects: Ints, objects: Ints, options: PathSearchOptions
+) -> PathsFoundForPairs:
     """Find the paths between items (see core.paths.PathFinder), in about half a microsecond per pair and core."""
     _check_pair_lengths(subjects, objects)
-    ground = WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties))
+    ground = WalkableEdges(
+        arrays.out, arrays.into, _make_mask_over_graph_properties(arrays, options.ignored_properties)
+    )
     cap = _get_path_cap(options)
     starts, ends = arrays.items.find_places(subjects), arrays.items.find_places(objects)
     # neighbouring rows share pages, which may have to be read from disk
@@ -88,7 +92,7 @@ def find_item_paths(arrays: GraphArrays, subjects: Ints, objects: Ints, options:
         pa.array(arrays.properties[second], mask=is_direct),
     ]
     outcomes = [(subjects == objects, _IDENTICAL), (starts < 0, _UNKNOWN_SUBJECT), (ends < 0, _UNKNOWN_OBJECT)]
-    return FoundPaths(pa.table(columns, ITEM_PATHS_SCHEMA), _make_pair_statuses_table(totals, cap, outcomes))
+    return PathsFoundForPairs(pa.table(columns, ITEM_PATHS_SCHEMA), _make_pair_statuses_table(totals, cap, outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +117,17 @@ def find_literal_paths(
     objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
     properties: frozenset[int],
     options: PathSearchOptions,
-) -> FoundPaths:
+) -> PathsFoundForPairs:
     """Find the paths from items to dates or to numbers (see core.paths.PathFinder)."""
     _check_pair_lengths(subjects, objects)
     numbers = _make_numbers_table_unless_dates(objects)
-    counted = _flag_properties(arrays, properties) & ~_flag_properties(arrays, options.ignored_properties)
+    counted = _make_mask_over_graph_properties(arrays, properties) & ~_make_mask_over_graph_properties(
+        arrays, options.ignored_properties
+    )
     search = _LiteralSearchBatch(
         arrays,
         read_literals,
-        WalkableEdges(arrays.out, arrays.into, _flag_properties(arrays, options.ignored_properties)),
+        WalkableEdges(arrays.out, arrays.into, _make_mask_over_graph_properties(arrays, options.ignored_properties)),
         arrays.items.find_places(subjects),
         _make_literal_search_ranges(objects, counted),
         numbers,
@@ -141,7 +147,9 @@ def find_literal_paths(
     pairs = found["pair"].to_numpy()[order]
     rank = np.arange(len(pairs)) - np.searchsorted(pairs, pairs)
     paths = found.take(pa.array(order[rank < search.cap]))
-    return FoundPaths(paths, _make_pair_statuses_table(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)]))
+    return PathsFoundForPairs(
+        paths, _make_pair_statuses_table(totals, search.cap, [(search.starts < 0, _UNKNOWN_SUBJECT)])
+    )
 
 
 def compile_path_kernels() -> None:
@@ -206,7 +214,7 @@ def _make_literal_paths_table(
 
 
 def _search_chunks_in_parallel(
-    walk: Callable[[int, int, PathTable], tuple[int, int]], width: int, totals: Ints, cap: int
+    walk: Callable[[int, int, PathTable], tuple[int, int]], column_count: int, totals: Ints, cap: int
 ) -> PathTable:
     """Run `walk` over all pairs in parallel chunks; return the rows that it writes, in order.
 
@@ -217,7 +225,7 @@ def _search_chunks_in_parallel(
     def walk_chunk(first: int) -> list[PathTable]:
         last, room, pieces = min(first + _CHUNK_PAIRS, len(totals)), _CHUNK_ROWS, []
         while first < last:
-            table = np.empty((room, width), np.int64)
+            table = np.empty((room, column_count), np.int64)
             first, written = walk(first, last, table)
             pieces.append(table[:written])
             if first < last:
@@ -225,7 +233,7 @@ def _search_chunks_in_parallel(
         return pieces
 
     chunks = range(0, len(totals), _CHUNK_PAIRS)
-    pieces = [np.empty((0, width), np.int64)]
+    pieces = [np.empty((0, column_count), np.int64)]
     if len(chunks) > 1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(min(cores, len(chunks))) as pool:
@@ -248,7 +256,7 @@ def _restore_pair_order(found: PathTable, totals: Ints, order: Ints, cap: int) -
     return rows, totals[place]
 
 
-def _flag_properties(arrays: GraphArrays, properties: frozenset[int]) -> npt.NDArray[np.bool_]:
+def _make_mask_over_graph_properties(arrays: GraphArrays, properties: frozenset[int]) -> npt.NDArray[np.bool_]:
     """Return for each property's place whether its number is among these."""
     return np.isin(arrays.properties, np.array(sorted(properties), np.int64))
 

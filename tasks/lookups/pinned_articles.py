@@ -71,7 +71,7 @@ class MissingArticleReason:
     """True for a transient failure."""
 
 
-def pin_article_revisions_at_epoch(
+def pin_article_revisions_by_title_at_epoch(
     work: BatchInProgress, row_title_pairs: Iterable[tuple[str, str]], epoch: str
 ) -> dict[str, PinnedArticleRevision | MissingArticleReason]:
     """Return title → its article at the time `epoch` (ISO 8601, UTC), or why there is none; `row_title_pairs`: (row id, title).
@@ -84,7 +84,7 @@ def pin_article_revisions_at_epoch(
     for row_id, title in row_title_pairs:
         spelling = spellings.setdefault(title, canonical_title(title))
         rows[spelling].append(row_id)
-    search = _TitleToArticleResolution(work, epoch, rows)
+    search = _TitlesToArticlesResolver(work, epoch, rows)
     for _ in range(MAX_TITLE_REDIRECTS + 1):
         search.advance_trails()
     for title, trail in search.trails.items():
@@ -127,7 +127,7 @@ def _read_article_text(revid: int, reply: CallResponse) -> str | MissingArticleR
 
 
 @dataclass(slots=True)
-class _TitleToArticleResolution:
+class _TitlesToArticlesResolver:
     """Step-by-step resolution of titles to articles, with the redirects followed so far."""
 
     work: BatchInProgress

@@ -20,7 +20,7 @@ from factmill.tasks.models.devices import (
     Device,
     choose_ctranslate2_device,
     count_workers,
-    find_matmul_instructions,
+    find_amd_onednn_matmul_instructions,
     open_ctranslate2_model,
 )
 from factmill.tasks.models.exact_batches import run_equal_length_filled_batches
@@ -98,7 +98,10 @@ class CrossEncoder:
         self.name, self.digest = manifest.name, manifest.digest
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_ctranslate2_device(device)
-        self._workers, self._multiplier = count_workers(self.device, threads), find_matmul_instructions(self.device)
+        self._workers, self._multiplier = (
+            count_workers(self.device, threads),
+            find_amd_onednn_matmul_instructions(self.device),
+        )
         self._encoder = open_ctranslate2_model(
             "Encoder", path, self.device, "float32", self._workers, manifest.made_with
         )

@@ -87,7 +87,7 @@ def get_cpu_instruction_class() -> str:
     return next((name for name, needed in _INSTRUCTION_CLASSES.items() if needed <= flags), "generic")
 
 
-def find_matmul_instructions(device: Literal["cpu", "cuda"]) -> MatmulInstructions | None:
+def find_amd_onednn_matmul_instructions(device: Literal["cpu", "cuda"]) -> MatmulInstructions | None:
     """Return the instructions of oneDNN's float products, which CTranslate2 uses on AMD CPUs; None: another library's.
 
     They decide in which products a row of floats gets the same bits. AVX-512: in any of 16 rows or more. AVX2: in any

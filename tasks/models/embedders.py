@@ -30,7 +30,7 @@ from factmill.tasks.models.devices import (
     Device,
     choose_ctranslate2_device,
     count_workers,
-    find_matmul_instructions,
+    find_amd_onednn_matmul_instructions,
     open_ctranslate2_model,
 )
 from factmill.tasks.models.exact_batches import run_equal_length_filled_batches
@@ -150,7 +150,10 @@ class SentenceEncoder:
         self.name, self.digest, self.dimensions = manifest.name, manifest.digest, self.settings.dimensions
         self._tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         self.device = choose_ctranslate2_device(device)
-        self._workers, self._multiplier = count_workers(self.device, threads), find_matmul_instructions(self.device)
+        self._workers, self._multiplier = (
+            count_workers(self.device, threads),
+            find_amd_onednn_matmul_instructions(self.device),
+        )
         self._encoder = open_ctranslate2_model(
             "Encoder", path, self.device, "float32", self._workers, manifest.made_with
         )

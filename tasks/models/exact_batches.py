@@ -9,7 +9,7 @@ depends on the number of rows; and in beam search, rows that drop out of a batch
   allows it, together with texts that last to the end (translate.py). `batching = "length"` shares batches there too,
   for users who accept that the last bits of a result depend on its neighbours.
 - Encoders in float32 (`run_equal_length_filled_batches`): texts of one length share batches, filled up with a repeated text. Where
-  rows get the same bits in products of certain sizes (`devices.find_matmul_instructions`), up to the next such size. Elsewhere
+  rows get the same bits in products of certain sizes (`devices.find_amd_onednn_matmul_instructions`), up to the next such size. Elsewhere
   up to one fixed size for each length: matrix libraries choose the summation order by the shape of the matrices, which
   then depends on the text alone.
 """

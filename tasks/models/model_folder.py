@@ -68,7 +68,7 @@ class ModelManifest(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ConversionResult:
+class ConversionManifestFields:
     """What a conversion returns for the manifest: source digests, settings, converter."""
 
     source: Mapping[str, str]
@@ -118,7 +118,7 @@ def write_model_folder(
     name: str,
     folder: Path,
     kind: ModelKind,
-    write: Callable[[Path], ConversionResult],
+    write: Callable[[Path], ConversionManifestFields],
     if_there: ExistingModelPolicy = "refuse",
 ) -> ModelManifest:
     """Make a model folder: `write` fills an empty folder, which then gets its manifest and is renamed atomically.
@@ -218,11 +218,11 @@ def parse_settings_in_manifest(path: Path, manifest: ModelManifest, settings: ty
         raise UsageError(f"{path}: its settings do not fit the kind {manifest.kind}: {error}") from error
 
 
-def copy_verified_model_files(converted: Path, kind: ModelKind, making: Path) -> ConversionResult:
+def copy_verified_model_files(converted: Path, kind: ModelKind, making: Path) -> ConversionManifestFields:
     """Copy a model folder's files into an empty folder (for `write_model_folder`); UsageError if it is damaged."""
     manifest = load_verified_manifest(converted, kind)
     copy_files(converted, manifest.files, making)
-    return ConversionResult(manifest.source, manifest.settings, manifest.made_with)
+    return ConversionManifestFields(manifest.source, manifest.settings, manifest.made_with)
 
 
 def copy_files(source: Path, files: Iterable[str], target: Path) -> None:

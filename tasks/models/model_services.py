@@ -14,7 +14,7 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.calls.translation_and_perplexity import make_log_probability_response
 from factmill.tasks.models.perplexity import LanguageModel
 from factmill.tasks.models.translator import Translator
-from factmill.tasks.text.translating.translation import PathPart, Untranslatable
+from factmill.tasks.text.translating.translation import PathPart, UntranslatableReason
 
 M = TypeVar("M")
 
@@ -129,7 +129,7 @@ def _answer_translate_text_calls(model: Translator, calls: Sequence[Call], deliv
     for some in _iterate_runs_longest_first(calls, lambda call: len(model.tokenize(str(call.parts["text"])))):
         asked = [(str(call.parts["text"]), str(call.parts["language"])) for call in some]
         for call, outcome in zip(some, model.translate(asked), strict=True):
-            if isinstance(outcome, Untranslatable):
+            if isinstance(outcome, UntranslatableReason):
                 deliver(call, CallResponse(None, "failed", f"untranslatable: {outcome.reason}: {outcome.detail}"))
             else:
                 deliver(call, CallResponse(outcome))

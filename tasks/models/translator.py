@@ -12,7 +12,7 @@ early (Table 2), so such a text is searched once more without either; if still u
 have none of these limits.
 
 With a large model, one batch for each text, as floats need, is far slower; bench/speed/models/translate.py measures how
-much. Where rows get the same bits in products of certain sizes (`devices.find_matmul_instructions`), float32 searches texts of
+much. Where rows get the same bits in products of certain sizes (`devices.find_amd_onednn_matmul_instructions`), float32 searches texts of
 one length together, anchored: the last texts of the batch are forced to continue to the last step. So no product of a
 step has too few rows, even if all other texts but one have ended (AVX-512), and the rows summed in another order, the
 last, always belong to the anchors (AVX2). A search that has not ended when its anchors end starts again with more
@@ -42,7 +42,7 @@ from factmill.tasks.models.devices import (
     choose_compute_type,
     choose_ctranslate2_device,
     count_workers,
-    find_matmul_instructions,
+    find_amd_onednn_matmul_instructions,
     format_compute_type_and_device,
     open_ctranslate2_model,
     resolve_identity_device,
@@ -68,7 +68,7 @@ from factmill.tasks.text.translating.translation import (
     TranslatedPath,
     TranslationOutcome,
     TranslationRequest,
-    Untranslatable,
+    UntranslatableReason,
     translate_path_parts,
     translate_texts,
 )
@@ -93,7 +93,7 @@ class BeamSearchOptions:
     length_penalty: float = 1.1
     no_repeat_ngram: int = 2
     max_tokens: int = 1024
-    """Longest text and longest translation; a longer one is Untranslatable, never cut."""
+    """Longest text and longest translation; a longer one is an UntranslatableReason, never cut."""
     batch_tokens: int = 4096
     """Most source tokens of a batch, unless a single text has more."""
     batch_texts: int = 64
@@ -155,7 +155,9 @@ class BeamSearchAndScoring:
         self.batching = choose_batching(batching, self.device, compute_type)
         is_float = batching == "auto" and compute_type == "float32"
         self.anchored_batching = (
-            choose_batch_invariant_search_sizes(find_matmul_instructions(self.device), decoding) if is_float else None
+            choose_batch_invariant_search_sizes(find_amd_onednn_matmul_instructions(self.device), decoding)
+            if is_float
+            else None
         )
         self._decoding, self._longest = decoding, min(decoding.max_tokens, positions - 2)
         workers = count_workers(self.device, threads)
@@ -272,7 +274,7 @@ class BeamSearchAndScoring:
 def choose_batch_invariant_search_sizes(
     matmul_instructions: MatmulInstructions | None, decoding: BeamSearchOptions
 ) -> BatchInvariantSearchSizes | None:
-    """Return the sizes of an anchored search for an instruction set (`devices.find_matmul_instructions`); None: each text alone.
+    """Return the sizes of an anchored search for an instruction set (`devices.find_amd_onednn_matmul_instructions`); None: each text alone.
 
     The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
     AVX2, in a search of 4, 6 or 12 texts the leftover rows all belong to the last text, whatever the length, and
@@ -365,14 +367,16 @@ class Translator:
         sources: dict[int, TokenList] = {}
         for place, (text, _) in enumerate(asked):
             checked = self._check_source(text)
-            if isinstance(checked, Untranslatable):
+            if isinstance(checked, UntranslatableReason):
                 outcomes[place] = checked
             elif checked:
                 sources[place] = checked
         codes = {place: self.settings.codes[asked[place][1]] for place in sources}
         found = self._search(sources, codes, is_free=False)
         again = [
-            p for p, outcome in found.items() if isinstance(outcome, Untranslatable) and outcome.reason == "unsure"
+            p
+            for p, outcome in found.items()
+            if isinstance(outcome, UntranslatableReason) and outcome.reason == "unsure"
         ]
         if again:
             found |= self._search({p: sources[p] for p in again}, {p: codes[p] for p in again}, is_free=True)
@@ -383,19 +387,21 @@ class Translator:
         codes = [self.settings.codes[language] for _, language in asked]
         return self.search.find_best_translations([self._frame(self.tokenize(text)) for text, _ in asked], codes)
 
-    def _check_source(self, text: str) -> TokenList | Untranslatable:
+    def _check_source(self, text: str) -> TokenList | UntranslatableReason:
         """Return the tokens that the encoder reads, none for an empty text, or why the text cannot be translated."""
         pieces = self.tokenize(text)
         if not pieces:
             return []
         if outside := [piece for piece in pieces if not self.is_known(piece)]:
-            return Untranslatable("unknown_characters", f"not in the vocabulary: {outside[0]!r}")
+            return UntranslatableReason("unknown_characters", f"not in the vocabulary: {outside[0]!r}")
         known = self._known_words
         if known is not None and (strange := [word for word in list_letter_runs(text) if word not in known]):
-            return Untranslatable("unknown_words", f"not among the words it was taught: {strange[0]!r}")
+            return UntranslatableReason("unknown_words", f"not among the words it was taught: {strange[0]!r}")
         source = self._frame(pieces)
         if len(source) > min(self.settings.max_tokens, self.decoding.max_tokens):
-            return Untranslatable("too_long", f"{len(source)} tokens; at most {self.settings.max_tokens} are read")
+            return UntranslatableReason(
+                "too_long", f"{len(source)} tokens; at most {self.settings.max_tokens} are read"
+            )
         return source
 
     def _frame(self, pieces: TokenList) -> TokenList:
@@ -409,7 +415,7 @@ class Translator:
         best = self.search.find_best_translations(list(sources.values()), list(codes.values()), is_free)
         found = dict(zip(sources, best, strict=True))
         outcomes: dict[int, TranslationOutcome] = {
-            place: Untranslatable("unfinished", f"no end within {len(one.tokens)} tokens")
+            place: UntranslatableReason("unfinished", f"no end within {len(one.tokens)} tokens")
             for place, one in found.items()
             if not one.tokens or one.tokens[-1] != END_TOKEN
         }
@@ -421,18 +427,18 @@ class Translator:
             for place, probability in zip(found_tokens, map(_compute_least_probability, logs), strict=True):
                 if probability < least:
                     detail = f"a token of probability {probability:.3f}; at least {least:.3f} is wanted"
-                    outcomes[place] = Untranslatable("unsure", detail)
+                    outcomes[place] = UntranslatableReason("unsure", detail)
         return outcomes | {
             place: self._decode_pieces(pieces) for place, pieces in found_tokens.items() if place not in outcomes
         }
 
     def _decode_pieces(self, pieces: Sequence[str]) -> TranslationOutcome:
         if strange := [piece for piece in pieces if not self.is_known(piece)]:
-            return Untranslatable("unreadable", f"the translation holds {strange[0]!r}")
+            return UntranslatableReason("unreadable", f"the translation holds {strange[0]!r}")
         text = str(self._pieces.decode_pieces(list(pieces))).strip()
         if text == self.settings.refusal:
-            return Untranslatable("not_taught", "words it was taught, in a text unlike those it was taught")
-        return text or Untranslatable("unreadable", "the translation is empty")
+            return UntranslatableReason("not_taught", "words it was taught, in a text unlike those it was taught")
+        return text or UntranslatableReason("unreadable", "the translation is empty")
 
 
 def get_translator_identity(

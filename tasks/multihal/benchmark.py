@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from factmill.tasks.core.calls.entity_linking import SAME_AS_OPERATION
 from factmill.tasks.core.calls.path_calls import PATH_OPERATIONS
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
-from factmill.tasks.core.publishing.release_spec import ExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
 from factmill.tasks.multihal.core.path_selection import count_paths_to_score
@@ -105,7 +105,7 @@ MULTIHAL = Benchmark(
             NULL AS modified, question_id AS asked_for
         FROM (SELECT *, responses_formatted AS ids, unnest(range(1, len(responses_formatted) - 1, 2)) AS hop FROM multihal)
     """,
-    forms=ExportSpec(separators={"trip_labels": "; "}, csv_id_column="path_id"),
+    forms=BenchmarkExportSpec(separators={"trip_labels": "; "}, csv_id_column="path_id"),
     assets=BenchmarkAssetNames(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(

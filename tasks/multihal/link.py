@@ -30,7 +30,7 @@ from factmill.tasks.multihal.core.linking import (
     find_wikipedia_addresses_and_titles,
     list_linkable_spans,
     list_spelling_variants,
-    select_mentions,
+    select_mentions_with_ranked_candidates,
 )
 from factmill.tasks.multihal.core.rows import AnswerTypedQuestion, EntityLink, EntityLinkedQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
@@ -124,8 +124,8 @@ def _resolve_link_redirects(work: BatchInProgress, outcomes: Sequence[RowOutcome
     return settled
 
 
-def _make_links(mentions: Iterable[tuple[str, EntityMention]]) -> Iterator[EntityLink]:
-    for via, mention in mentions:
+def _make_links(vias_and_mentions: Iterable[tuple[str, EntityMention]]) -> Iterator[EntityLink]:
+    for via, mention in vias_and_mentions:
         for rank, qid in enumerate(mention.qids, 1):
             yield EntityLink(qid=qid, surface=mention.surface, via=via, rank=rank)
 
@@ -147,7 +147,7 @@ def _link_by_labels(work: BatchInProgress, texts: Sequence[tuple[str, str]]) -> 
     bearers = {name: [item.qid for item in items] for name, items in named.items() if items}
     degrees = graph.count_edges(sorted({qid for qids in bearers.values() for qid in qids}))
     weights = {str(qid): degree.out + degree.into for qid, degree in degrees.items()}
-    mentions = {text: select_mentions(found, bearers, weights) for text, found in spans.items()}
+    mentions = {text: select_mentions_with_ranked_candidates(found, bearers, weights) for text, found in spans.items()}
     return {text: [("labels", mention) for mention in found] for text, found in mentions.items()}
 
 
@@ -169,15 +169,17 @@ def _link_by_falcon(
         linked[text] = parse_entity_linking_result(reply.body)
         resources += [(row_id, link.id) for link in linked[text].dbpedia_entities]
     same = _map_dbpedia_to_wikidata(work, resources, missed)
-    return defaultdict(list, {text: _make_falcon_mentions(links, same) for text, links in linked.items()})
+    return defaultdict(list, {text: _make_falcon_and_dbpedia_mentions(links, same) for text, links in linked.items()})
 
 
-def _make_falcon_mentions(links: EntityLinkingResult, same: Mapping[str, str]) -> list[tuple[str, EntityMention]]:
+def _make_falcon_and_dbpedia_mentions(
+    links: EntityLinkingResult, qids_by_dbpedia_id: Mapping[str, str]
+) -> list[tuple[str, EntityMention]]:
     by_surface: dict[tuple[str, str], list[str]] = defaultdict(list)
     for link in links.items:
         by_surface["falcon", link.mention].append(link.id)
     for link in links.dbpedia_entities:
-        if qid := same.get(link.id):
+        if qid := qids_by_dbpedia_id.get(link.id):
             by_surface["dbpedia", link.mention].append(qid)
     return [
         (via, EntityMention(surface, tuple(dict.fromkeys(qids))[:MAX_LINK_CANDIDATES]))

@@ -12,14 +12,14 @@ from factmill.tasks.assets import load_property_numbers
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
-from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_path_id_lists
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, make_entity_id_lists_of_paths
 from factmill.tasks.engine.batches import BatchInProgress, make_batch_cache_key, open_batch
 from factmill.tasks.lookups.labels import look_up_labels_by_entity_id
 from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, make_subject_target_pairs
 from factmill.tasks.multihal.core.path_selection import (
-    find_path_parts_without_readable_text,
     iterate_ids_to_label,
     list_path_labels,
+    list_unreadable_path_texts,
 )
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
@@ -87,13 +87,13 @@ def _mine_paths_of_answer_type(
     if answer_type == "other":
         objects = np.array([target for _, _, target in pairs], np.int64)
         result = finder.find_item_paths(subjects, objects, options)
-        id_lists = make_path_id_lists(result.paths, subjects, objects)
+        id_lists = make_entity_id_lists_of_paths(result.paths, subjects, objects)
     else:
         # all answers of one type are values of one type
         values = cast(list[PartialDate] | list[NumberWithUnit], [target for _, _, target in pairs])
         properties = load_property_numbers(ANSWER_TYPE_PROPERTY_LISTS[answer_type])
         result = finder.find_literal_paths(subjects, values, properties, options)
-        id_lists = make_path_id_lists(result.paths, subjects)
+        id_lists = make_entity_id_lists_of_paths(result.paths, subjects)
     for line, ids in zip(result.paths.to_pylist(), id_lists.to_pylist(), strict=True):
         row_id, subject, target = pairs[line["pair"]]
         found[row_id].append(
@@ -178,7 +178,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             reason: PathDropReason
             if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
                 reason, detail = "part_without_label", ", ".join(missing)
-            elif wordless := find_path_parts_without_readable_text(path, labels):
+            elif wordless := list_unreadable_path_texts(path, labels):
                 reason, detail = "part_in_no_words", ", ".join(wordless)
             elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on

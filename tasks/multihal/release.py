@@ -18,12 +18,12 @@ from factmill.tasks.core.publishing.distributions import (
 )
 from factmill.tasks.core.publishing.release_spec import (
     PERSONAL_INFORMATION_OF_WIKIDATA,
+    BenchmarkReleaseSpec,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
     ParentRowLink,
-    ReleaseSpec,
 )
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.multihal.core.linking import make_subject_target_pairs
@@ -75,7 +75,7 @@ def publish_multihal(build: "BuildInProgress", *stages: "StageOutputShards") -> 
         "paths_scored_high": _count_rows_by_foundation(paths),
         "questions_published": count_values_sorted_by_value(source_of_question.values()),
         "rows": _count_rows_by_foundation(rows),
-        "domains": count_questions_and_paths_by_domain(
+        "domains": count_questions_paths_by_source_domain(
             zip(*(paths[name].to_pylist() for name in ("source_dataset", "domain", "question_id")), strict=True)
         ),
         "pairs": sum(len(make_subject_target_pairs(row)) for row in rows_from_arrow(EntityLinkedQuestion, linked_rows)),
@@ -89,7 +89,7 @@ def publish_multihal(build: "BuildInProgress", *stages: "StageOutputShards") -> 
     return build.publish({"multihal": rows, "multihal_dropped_paths": dropped}, facts)
 
 
-def count_questions_and_paths_by_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+def count_questions_paths_by_source_domain(paths: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
     """Return "source: domain" → counts of questions and paths, most paths first; `paths`: (source, domain, question id)."""
     of_each = Counter(paths)
     counts: dict[str, dict[str, int]] = {}
@@ -153,7 +153,7 @@ CARD = DatasetCardSpec(
     personal_information=PERSONAL_INFORMATION_OF_WIKIDATA,
 )
 
-MULTIHAL_RELEASE = ReleaseSpec(
+MULTIHAL_RELEASE = BenchmarkReleaseSpec(
     paper=PaperCitation(
         title="MultiHal: Multilingual Dataset for Knowledge-Graph Grounded Evaluation of LLM Hallucinations",
         authors=(("Ernests", "Lavrinovics"), ("Russa", "Biswas"), ("Katja", "Hose"), ("Johannes", "Bjerva")),

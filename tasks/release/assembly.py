@@ -18,9 +18,9 @@ from factmill.tasks.core.publishing.release_index import ReleasedTable
 from factmill.tasks.core.publishing.release_spec import (
     CANARY_COLUMN,
     REJECT_DETAILS_OMISSION,
+    BenchmarkReleaseSpec,
     DatasetConfigSpec,
     ParentRowLink,
-    ReleaseSpec,
     SourcePage,
     get_wikipedia_url_or_embedded,
 )
@@ -43,7 +43,7 @@ from factmill.tasks.release.contents import (
 )
 from factmill.tasks.release.core.licences import (
     choose_whole_release_licences,
-    get_licence_or_refused_unknown,
+    get_known_or_make_refused_licence,
     list_licences_refused_unless_allowed,
     split_licence_expression,
 )
@@ -68,7 +68,7 @@ _REVIEW_PARENT_LINK = ParentRowLink(column="row_id")
 
 
 def verify_and_assemble_release(
-    warehouse: Path, benchmark: Benchmark, spec: ReleaseSpec, build: BuildRecord, options: ReleaseOptions
+    warehouse: Path, benchmark: Benchmark, spec: BenchmarkReleaseSpec, build: BuildRecord, options: ReleaseOptions
 ) -> Release:
     """Assemble the release of a build.
 
@@ -81,7 +81,7 @@ def verify_and_assemble_release(
         published = load_table_digests(db, build.build_id)
     attachments = load_build_rejects_evaluations_and_audit(warehouse, benchmark, build)
     rejects, withheld = attachments.redact_rejects(options, held_out)
-    sources = list_row_sources(tables[benchmark.main_table], spec, build)
+    sources = list_source_and_licence_of_each_row(tables[benchmark.main_table], spec, build)
     keep = mark_released_rows(sources, options.excluded)
     check_exclusions_and_licences(sources, keep, options, build)
     shown = dict(_drop_excluded_rows(tables, benchmark, spec, keep))
@@ -108,7 +108,7 @@ def verify_and_assemble_release(
         pages=_count_rows_by_page(
             shown[spec.pages_table or benchmark.main_table], spec, get_wikipedia_url_or_embedded(build.lock)
         ),
-        pages_licence=get_licence_or_refused_unknown(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
+        pages_licence=get_known_or_make_refused_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
         is_from_embedded_world=is_own_world,
         left_out=left_out,
         tables={
@@ -119,7 +119,7 @@ def verify_and_assemble_release(
             if name in there
         },
         prompts=tuple(load_build_prompts(build)),
-        examples=_sample_example_rows(configs),
+        examples=_sample_example_rows_of_first_split(configs),
         decisions=tuple(iterate_redacted_review_items(shown, benchmark, held_out)),
         rejects=rejects,
         judge_cards=attachments.judge_cards,
@@ -129,7 +129,9 @@ def verify_and_assemble_release(
     )
 
 
-def list_row_sources(main: pa.Table, spec: ReleaseSpec, build: BuildRecord) -> list[SourceAndLicence]:
+def list_source_and_licence_of_each_row(
+    main: pa.Table, spec: BenchmarkReleaseSpec, build: BuildRecord
+) -> list[SourceAndLicence]:
     """Return the source and licence of each row of the main table."""
     lock, origin = build.lock, build.origin
     return [
@@ -172,7 +174,7 @@ def check_exclusions_and_licences(
 
 
 def _drop_excluded_rows(
-    tables: Mapping[str, pa.Table], benchmark: Benchmark, spec: ReleaseSpec, keep: Sequence[bool]
+    tables: Mapping[str, pa.Table], benchmark: Benchmark, spec: BenchmarkReleaseSpec, keep: Sequence[bool]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Yield the tables without excluded rows and what belongs only to them."""
     kept, gone = split_by_mask(tables[benchmark.main_table], keep)
@@ -223,7 +225,7 @@ def _make_configs(
         )
 
 
-def _count_rows_by_page(table: pa.Table, spec: ReleaseSpec, wiki: str) -> dict[SourcePage, int]:
+def _count_rows_by_page(table: pa.Table, spec: BenchmarkReleaseSpec, wiki: str) -> dict[SourcePage, int]:
     """Return page → number of rows that carry its text or facts, sorted by title."""
     counted = Counter(page for row in table.to_pylist() for page in {*spec.list_pages(row, wiki)})
     return dict(sorted(counted.items(), key=lambda each: (each[0].title, each[0].revision, each[0].url)))
@@ -245,7 +247,7 @@ def _list_held_out_table_omissions(
             yield ReleaseOmission(name, "it contains answers of the test part", tables[name].num_rows)
 
 
-def _sample_example_rows(configs: Sequence[ReleaseDatasetConfig]) -> tuple[Mapping[str, Any], ...]:
+def _sample_example_rows_of_first_split(configs: Sequence[ReleaseDatasetConfig]) -> tuple[Mapping[str, Any], ...]:
     rows = configs[0].splits[0].rows.drop_columns([CANARY_COLUMN]).to_pylist()
     drawn = {*draw_audit_sample_ids((row["id"] for row in rows), _EXAMPLE_ROWS, 0)}
     return tuple(row for row in rows if row["id"] in drawn)
@@ -261,7 +263,7 @@ def restrict_diff_and_list_left_out_sources(
     for build in (earlier, release.build):
         with open_warehouse(warehouse) as db:
             main = load_published_table(db, build.build_id, release.benchmark.main_table)
-        sources = list_row_sources(main, release.forms, build)
+        sources = list_source_and_licence_of_each_row(main, release.forms, build)
         refused = list_licences_refused_unless_allowed(
             (licence for _, licence in sources), release.options.allowed_licences
         )

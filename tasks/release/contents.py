@@ -10,7 +10,7 @@ from factmill.tasks.core.evaluation.judge_cards import JudgeCard
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.audits import AuditCriterionResult
 from factmill.tasks.core.publishing.release_index import ReleasedTable
-from factmill.tasks.core.publishing.release_spec import ReleaseSpec, SourcePage
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec, SourcePage
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
@@ -127,7 +127,7 @@ class Release:
     """All contents of a release, from which its files are written."""
 
     benchmark: Benchmark
-    forms: ReleaseSpec
+    forms: BenchmarkReleaseSpec
     build: BuildRecord
     configs: tuple[ReleaseDatasetConfig, ...]
     """The first is the default config."""

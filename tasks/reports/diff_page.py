@@ -48,7 +48,7 @@ _MAX_SEARCHED_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangedColumn:
+class _ChangedCell:
     name: str
     before: str
     after: str
@@ -187,7 +187,7 @@ CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
 def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
     """Return a diff as a JSON-able dict: the fields of its class and counts."""
     content = replace_surrogates_in_json(
-        to_jsonable_python(asdict(diff, dict_factory=_make_json_object), inf_nan_mode="strings")
+        to_jsonable_python(asdict(diff, dict_factory=_make_dict_with_published_keys), inf_nan_mode="strings")
     )
     counted = {
         "differs": diff.has_row_changes,
@@ -198,7 +198,7 @@ def make_diff_json(diff: BuildDiff) -> dict[str, Any]:
     return {**{name: content[name] for name in content if name != "rows"}, **counted, "rows": content["rows"]}
 
 
-def _make_json_object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_dict_with_published_keys(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {"told" if name == "change_description" else name: value for name, value in fields}  # the published key
 
 
@@ -212,7 +212,7 @@ def _list_warnings(*builds: ComparedBuild) -> list[str]:
 def _make_changed_row_page_entry(row: RowChange, inputs: Collection[ChangeCause]) -> dict[str, Any]:
     """Return a row for the template; a cause among the inputs that differ, which the page lists, has no description."""
     columns = [
-        _ChangedColumn(
+        _ChangedCell(
             f"{each.table}.{each.name}" if each.table else each.name,
             *excerpt_change_keeping_line_breaks(each.before, each.after, _MAX_DIFF_VALUE_CHARACTERS),
             each.withheld,

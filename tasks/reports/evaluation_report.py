@@ -52,7 +52,7 @@ LOW_COVERAGE_THRESHOLD = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedEvaluation:
+class LoadedEvaluation:
     """A published evaluation, loaded from the warehouse."""
 
     record: BuildRecord
@@ -170,7 +170,7 @@ class EvaluationReport:
 
 
 def make_evaluation_report(
-    evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = True
+    evaluation: Evaluation, evaluated: Sequence[LoadedEvaluation], with_items: bool = True
 ) -> EvaluationReport:
     """Return the report of evaluations of one benchmark on one build, in their order; `with_items`: with single answers."""
     report = make_report_of_overall_metrics(evaluation, evaluated, with_items)
@@ -236,7 +236,7 @@ def _get_benchmark_title_before_colon(evaluation: Evaluation) -> str:
 
 
 def make_report_of_overall_metrics(
-    evaluation: Evaluation, evaluated: Sequence[PublishedEvaluation], with_items: bool = False
+    evaluation: Evaluation, evaluated: Sequence[LoadedEvaluation], with_items: bool = False
 ) -> EvaluationReport:
     """Return a report with the metrics over all items only, without groups, figures and single items."""
     labels = make_model_labels(evaluated)
@@ -282,7 +282,7 @@ def make_report_of_overall_metrics(
     )
 
 
-def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[PublishedEvaluation]) -> list[EvaluationMetric]:
+def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[LoadedEvaluation]) -> list[EvaluationMetric]:
     """Return all metrics, each under its model's label."""
     return [
         metric.model_copy(update={"model": label})
@@ -291,7 +291,7 @@ def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[Publishe
     ]
 
 
-def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
+def make_model_labels(evaluated: Sequence[LoadedEvaluation]) -> list[str]:
     """Return a unique label for each model: its name, with the evaluation's digest if two share the name."""
     names = [escape_control_characters(each.record.report["facts"]["model"]) for each in evaluated]
     often = Counter(names)
@@ -301,7 +301,7 @@ def make_model_labels(evaluated: Sequence[PublishedEvaluation]) -> list[str]:
     ]
 
 
-def _make_reported_model(evaluation: Evaluation, label: str, published: PublishedEvaluation) -> ReportedModel:
+def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEvaluation) -> ReportedModel:
     record, lock = published.record, published.record.lock
     facts = record.report["facts"]
     inputs = dict(lock["params"])
@@ -329,7 +329,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: Publishe
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
         "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
         "Articles": format_evidence_epoch(measured.lock) if measured else "",
-        "Local graph": _describe_graphs(published),
+        "Local graph": _format_local_graph_names(published),
         "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
@@ -349,7 +349,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: Publishe
     )
 
 
-def _describe_graphs(published: PublishedEvaluation) -> str:
+def _format_local_graph_names(published: LoadedEvaluation) -> str:
     """Return the names of the local graphs that the measured build and the evaluation use; empty if they use none."""
     asked = {"the measured build": published.measured, "this evaluation": published.record}
     graphs = {who: record.origin.get("graph") for who, record in asked.items() if record}
@@ -359,18 +359,18 @@ def _describe_graphs(published: PublishedEvaluation) -> str:
     return "; ".join(f"{graph} ({who})" for who, graph in named.items())
 
 
-def is_built_in_model(published: PublishedEvaluation) -> bool:
+def is_built_in_model(published: LoadedEvaluation) -> bool:
     """True if a built-in baseline answered, not a model."""
     return published.record.report["facts"]["model"] in BUILT_IN_MODELS and not published.record.origin["files"].get(
         "answers"
     )
 
 
-def _describe_judge(published: PublishedEvaluation) -> str:
+def _describe_judge(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
-    card = _format_judge_card(published)
+    card = _format_judge_card_sentence(published)
     if judge == EXACT_JUDGE:
         return (
             "exact – a program that compares words, numbers and dates: a lexical lower bound, since it recognises no "
@@ -379,7 +379,7 @@ def _describe_judge(published: PublishedEvaluation) -> str:
     return f"{judge} – {card}"
 
 
-def _format_judge_card(published: PublishedEvaluation) -> str:
+def _format_judge_card_sentence(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     return format_card_summary(
         published.card, published.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest="")
@@ -404,7 +404,7 @@ def _warn_of_low_score_coverage_by_model(overall: Iterable[EvaluationMetric]) ->
         )
 
 
-def _list_report_warnings(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     for label, each in evaluations_by_label.items():
         facts = each.record.report["facts"]
         if is_built_in_model(each):
@@ -425,11 +425,11 @@ def _list_report_warnings(evaluations_by_label: Mapping[str, PublishedEvaluation
             if name.startswith("answers "):
                 yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {format_parameter_value(value)}"
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
-            card = escape_control_characters(_format_judge_card(each))
+            card = escape_control_characters(_format_judge_card_sentence(each))
             yield f"{card[0].upper()}{card[1:]}."
 
 
-def _list_notes(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+def _list_notes(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     """Yield each note of the evaluations once, with the models that it is about."""
     noted: dict[str, list[str]] = {}
     for label, each in evaluations_by_label.items():
@@ -439,7 +439,7 @@ def _list_notes(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iter
         yield f"{', '.join(labels)}: {note}"
 
 
-def _warn_of_input_differences(evaluations_by_label: Mapping[str, PublishedEvaluation]) -> Iterator[str]:
+def _warn_of_input_differences(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     """Yield a warning for each input besides the model in which evaluations differ."""
     seen: dict[str, dict[str, str]] = {}
     for label, each in evaluations_by_label.items():

@@ -17,8 +17,8 @@ from factmill.tasks.evaluation.definition import EXACT_JUDGE, Evaluation
 from factmill.tasks.reports.evaluation_report import (
     LOW_COVERAGE_THRESHOLD,
     EvaluationReport,
+    LoadedEvaluation,
     PaperComparisonRow,
-    PublishedEvaluation,
     list_input_differences,
     make_report_of_overall_metrics,
 )
@@ -62,7 +62,7 @@ class BenchmarkEvaluationOfEachModel:
     """The card's input for one benchmark: one evaluation of each model, all on the same rows."""
 
     evaluation: Evaluation
-    evaluated: Sequence[PublishedEvaluation]
+    evaluated: Sequence[LoadedEvaluation]
     left_out: Mapping[str, Sequence[BuildRecord]]
     """Id of a used evaluation → the others of its model, the latest first."""
     missing: Sequence[MissingEvaluation]
@@ -70,7 +70,7 @@ class BenchmarkEvaluationOfEachModel:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCardCell:
+class ModelResultInSetting:
     """The result of one model in one setting."""
 
     metric: EvaluationMetric
@@ -80,7 +80,7 @@ class ModelCardCell:
 
 
 @dataclass(frozen=True, slots=True)
-class PaperBestModel:
+class PaperBestModelAndOursInGroup:
     """The paper's best model, and our models in the same setting and group."""
 
     setting: str
@@ -98,11 +98,11 @@ class SettingResults:
     setting: str
     description: str
     """Description of the setting."""
-    cells: Mapping[str, ModelCardCell]
+    cells: Mapping[str, ModelResultInSetting]
     """Model → its result; models without one are absent."""
     shared: int | None
     """Items that all models with scores have a score for; None: nothing is compared."""
-    best: PaperBestModel | None
+    best: PaperBestModelAndOursInGroup | None
     """The paper's best model over all items."""
 
 
@@ -117,7 +117,7 @@ class BenchmarkCardPart:
     metric: str
     rows: tuple[SettingResults, ...]
     """The first one appears in the overview."""
-    best_by_group: tuple[PaperBestModel, ...]
+    best_by_group: tuple[PaperBestModelAndOursInGroup, ...]
     """The paper's best models by group, if it states the metric only by group."""
     paper_notes: tuple[str, ...]
     facts: Mapping[str, Mapping[str, str]]
@@ -188,7 +188,7 @@ def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOf
         models=named,
         warnings=tuple(filter(None, [first, *common])),
         parts=parts,
-        figures=tuple(_make_main_metric_figures(named, parts)),
+        figures=tuple(_make_main_metric_figure_per_benchmark(named, parts)),
         key_figures=tuple(_make_card_key_figures(parts)),
         reference=_make_card_reference(named, taken),
     )
@@ -267,7 +267,7 @@ def _make_card_part(
 
 
 def _list_setting_results(
-    evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModel]
+    evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModelAndOursInGroup]
 ) -> Iterator[SettingResults]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
@@ -282,7 +282,7 @@ def _list_setting_results(
             setting=setting,
             description=evaluation.settings.get(setting, ""),
             cells={
-                each.model: ModelCardCell(each, ranks.get(each.model), report.find_corrected(each))
+                each.model: ModelResultInSetting(each, ranks.get(each.model), report.find_corrected(each))
                 for each in report.headline
                 if each.setting == setting
             },
@@ -293,7 +293,7 @@ def _list_setting_results(
 
 def _list_paper_bests_by_setting_and_group(
     evaluation: Evaluation, paper: Sequence[PaperComparisonRow]
-) -> Iterator[PaperBestModel]:
+) -> Iterator[PaperBestModelAndOursInGroup]:
     """Yield the paper's best model for each setting and group in which we have the main metric too."""
     sign = -1 if evaluation.main_metric in evaluation.lower_is_better else 1
     for row in paper:
@@ -304,7 +304,7 @@ def _list_paper_bests_by_setting_and_group(
                 if row.group_by
                 else ""
             )
-            yield PaperBestModel(row.setting, group, model, row.paper[model], row.ours)
+            yield PaperBestModelAndOursInGroup(row.setting, group, model, row.paper[model], row.ours)
 
 
 def _list_paper_result_places_and_notes(evaluation: Evaluation) -> tuple[str, ...]:
@@ -351,7 +351,9 @@ def _format_left_out_evaluations(taken: BenchmarkEvaluationOfEachModel) -> Itera
             yield f"{model}: of {len(others) + 1} evaluations, this card uses {each.record.build_id}. Left out: {', '.join([*named, *more])}."
 
 
-def _make_main_metric_figures(models: Sequence[str], parts: Sequence[BenchmarkCardPart]) -> Iterator[ReportFigure]:
+def _make_main_metric_figure_per_benchmark(
+    models: Sequence[str], parts: Sequence[BenchmarkCardPart]
+) -> Iterator[ReportFigure]:
     """Yield a bar figure of each benchmark's main metric by setting, on its own axis; none without any value."""
     for part in parts:
         series = tuple(

@@ -56,7 +56,9 @@ def rank_models(
     `tables`: model → its rows of `Score`. P-values are adjusted over all comparisons of the report.
     """
     units = {(each.setting, each.metric): each.unit for each in metrics}
-    models = {model: dict(_iterate_headline_scores(evaluation, table, units)) for model, table in tables.items()}
+    models = {
+        model: dict(_iterate_headline_scores_of_model(evaluation, table, units)) for model, table in tables.items()
+    }
     places = sorted(
         {place for scores in models.values() for place in scores},
         key=lambda at: (evaluation.headline_metrics.index(at[1]), at[0]),
@@ -93,7 +95,7 @@ def _make_ranking(
     return ModelRanking(setting, metric, found[0].n, tuple(placed), tuple(found))
 
 
-def _iterate_headline_scores(
+def _iterate_headline_scores_of_model(
     evaluation: Evaluation, table: pa.Table, units: Mapping[SettingMetric, str]
 ) -> Iterator[tuple[SettingMetric, MetricScores]]:
     """Yield ((setting, metric), scores) for each headline metric and setting, as input of comparisons."""

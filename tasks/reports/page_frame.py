@@ -105,7 +105,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….{format_unknown_prompts_folder_note([build])}",
+        f"{build.content_digest[:16]}….{format_prompts_folder_placeholder_note([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def make_evaluations_reference(
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
-        f"{format_unknown_prompts_folder_note(records)}",
+        f"{format_prompts_folder_placeholder_note(records)}",
         tuple(commands),
     )
 
@@ -179,7 +179,7 @@ def format_prompts_folder_name(build: BuildRecord) -> str:
     return f"{Path(find_own_prompts_folder(build)).name or 'my-prompts'}/"
 
 
-def format_unknown_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
+def format_prompts_folder_placeholder_note(builds: Iterable[BuildRecord]) -> str:
     """Return a sentence on what the folder that commands name as FOLDER must hold; empty if no command does."""
     for build in builds:
         if build.own_prompts and not find_own_prompts_folder(build):

@@ -33,7 +33,7 @@ class RowChangeCauseCount:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildChange:
+class BuildChangeSummary:
     """What changed from one build to the next."""
 
     before_id: str
@@ -61,7 +61,7 @@ class SiteBuild:
     """World, epoch, author, options that narrowed the source, and whether it is a release."""
     notice: str
     """What its rows must not be used for; empty: no restriction."""
-    change: BuildChange | None
+    change: BuildChangeSummary | None
     """None: no build before it is on the site, or the two cannot be compared."""
     problem: str = ""
     """Why it is not compared with the build before; empty: it is, or there is none."""
@@ -117,7 +117,7 @@ class EvaluationLeftOutOfLeaderboard:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderboard:
+class MeasuredBuildLeaderboard:
     """The models that were measured on the same rows."""
 
     measured_id: str
@@ -150,7 +150,7 @@ class BenchmarkPage:
     """Newest first."""
     older_builds: int
     """Older builds that are not shown."""
-    leaderboards: tuple[Leaderboard, ...]
+    leaderboards: tuple[MeasuredBuildLeaderboard, ...]
     """Newest build first."""
     unreadable: tuple[str, ...]
     """Evaluations that an earlier factmill made, each with the reason why they are not shown."""
@@ -172,7 +172,7 @@ class BenchmarkPage:
         )
 
 
-def make_build_change(diff: BuildDiff, before_id: str, link: str) -> BuildChange:
+def make_build_change_summary(diff: BuildDiff, before_id: str, link: str) -> BuildChangeSummary:
     """Return a summary of a diff, with its most frequent causes."""
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     causes = [
@@ -181,7 +181,7 @@ def make_build_change(diff: BuildDiff, before_id: str, link: str) -> BuildChange
         )
         for label, rows in diff.count_rows_by_cause().items()
     ]
-    return BuildChange(
+    return BuildChangeSummary(
         before_id=before_id,
         same=diff.same,
         rows=diff.count_rows_by_kind(),
@@ -202,7 +202,7 @@ def make_leaderboard(
     measured: str,
     others: Sequence[EvaluationLeftOutOfLeaderboard],
     comparison: str,
-) -> Leaderboard:
+) -> MeasuredBuildLeaderboard:
     """Return the leaderboard of a report of all models.
 
     `baselines`: reports of built-in baselines, one each, which are shown below the models and have no rank; empty where the
@@ -222,7 +222,7 @@ def make_leaderboard(
     ]
     main = tuple(each for each in tables if each.metric == evaluation.main_metric)
     warnings = dict.fromkeys(warning for one in (report, *baselines) for warning in one.warnings)
-    return Leaderboard(
+    return MeasuredBuildLeaderboard(
         measured_id=measured_id,
         measured=measured,
         meaning=evaluation.main_metric_meaning,
@@ -349,9 +349,9 @@ def make_row_changes_by_build_figure(benchmark: str, builds: Sequence[SiteBuild]
     )
 
 
-def list_breadcrumb_links(benchmark: str, title: str) -> list[tuple[str, str]]:
+def list_breadcrumb_addresses_and_names(benchmark: str, benchmark_title: str) -> list[tuple[str, str]]:
     """Return address and name of the pages above an evaluation or a diff of a site: its index, and the benchmark's page."""
-    return [(f"../{INDEX_PAGE}", INDEX_NAME), (f"../{benchmark}.html", title.partition(":")[0])]
+    return [(f"../{INDEX_PAGE}", INDEX_NAME), (f"../{benchmark}.html", benchmark_title.partition(":")[0])]
 
 
 def render_site_index(pages: Sequence[BenchmarkPage]) -> str:

@@ -133,10 +133,10 @@ def list_x_category_names(figure: ReportFigure) -> list[str]:
 def _compute_figure_height(figure: ReportFigure) -> float:
     if figure.kind in ("lines", "scatter"):
         return 3.2
-    return 0.8 + _get_bar_slot_height_inches(figure) * sum(_list_category_heights_in_slots(figure))
+    return 0.8 + _get_category_bars_height_inches(figure) * sum(_list_category_heights_in_slots(figure))
 
 
-def _get_bar_slot_height_inches(figure: ReportFigure) -> float:
+def _get_category_bars_height_inches(figure: ReportFigure) -> float:
     """Return the height in inches of a name's bars with the space around them."""
     return 0.12 + 0.13 * max(1, len(figure.series)) if figure.kind == "bars" else 0.3
 
@@ -144,7 +144,7 @@ def _get_bar_slot_height_inches(figure: ReportFigure) -> float:
 def _list_category_heights_in_slots(figure: ReportFigure) -> list[float]:
     """Return the height of each name on the axis in slots: one, or more if the lines of the name need more."""
     lines = (_wrap_axis_name(name).count("\n") + 1 for name in list_x_category_names(figure))
-    return [max(1.0, (0.08 + 0.16 * count) / _get_bar_slot_height_inches(figure)) for count in lines]
+    return [max(1.0, (0.08 + 0.16 * count) / _get_category_bars_height_inches(figure)) for count in lines]
 
 
 def _compute_category_positions(figure: ReportFigure) -> dict[str, float]:

@@ -33,7 +33,7 @@ def format_slaq_row(row: SlaqRow) -> Iterator[str]:
     yield f"  made by     author {row.author}, judge {row.judge}, fact types {row.fact_types_by}{reviewed}"
 
 
-def format_answer_evidence_sentences(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def format_article_sentences_with_answers(row: SlaqRow, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield for each answer the sentences of the recorded article that contain it, closest to the question first."""
     pages = [str(call["body"]["text"]) for call in calls if call["operation"] == "page_text" and call["status"] == "ok"]
     lines = [
@@ -53,7 +53,7 @@ def format_answer_evidence_sentences(row: SlaqRow, calls: Sequence[Mapping[str, 
 
 SLAQ_AUDIT = AuditProtocol(
     paper_section="the paper: 77 of 3,600 pairs",
-    list_evidence=format_answer_evidence_sentences,
+    list_evidence=format_article_sentences_with_answers,
     criteria=(
         AuditCriterion(
             "faulty_pairs",

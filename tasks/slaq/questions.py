@@ -31,7 +31,7 @@ from factmill.tasks.slaq.core.pair_replies import (
     read_question_answer_pair_verdicts,
 )
 from factmill.tasks.slaq.core.rows import CheckedTopic, QuestionedTopic, SlaqRow, TopicInPopularityHalf
-from factmill.tasks.slaq.core.topic_sampling import make_equal_views_sort_key
+from factmill.tasks.slaq.core.topic_sampling import make_equal_views_tie_break_key
 from factmill.tasks.slaq.params import SlaqInputs
 
 GENERATE_PAIRS_PROMPT, CHECK_PAIRS_PROMPT, FACT_TYPE_PROMPT = "slaq/generate", "slaq/check", "slaq/fact_type"
@@ -156,7 +156,7 @@ def balance_halves(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     for category in dict.fromkeys(row.category for row in rows):
         category_rows = [row for row in rows if row.category == category]
-        category_rows.sort(key=lambda row: (-(row.views or 0), *make_equal_views_sort_key(row)))
+        category_rows.sort(key=lambda row: (-(row.views or 0), *make_equal_views_tie_break_key(row)))
         most = [row for row in category_rows if row.half == "most"]
         least = [row for row in reversed(category_rows) if row.half == "least"]
         kept = min(len(most), len(least), per_half)

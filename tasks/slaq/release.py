@@ -17,11 +17,11 @@ from factmill.tasks.core.publishing.distributions import (
 )
 from factmill.tasks.core.publishing.release_spec import (
     PERSONAL_INFORMATION_OF_WIKIPEDIA,
+    BenchmarkReleaseSpec,
     DatasetCardSpec,
     DatasetConfigSpec,
     PaperCitation,
     PaperComparisons,
-    ReleaseSpec,
     SourcePage,
     format_wikipedia_name,
 )
@@ -97,7 +97,7 @@ SLAQ_CARD = DatasetCardSpec(
     personal_information=PERSONAL_INFORMATION_OF_WIKIPEDIA,
 )
 
-SLAQ_RELEASE = ReleaseSpec(
+SLAQ_RELEASE = BenchmarkReleaseSpec(
     paper=PaperCitation(
         title="The Curious Case of Factual (Mis)Alignment between LLMs' Short- and Long-Form Answers",
         authors=(("Saad", "Obaid ul Islam"), ("Anne", "Lauscher"), ("Goran", "Glavaš")),

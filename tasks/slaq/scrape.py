@@ -59,7 +59,7 @@ MEMBERS_PER_REQUEST = 500
 _LIST_TITLE = re.compile(r"(?:lists?|index|outline|timeline|glossary|bibliography) of ", re.IGNORECASE)
 
 
-def check_requested_categories(run: BuildRun, inputs: SlaqInputs) -> None:
+def check_categories_exist_on_wiki(run: BuildRun, inputs: SlaqInputs) -> None:
     """Raise UsageError for a requested category without members and page on the wiki, before any page is drawn.
 
     The listing calls are the first ones of `draw_category_pages`, so they cost nothing extra. Categories of tables

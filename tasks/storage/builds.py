@@ -86,7 +86,7 @@ class BuildRecord:
     @property
     def caution(self) -> str:
         """What its rows must not be used for; empty if there is no restriction."""
-        return format_use_restriction(self.lock)
+        return format_scripted_rows_use_restriction(self.lock)
 
 
 _COLUMNS = ", ".join(BuildRecord.__slots__)
@@ -98,7 +98,7 @@ def is_scripted(manifest: Mapping[str, Any]) -> bool:
     return bool(manifest.get("scripted") or manifest.get("rules"))
 
 
-def format_planted_fault_shares_by_prompt(counts: Mapping[str, Mapping[str, int]]) -> str:
+def format_faulty_scripted_reply_shares(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
     shares = [
         f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
@@ -107,7 +107,7 @@ def format_planted_fault_shares_by_prompt(counts: Mapping[str, Mapping[str, int]
     return f"deliberately planted faults among the replies: {', '.join(shares)}" if shares else ""
 
 
-def format_use_restriction(manifest: Mapping[str, Any]) -> str:
+def format_scripted_rows_use_restriction(manifest: Mapping[str, Any]) -> str:
     """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
     services = manifest.get("services", {})
     if not is_scripted(manifest) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
@@ -227,9 +227,11 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     if len(found) == 1:
         return found[0]
     wanted = shorten_middle(name)
-    if name.startswith(LATEST_PREFIX) and (unknown := _format_unknown_benchmark(name.removeprefix(LATEST_PREFIX))):
+    if name.startswith(LATEST_PREFIX) and (
+        unknown := _find_unknown_benchmark_problem(name.removeprefix(LATEST_PREFIX))
+    ):
         raise UnknownBuild(f"no build {wanted!r}: {unknown}")
-    command = _format_command_for_latest(name)
+    command = _format_command_to_make_latest_build(name)
     if not builds:
         raise UnknownBuild(f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: {command}")
     if name.startswith(LATEST_PREFIX):
@@ -245,7 +247,7 @@ def resolve_build(warehouse: Path, name: str) -> BuildRecord:
     )
 
 
-def _format_command_for_latest(name: str) -> str:
+def _format_command_to_make_latest_build(name: str) -> str:
     """Return the command that makes the build of a name like `latest:slaq`, or a first build for any other name."""
     benchmark = name.removeprefix(LATEST_PREFIX) if name.startswith(LATEST_PREFIX) else "granola"
     measured = benchmark.removesuffix("_evaluation")
@@ -256,7 +258,7 @@ def _format_command_for_latest(name: str) -> str:
     return f"`factmill build {benchmark}`"
 
 
-def _format_unknown_benchmark(name: str) -> str:
+def _find_unknown_benchmark_problem(name: str) -> str:
     """Return that no installed benchmark has this name, with those there are; empty if one has it, or its evaluation may."""
     known = sorted(each.name for each in entry_points(group=BENCHMARK_ENTRY_POINTS))
     if any(name == each or name.startswith(f"{each}_") for each in known):
@@ -326,7 +328,7 @@ def load_first_reject_details(warehouse: Path, build_id: str) -> dict[tuple[str,
     return {(stage, reason): detail for stage, reason, detail in found}
 
 
-def list_stages_and_record_ids_to_retry(
+def list_stages_and_call_record_ids_to_retry(
     db: duckdb.DuckDBPyConnection, run_id: str, reject_reasons: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return (stage, record id) of a run's failed calls, and of the chat calls behind rejects with these reasons."""
@@ -409,7 +411,7 @@ class BuildStagesAndCalls:
     `parts`: only of chat calls without reported usage."""
 
 
-def load_build_stages_and_calls(warehouse: Path, build_id: str, begun: datetime) -> BuildStagesAndCalls:
+def load_build_stage_and_call_rows(warehouse: Path, build_id: str, begun: datetime) -> BuildStagesAndCalls:
     """Return the stages and calls of a build; `begun`: when it began."""
     with open_warehouse(warehouse) as db:
         stages = query_rows(db, "SELECT * FROM build_stages WHERE build_id = ? ORDER BY position", build_id)

@@ -14,7 +14,7 @@ import duckdb
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.evaluation.human_labels import HumanLabel, LabelItem
 from factmill.tasks.core.evaluation.judge_cards import JudgeCard
-from factmill.tasks.core.measures.audits import AuditVerdict
+from factmill.tasks.core.measures.audits import AuditMarksOfRow
 from factmill.tasks.core.review import ReviewItem, ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.errors import UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
@@ -69,20 +69,20 @@ def load_review_inputs(benchmark: str, policy: ReviewPolicy, run: RunOptions) ->
     return ReviewPolicyAndDecisions(policy="auto" if policy == "auto" else "manual", decisions=tuple(decisions))
 
 
-def save_audit_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: Sequence[AuditVerdict]) -> None:
+def save_audit_verdicts(db: duckdb.DuckDBPyConnection, build_id: str, verdicts: Sequence[AuditMarksOfRow]) -> None:
     """Store verdicts on rows of a build; each replaces an earlier one on its row."""
     for each in verdicts:
         values = [build_id, each.row_id, canonical_json(each.marks), each.reviewer, each.note, datetime.now(UTC)]
         db.execute("INSERT OR REPLACE INTO audit_verdicts VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def load_audit_verdicts_by_row_id(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, AuditVerdict]:
+def load_audit_verdicts_by_row_id(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, AuditMarksOfRow]:
     """Return row id → verdict of a build, sorted by row id."""
     query = "SELECT row_id, marks, reviewer, note FROM audit_verdicts WHERE build_id = ? ORDER BY row_id"
     found = {row["row_id"]: row for row in query_rows(db, query, build_id)}
     for row_id, row in found.items():
         row["marks"] = parse_json_column(row["marks"], f"audit_verdicts.marks of {build_id}, row {row_id}", dict)
-    return {row_id: AuditVerdict(**row) for row_id, row in found.items()}
+    return {row_id: AuditMarksOfRow(**row) for row_id, row in found.items()}
 
 
 _LABEL_ITEM_COLUMNS = tuple(LabelItem.model_fields)

@@ -32,9 +32,9 @@ from factmill.tasks.storage.source_files import (
     SourceFile,
     choose_csv_delimiter,
     format_source_paths_and_their_files,
-    iterate_csv,
-    iterate_json,
-    iterate_parquet,
+    iterate_numbered_csv_rows,
+    iterate_numbered_json_values,
+    iterate_numbered_parquet_rows,
     list_source_files,
     make_source_file_with_digest,
     peek_columns,
@@ -64,7 +64,7 @@ class OwnTables:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class UserTableRow:
     """One row of a table."""
 
     number: int
@@ -118,18 +118,20 @@ def _list_nearest_licences(licence: str) -> list[str]:
     Spaces, hyphens, dots and case do not count.
     """
     licence = re.sub(r"(?<=[A-Za-z])v(?=[0-9])", "-", licence)  # GPLv3
-    given, words = _join_licence_words(licence), _list_licence_words(licence)
+    given, words = _casefold_and_drop_separators(licence), _list_licence_words(licence)
     current = sorted(str(each["id"]) for each in LICENSES.values() if not each["deprecated"])
-    alike = [name for name in current if words & _list_licence_words(name) or _join_licence_words(name) == given]
-    if begun := [name for name in alike if _join_licence_words(name).startswith(given)]:
+    alike = [
+        name for name in current if words & _list_licence_words(name) or _casefold_and_drop_separators(name) == given
+    ]
+    if begun := [name for name in alike if _casefold_and_drop_separators(name).startswith(given)]:
         families = {name: _LICENCE_VERSION.sub("", name) for name in begun}
         shortest = min(families.values(), key=lambda family: (len(family), family))
-        if not given.startswith(_join_licence_words(shortest)):
+        if not given.startswith(_casefold_and_drop_separators(shortest)):
             return []  # BSD: one of many would be arbitrary
         members = [name for name in begun if families[name] == shortest]
         newest = max(map(_parse_licence_version, members))
         return [name for name in members if _parse_licence_version(name) == newest][:2]
-    joined = {_join_licence_words(name): name for name in alike}
+    joined = {_casefold_and_drop_separators(name): name for name in alike}
     close = get_close_matches(given, joined, 1, _MIN_LICENCE_SIMILARITY)
     return [joined[each] for each in close]
 
@@ -142,7 +144,7 @@ def _list_licence_words(licence: str) -> set[str]:
     return {word for word in re.split(r"[^a-z0-9]+", licence.casefold()) if word and not word.isdecimal()}
 
 
-def _join_licence_words(licence: str) -> str:
+def _casefold_and_drop_separators(licence: str) -> str:
     return re.sub(r"[\s.-]+", "", licence.casefold())
 
 
@@ -241,14 +243,14 @@ def check_and_digest_own_tables(
         columns = resolve_table_columns(str(file), form, column_map, found, defaults)
         if own.columns and columns != own.columns:
             raise SourceError(
-                f"{file}: read are its columns {_format_columns_read(columns)}, and of {files[0]} {_format_columns_read(own.columns)}; "
+                f"{file}: read are its columns {_format_column_read_for_each_field(columns)}, and of {files[0]} {_format_column_read_for_each_field(own.columns)}; "
                 "expected tables with the same columns; build the others apart"
             )
         own = own.model_copy(update={"columns": columns})
         pinned.append(source)
         unread = [column for column in found if column not in columns.values()]
         notes.append(
-            f"{source.name}: {_format_columns_read(columns)}"
+            f"{source.name}: {_format_column_read_for_each_field(columns)}"
             + (f"; not read: {', '.join(unread)[:300]}" if unread else "")
             + _format_unusual_delimiter(source)
         )
@@ -276,7 +278,7 @@ def check_and_digest_own_tables(
     return OwnTables(pinned, own, counts, notes, row_count)
 
 
-def _format_columns_read(columns: Mapping[str, str]) -> str:
+def _format_column_read_for_each_field(columns: Mapping[str, str]) -> str:
     return ", ".join(field if field == column else f"{field} = {column}" for field, column in columns.items())
 
 
@@ -292,10 +294,10 @@ def list_table_columns(source: SourceFile) -> list[str]:
     """Return a table's columns: its header, or the keys of all its objects."""
     suffix = _get_suffix(source)
     if suffix == ".tsv":
-        return list(next((row for _, row in iterate_csv(source, ())), {}))
+        return list(next((row for _, row in iterate_numbered_csv_rows(source, ())), {}))
     if suffix in (".csv", ".parquet"):
         return list(peek_columns(source.path))
-    rows = (row for _, row in iterate_json(source, "rows") if isinstance(row, Mapping))
+    rows = (row for _, row in iterate_numbered_json_values(source, "rows") if isinstance(row, Mapping))
     return list(dict.fromkeys(str(key) for row in rows for key in row))
 
 
@@ -304,16 +306,18 @@ def _get_suffix(source: SourceFile) -> str:
     return Path(source.name).suffix.lower()
 
 
-def iterate_own_table(source: SourceFile, own: UserSourceSettings, form: TableForm) -> Iterator[TableRow]:
+def iterate_own_table(source: SourceFile, own: UserSourceSettings, form: TableForm) -> Iterator[UserTableRow]:
     """Yield the rows of a table; SourceError for a file that cannot be read, or that has changed."""
     suffix, columns = _get_suffix(source), list(own.columns.values())
     rows: Iterator[tuple[int, Any]]
     if suffix == ".parquet":
         known = set(pq.read_schema(source.path).names)
-        rows = iterate_parquet(source, sorted({each if each in known else each.partition(".")[0] for each in columns}))
+        rows = iterate_numbered_parquet_rows(
+            source, sorted({each if each in known else each.partition(".")[0] for each in columns})
+        )
     elif suffix in (".csv", ".tsv"):
-        rows = iterate_csv(source, columns)
+        rows = iterate_numbered_csv_rows(source, columns)
     else:
-        rows = iterate_json(source, f"rows with {', '.join(columns)}")
+        rows = iterate_numbered_json_values(source, f"rows with {', '.join(columns)}")
     for number, raw in rows:
-        yield TableRow(number, raw, read_table_fields(raw, form, own))
+        yield UserTableRow(number, raw, read_table_fields(raw, form, own))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.text.html_tables import MAX_SHOWN_ROWS, render_html_table
+from factmill.tasks.text.html_tables import MAX_SHOWN_ROWS, render_titled_html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,9 @@ class PublishedTable:
         notes: Iterable[str] = self.notes
         if self.num_rows > len(shown):
             notes = [f"the first {len(shown)} rows; all of them: .to_pandas()", *notes]
-        return render_html_table(self._describe(), self.column_names, [list(row.values()) for row in shown], notes)
+        return render_titled_html_table(
+            self._describe(), self.column_names, [list(row.values()) for row in shown], notes
+        )
 
     def _describe(self) -> str:
         rows = f"{self.num_rows:,} {'row' if self.num_rows == 1 else 'rows'}"

@@ -27,8 +27,8 @@ from factmill.tasks.core.digests import combine_digests, digest_json
 from factmill.tasks.core.publishing.release_index import (
     RELEASE_FORMAT_VERSION,
     ReleaseContents,
+    ReleasedBuildLockContents,
     ReleasedTable,
-    ReleaseLockContents,
 )
 from factmill.tasks.core.publishing.release_spec import CANARY_COLUMN, REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
@@ -187,7 +187,7 @@ def _load_and_verify_release(folder: Path, found: tuple[_FileState, ...]) -> Ver
     contents = _verify_all_and_read_main_files(folder, files, sums)
     index = _read_index(folder, contents[INDEX_FILE])
     parsed = _parse_json(folder / MANIFEST_FILE, contents[MANIFEST_FILE])
-    lock_file, lock = _validate(ReleaseLockContents, folder / MANIFEST_FILE, parsed), parsed["lock"]
+    lock_file, lock = _validate(ReleasedBuildLockContents, folder / MANIFEST_FILE, parsed), parsed["lock"]
     _check_index_matches_manifest(folder, index, lock_file, lock)
     _check_index_matches_files(folder, index, files, sums)
     tables = _read_tables(folder, index, contents)
@@ -357,7 +357,7 @@ def _validate(model: type[M], path: Path, parsed: Mapping[str, Any]) -> M:
 
 
 def _check_index_matches_manifest(
-    folder: Path, index: ReleaseContents, manifest_file: ReleaseLockContents, manifest: Mapping[str, Any]
+    folder: Path, index: ReleaseContents, manifest_file: ReleasedBuildLockContents, manifest: Mapping[str, Any]
 ) -> None:
     """Raise SourceError unless index and manifest describe one build, whose id follows from the manifest."""
     for name in ("build_id", "benchmark", "published_at", "content_digest"):

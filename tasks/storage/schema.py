@@ -19,7 +19,7 @@ from factmill.tasks.core.rows import JsonText, StrictModel, arrow_schema, column
 from factmill.tasks.errors import WarehouseError
 
 
-class WarehouseTable(StrictModel):
+class WarehouseTableRow(StrictModel):
     """Base of the warehouse's own tables: records of runs and builds, and human judgments, but no benchmark rows."""
 
     table: ClassVar[str]
@@ -34,7 +34,7 @@ class PublishedColumn(StrictModel):
     """DuckDB's type."""
 
 
-class CallRow(WarehouseTable):
+class CallRow(WarehouseTableRow):
     """A recorded call to a service, with its reply."""
 
     table = "calls"
@@ -68,7 +68,7 @@ class CallRow(WarehouseTable):
     """When the reply came."""
 
 
-class BuildRow(WarehouseTable):
+class BuildRow(WarehouseTableRow):
     """A build of a benchmark, or an evaluation of a model."""
 
     table, primary_key = "builds", ("build_id",)
@@ -92,7 +92,7 @@ class BuildRow(WarehouseTable):
     """When it was published."""
 
 
-class PublishedTableSummaryRow(WarehouseTable):
+class PublishedTableSummaryRow(WarehouseTableRow):
     """A table that a build published."""
 
     table, primary_key = "build_tables", ("build_id", "table_name")
@@ -108,7 +108,7 @@ class PublishedTableSummaryRow(WarehouseTable):
     """The published columns, in order; the table may have gained others since."""
 
 
-class BuildStageRow(WarehouseTable):
+class BuildStageRow(WarehouseTableRow):
     """A stage of a build: rows in = rows out + rejects + merged."""
 
     table = "build_stages"
@@ -140,7 +140,7 @@ class BuildStageRow(WarehouseTable):
     """Seconds that the stage took."""
 
 
-class RejectRow(WarehouseTable):
+class RejectRow(WarehouseTableRow):
     """A row that a stage dropped, with its reason."""
 
     table = "rejects"
@@ -158,7 +158,7 @@ class RejectRow(WarehouseTable):
     """The row as the stage received it, mostly JSON; a malformed source row as in its file."""
 
 
-class MergedDuplicateRow(WarehouseTable):
+class MergedDuplicateRow(WarehouseTableRow):
     """A duplicate row that was merged into another one."""
 
     table = "merged_rows"
@@ -172,7 +172,7 @@ class MergedDuplicateRow(WarehouseTable):
     """Id of the remaining row."""
 
 
-class BuildCallUseRow(WarehouseTable):
+class BuildCallUseRow(WarehouseTableRow):
     """A recorded call that a row uses."""
 
     table = "build_calls"
@@ -190,7 +190,7 @@ class BuildCallUseRow(WarehouseTable):
     """Wrappers stripped from the reply before it was parsed (thoughts, fences, remarks), separated by commas; null if none."""
 
 
-class RevalidatedCallRow(WarehouseTable):
+class RevalidatedCallRow(WarehouseTableRow):
     """An expired reply that an incremental rebuild (--since) kept, since its underlying data has not changed."""
 
     table = "kept_calls"
@@ -204,7 +204,7 @@ class RevalidatedCallRow(WarehouseTable):
     """Records of the calls that checked this."""
 
 
-class ReviewDecisionRow(WarehouseTable):
+class ReviewDecisionRow(WarehouseTableRow):
     """A reviewer's decision on a flagged row; the newest decision counts."""
 
     table, primary_key = "review_decisions", ("id",)
@@ -218,7 +218,7 @@ class ReviewDecisionRow(WarehouseTable):
     """When it was imported."""
 
 
-class AuditVerdictRow(WarehouseTable):
+class AuditVerdictRow(WarehouseTableRow):
     """A human reader's verdict on a row of a build (factmill audit); the newest verdict counts."""
 
     table, primary_key = "audit_verdicts", ("build_id", "row_id")
@@ -236,13 +236,13 @@ class AuditVerdictRow(WarehouseTable):
     """When it was imported."""
 
 
-class LabelItemRow(WarehouseTable, LabelItem):
+class LabelItemRow(WarehouseTableRow, LabelItem):
     """An item drawn for people to label, with the data hidden from them (factmill label)."""
 
     table, primary_key = "label_items", ("id",)
 
 
-class LabelRow(WarehouseTable):
+class LabelRow(WarehouseTableRow):
     """A person's label of an item; each person's newest label counts."""
 
     table, primary_key = "labels", ("item", "labeller")
@@ -260,7 +260,7 @@ class LabelRow(WarehouseTable):
     """When it was imported; not used in any computation."""
 
 
-class JudgeCardRow(WarehouseTable):
+class JudgeCardRow(WarehouseTableRow):
     """Agreement of a judge with human labels, on one benchmark and one set of labels."""
 
     table, primary_key = "judge_cards", ("id",)
@@ -278,7 +278,7 @@ class JudgeCardRow(WarehouseTable):
     """The figures."""
 
 
-class ForecastRow(WarehouseTable):
+class ForecastRow(WarehouseTableRow):
     """Cost forecast of a build (factmill forecast), to compare with its actual cost."""
 
     table = "forecasts"
@@ -292,7 +292,7 @@ class ForecastRow(WarehouseTable):
     """The figures."""
 
 
-WAREHOUSE_TABLES: tuple[type[WarehouseTable], ...] = (
+WAREHOUSE_TABLES: tuple[type[WarehouseTableRow], ...] = (
     *(
         CallRow,
         BuildRow,

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from factmill.tasks.assets import load_source_licences_by_digest
+from factmill.tasks.assets import load_source_names_and_licences_by_digest
 from factmill.tasks.core.rows import NO_LICENCE_STATED, Reject, Row
 from factmill.tasks.errors import SourceError
 from factmill.tasks.files import open_regular_file
@@ -72,7 +72,7 @@ def make_source_file_with_digest(path: Path, name: str | None = None) -> SourceF
             digest.update(block)
     if path.suffix.lower() in _READERS and next(_READERS[path.suffix.lower()](source), None) is None:
         raise SourceError(f"{path}: no rows; remove the file from the source, or name another")
-    _, licence = load_source_licences_by_digest().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
+    _, licence = load_source_names_and_licences_by_digest().get(digest.hexdigest(), ("", NO_LICENCE_STATED))
     return SourceFile(path, name or path.name, digest.hexdigest(), licence)
 
 
@@ -137,10 +137,10 @@ def load_source_text(source: SourceFile, expected: str) -> str:
         return stream.read()
 
 
-def iterate_json(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]:
+def iterate_numbered_json_values(source: SourceFile, expected: str) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, value) for each value of a JSON array or of JSON Lines."""
     with _open_verified_text(source, expected) as stream:
-        yield from _iterate_json_values(source.path, stream)
+        yield from _iterate_numbered_json_values(source.path, stream)
 
 
 def choose_csv_delimiter(path: Path, name: str = "") -> str:
@@ -155,11 +155,11 @@ def choose_csv_delimiter(path: Path, name: str = "") -> str:
         start = stream.read(_SAMPLE_BYTES)
     text = start.decode("utf-8-sig", errors="replace")
     whole = len(start) < _SAMPLE_BYTES
-    fitting = [mark for mark in DELIMITERS if _is_delimiter(text, mark, whole)]
+    fitting = [mark for mark in DELIMITERS if _is_cell_delimiter_of_csv_text(text, mark, whole)]
     return fitting[0] if len(fitting) == 1 else usual
 
 
-def _is_delimiter(text: str, mark: str, whole: bool) -> bool:
+def _is_cell_delimiter_of_csv_text(text: str, mark: str, whole: bool) -> bool:
     """True if a mark divides the header of a file's beginning into named cells, and its other rows into equally many."""
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row]
@@ -169,7 +169,7 @@ def _is_delimiter(text: str, mark: str, whole: bool) -> bool:
     return len(header) > 1 and all(map(str.strip, header)) and all(len(row) == len(header) for row in others)
 
 
-def iterate_csv(
+def iterate_numbered_csv_rows(
     source: SourceFile, columns: Sequence[str], delimiter: str = ""
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (number from 1, column → text) for each row of a CSV file with at least these columns.
@@ -203,7 +203,7 @@ def iterate_csv(
             ) from error
 
 
-def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def iterate_numbered_parquet_rows(source: SourceFile, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (number from 1, column → value) for each row of a Parquet file with at least these columns."""
     with _open_source_file_as_stored(source) as stream:
         for _ in _iterate_verified_blocks(source, stream):
@@ -218,9 +218,9 @@ def iterate_parquet(source: SourceFile, columns: Sequence[str]) -> Iterator[tupl
 
 
 _READERS: dict[str, Callable[[SourceFile], Iterator[Any]]] = {
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), lambda source: iterate_json(source, "rows")),
-    **dict.fromkeys((".csv", ".tsv"), lambda source: iterate_csv(source, ())),
-    ".parquet": lambda source: iterate_parquet(source, ()),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), lambda source: iterate_numbered_json_values(source, "rows")),
+    **dict.fromkeys((".csv", ".tsv"), lambda source: iterate_numbered_csv_rows(source, ())),
+    ".parquet": lambda source: iterate_numbered_parquet_rows(source, ()),
 }
 """Suffix → reader that accepts any columns."""
 
@@ -234,7 +234,7 @@ def peek_columns(path: Path) -> tuple[str, ...]:
         with io.TextIOWrapper(open_regular_file(path), encoding="utf-8-sig", newline="") as stream:
             if suffix in (".csv", ".tsv"):
                 return tuple(next(csv.reader(stream, delimiter=choose_csv_delimiter(path)), ()))
-            _, first = next(_iterate_json_values(path, stream), (0, None))
+            _, first = next(_iterate_numbered_json_values(path, stream), (0, None))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SourceError, csv.Error, UnicodeDecodeError, pa.ArrowException):
@@ -295,7 +295,7 @@ def _check_expected_columns_occur_once(path: Path, found: Sequence[str], expecte
         raise SourceError(f"{path}: row 1: the column {twice[0]} appears twice")
 
 
-def _iterate_json_values(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
+def _iterate_numbered_json_values(path: Path, stream: io.TextIOBase | io.TextIOWrapper) -> Iterator[tuple[int, Any]]:
     decoder = json.JSONDecoder()
     text, position, line, number = "", 0, 1, 0
     is_array: bool | None = None

@@ -19,7 +19,7 @@ _NOTE_STYLE = "opacity: 0.75; font-size: 90%"
 _CELL_STYLE = "text-align: left; vertical-align: top"
 
 
-def format_html_cell(value: Any) -> str:
+def format_html_cell_content(value: Any) -> str:
     """Format a value as the escaped content of a cell, at most 120 characters; empty for None."""
     line = escape_control_characters(" ".join(_format_plain(value).split()))
     return escape(line if len(line) <= _MAX_CELL_CHARACTERS else f"{line[: _MAX_CELL_CHARACTERS - 1]}…")
@@ -40,12 +40,14 @@ def _format_plain(value: Any) -> str:
     return str(value)
 
 
-def render_html_table(
+def render_titled_html_table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[Any]], notes: Iterable[str] = ()
 ) -> str:
     """Return a table with a title above and notes below as HTML; title, headings, cells and notes are escaped here."""
     head = "".join(f'<th style="{_CELL_STYLE}">{escape(heading)}</th>' for heading in headings)
-    lines = ("".join(f'<td style="{_CELL_STYLE}">{format_html_cell(cell)}</td>' for cell in row) for row in rows)
+    lines = (
+        "".join(f'<td style="{_CELL_STYLE}">{format_html_cell_content(cell)}</td>' for cell in row) for row in rows
+    )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if headings else ""
     below = "".join(f'<div style="{_NOTE_STYLE}">{escape(escape_control_characters(note))}</div>' for note in notes)

@@ -38,7 +38,7 @@ def exceeds_json_depth(value: Any) -> bool:
     return any(isinstance(each, dict | list) for each in level)
 
 
-def replace_lone_surrogates(text: str) -> str:
+def replace_lone_surrogates_by_question_mark(text: str) -> str:
     """Return a text with lone surrogates replaced by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -46,11 +46,14 @@ def replace_lone_surrogates(text: str) -> str:
 def replace_surrogates_in_json(value: Any) -> Any:
     """Return a JSON value with lone surrogates replaced in all its texts, keys too."""
     if isinstance(value, str):
-        return replace_lone_surrogates(value)
+        return replace_lone_surrogates_by_question_mark(value)
     if isinstance(value, list):
         return [replace_surrogates_in_json(each) for each in value]
     if isinstance(value, dict):
-        return {replace_lone_surrogates(key): replace_surrogates_in_json(each) for key, each in value.items()}
+        return {
+            replace_lone_surrogates_by_question_mark(key): replace_surrogates_in_json(each)
+            for key, each in value.items()
+        }
     return value
 
 

@@ -7,7 +7,7 @@ allow. A question mark ends a path, so one in a title must be encoded; a bare on
 another page for it.
 
 Those rules are for authors. Released data names each page by a title as well as the URL, and may name any page with a
-history, such as Template:Largest cities; there only the URL's wiki is checked (`find_non_english_wikipedia_url_problem`).
+history, such as Template:Largest cities; there only the URL's wiki is checked (`find_english_wikipedia_url_problem`).
 
 This module does not check whether an article of that title exists, nor prefixes that lead out of the wiki (`fr:Paris`):
 the wiki knows them.
@@ -84,7 +84,7 @@ def parse_article_url_or_problem(url: str) -> ArticleUrl | str:
         return str(refused)
 
 
-def find_non_english_wikipedia_url_problem(url: str) -> str | None:
+def find_english_wikipedia_url_problem(url: str) -> str | None:
     """Return why a URL leads outside the English Wikipedia; None where it does not. The page itself is not checked."""
     try:
         _split_wikipedia_url(url.strip())

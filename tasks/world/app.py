@@ -23,7 +23,7 @@ from factmill.tasks.world.faults import FaultMiddleware, FaultQueue, make_fault_
 from factmill.tasks.world.pageviews import make_pageviews_routes
 from factmill.tasks.world.rdf import WD, make_dbpedia_iri
 from factmill.tasks.world.wiki.api import make_action_api_routes
-from factmill.tasks.world.wiki.pages import EmbeddedWiki
+from factmill.tasks.world.wiki.pages import WorldWikiPageIndex
 
 _WORD = re.compile(r"[^\W_]+(?:[.'’-][^\W_]+)*", re.UNICODE)
 
@@ -124,7 +124,7 @@ def make_world_app(data: WorldData, sparql_url: str) -> FastAPI:
     """Build the app for a world; `sparql_url` is the address of its Oxigraph server."""
     queue = FaultQueue()
     app = FastAPI(title="factmill's embedded world", openapi_url=None)
-    app.include_router(make_action_api_routes(EmbeddedWiki(data)))
+    app.include_router(make_action_api_routes(WorldWikiPageIndex(data)))
     app.include_router(make_pageviews_routes(data))
     app.include_router(make_falcon_routes(data))
     app.include_router(make_fault_routes(queue))

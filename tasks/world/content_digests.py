@@ -18,7 +18,7 @@ from factmill.tasks.world.data import (
 )
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.pageviews import find_made_up_mean_daily_views
-from factmill.tasks.world.wiki.pages import EmbeddedWiki
+from factmill.tasks.world.wiki.pages import WorldWikiPageIndex
 
 _DIGEST_CHARACTERS = 10
 _PLACE_PROPERTIES = ("P131", "P159")
@@ -112,7 +112,7 @@ def _list_items_and_enclosing_places(data: WorldData, qids: Sequence[str]) -> li
 
 
 def _iterate_wikipedia_contents(data: WorldData) -> Iterator[tuple[str, object]]:
-    wiki = EmbeddedWiki(data)
+    wiki = WorldWikiPageIndex(data)
     for title, page in wiki.by_title.items():
         steps, end = wiki.follow_redirects(title)
         last = wiki.by_title.get(end.full_title) if end else None

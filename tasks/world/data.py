@@ -124,7 +124,7 @@ def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementVa
             raise ValueError(f"{text!r} is not an item; expected a QID like Q64")
         return ItemValue(text)
     if data_type == "time":
-        return parse_time_value(text)
+        return parse_date_decade_or_century(text)
     if data_type == "quantity":
         if match := _QUANTITY_PATTERN.fullmatch(text):
             return QuantityValue(match["amount"].removeprefix("+"), match["unit"])
@@ -132,7 +132,7 @@ def parse_statement_value(text: str, data_type: PropertyDataType) -> StatementVa
     return StringIdOrUrlValue(text)
 
 
-def parse_time_value(text: str) -> TimeValue:
+def parse_date_decade_or_century(text: str) -> TimeValue:
     """Parse a date, month, year, decade or century, optionally followed by ` BCE`; ValueError if it is none."""
     match = _TIME_PATTERN.fullmatch(text)
     if not match:

@@ -13,7 +13,7 @@ from support.webs.loopback import Loopback, Seen
 from support.webs.two_wikidatas import AGENT, LIMITS, TwoWikidatas
 
 from factmill.tasks.assets import load_property_numbers
-from factmill.tasks.biokalma.core.rows import PairWithKnowledgePools, PairWithParagraph, ResolvedPair
+from factmill.tasks.biokalma.core.rows import PairWithInitialParagraph, PairWithKnowledgePools, ResolvedPair
 from factmill.tasks.biokalma.pair_preparation import count_relations_over_build, find_pair_paragraphs, pool_knowledge
 from factmill.tasks.clients.wikipedia import WikipediaClient
 
@@ -376,7 +376,7 @@ def test_failing_wikipedia_leaves_pair_for_later_run(wiki: Wiki, describe: Calla
 
 
 def test_relations_are_counted_over_all_graphs_of_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pools(person: str, other: str, *more: str) -> PairWithParagraph:
+    def pools(person: str, other: str, *more: str) -> PairWithInitialParagraph:
         of_person = [make_piece(person, "P106", value, "Q1") for value in ("writer", "poet", "critic")]
         of_other = [make_piece(other, "P106", "writer", "Q1"), *(make_piece(other, pid, "x") for pid in more)]
         return described_pair(f"{person}-{other}", "Text.", of_person, of_other)

@@ -30,7 +30,7 @@ from factmill.tasks.core.calls.wikipedia import (
     parse_resolved_title,
 )
 from factmill.tasks.core.service_settings import ServiceLimits
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions, make_path_id_lists
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, PathsFoundForPairs, make_entity_id_lists_of_paths
 from factmill.tasks.text.values.wikidata_literals import PartialDate
 from factmill.tasks.world.serving import RunningWorld, running_world
 
@@ -134,7 +134,7 @@ def test_maxlag_error_is_retried_after_waiting(world: RunningWorld, clients: dic
 SUBJECTS, OBJECTS = np.array([42, *range(60, 119)]), np.full(60, 145)
 
 
-def find_paths(service: CallService) -> FoundPaths:
+def find_paths(service: CallService) -> PathsFoundForPairs:
     """Find the paths of one and two hops between sixty items and a country."""
     return WikidataCallPathFinder(make_uncached_sender(service), "w").find_item_paths(
         SUBJECTS, OBJECTS, PathSearchOptions(always_two_hops=True)
@@ -143,14 +143,14 @@ def find_paths(service: CallService) -> FoundPaths:
 
 def test_paths_are_found_in_world(clients: dict[str, CallService]) -> None:
     found = find_paths(clients["wikidata"])
-    ids = make_path_id_lists(found.paths, SUBJECTS, OBJECTS).to_pylist()
+    ids = make_entity_id_lists_of_paths(found.paths, SUBJECTS, OBJECTS).to_pylist()
     assert ["Q42", "P27", "Q145"] in ids
     assert ["Q42", "P69", "Q691283", "P17", "Q145"] in ids
     assert found.failures == {}
     school = WikidataCallPathFinder(make_uncached_sender(clients["wikidata"]), "w").find_literal_paths(
         np.array([42]), [PartialDate(1974)], frozenset({582}), PathSearchOptions()
     )
-    assert make_path_id_lists(school.paths, np.array([42])).to_pylist() == [
+    assert make_entity_id_lists_of_paths(school.paths, np.array([42])).to_pylist() == [
         ["Q42", "P69", "Q691283", "P582", "1974-01-01T00:00:00Z"]
     ]
 

@@ -13,7 +13,7 @@ from support.secrets.spelled_keys import KEY, SPELLINGS, find_key
 from support.webs.loopback import Loopback, Seen
 
 from factmill.flows.commands.doctor import _probe_model_server
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.perplexity import TextPerplexityClient
@@ -210,7 +210,9 @@ def test_key_in_batch_job_file_is_scrubbed(place, encoding, server, tmp_path, ca
         server.handle = handle
         settings = model(server, mode="batch", jobs=jobs(), limits=ServiceLimits(attempts=1, backoff_s=0.001))
         folder = tmp_path / str(number)
-        chat = ChatClient("m", settings, lambda: KEY, "tests", JobFolderAndRun(folder, "run", tmp_path / "w.duckdb"))
+        chat = ChatClient(
+            "m", settings, lambda: KEY, "tests", BatchJobsFolderAndRun(folder, "run", tmp_path / "w.duckdb")
+        )
         text = gather(partial(send_to, chat), caplog, capsys)
         assert uploaded
         kept = "".join(path.read_text("utf-8") for path in folder.rglob("*") if path.is_file())

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from factmill.tasks.core.table_columns import (
-    TableField,
+    ExpectedTableField,
     UserSourceSettings,
     parse_column_map,
     read_table_fields,
     resolve_table_columns,
-    split_column_map_into_pairs,
+    split_column_option_into_pair_texts,
 )
 from factmill.tasks.errors import SourceError, UsageError
 
 FORM = (
-    TableField("question", "text of the question", is_required=True),
-    TableField("answers", "gold answers", "list", True, "answer"),
-    TableField("steps", "sub-questions", "json"),
-    TableField("domain", "topic"),
+    ExpectedTableField("question", "text of the question", is_required=True),
+    ExpectedTableField("answers", "gold answers", "list", True, "answer"),
+    ExpectedTableField("steps", "sub-questions", "json"),
+    ExpectedTableField("domain", "topic"),
 )
 SAME = {field.name: field.name for field in FORM}
 
@@ -40,8 +40,8 @@ SAME = {field.name: field.name for field in FORM}
     ],
 )
 def test_column_map_is_split_into_fields(given: Any, pairs: Sequence[str]) -> None:
-    assert split_column_map_into_pairs(given) == pairs
-    assert split_column_map_into_pairs(pairs) == pairs
+    assert split_column_option_into_pair_texts(given) == pairs
+    assert split_column_option_into_pair_texts(pairs) == pairs
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_column_map_is_split_into_fields(given: Any, pairs: Sequence[str]) -> No
 )
 def test_malformed_column_map_is_rejected_with_expected_form(given: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        split_column_map_into_pairs(given)
+        split_column_option_into_pair_texts(given)
 
 
 def test_column_map_accepts_each_known_field_once_under_either_name() -> None:
@@ -85,7 +85,7 @@ def test_columns_come_from_map_or_else_from_field_names(
 
 
 def test_short_field_name_is_not_proposed_for_similar_column() -> None:
-    form = (*FORM, TableField("id", "unique id"))
+    form = (*FORM, ExpectedTableField("id", "unique id"))
     for columns, proposed in (
         (["q", "gold", "kind"], "--map question=q,answers=gold,domain=kind."),
         (["q", "gold", "topic", "kind"], "--map question=q,answers=gold,domain=topic."),

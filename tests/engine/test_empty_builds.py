@@ -8,11 +8,11 @@ from support.steps.receipts import make_receipt
 
 from factmill.tasks.engine.failures import (
     all_rows_failed,
+    all_rows_left_to_retry,
     count_rejects_by_reason,
     find_main_reject_stage_and_reason,
     format_main_reject_reason_and_advice,
     format_no_answers,
-    no_row_answered,
 )
 from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard_and_digest_rows
 
@@ -73,8 +73,14 @@ def test_filter_that_empties_build_is_reported_unless_service_was_down() -> None
 
 
 def test_stage_without_any_answer_is_reported() -> None:
-    assert no_row_answered(3, {}, 3)
-    assert not any([no_row_answered(0, {}, 0), no_row_answered(3, {}, 2), no_row_answered(3, {"model_failed": 3}, 3)])
+    assert all_rows_left_to_retry(3, {}, 3)
+    assert not any(
+        [
+            all_rows_left_to_retry(0, {}, 0),
+            all_rows_left_to_retry(3, {}, 2),
+            all_rows_left_to_retry(3, {"model_failed": 3}, 3),
+        ]
+    )
     text = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml", "http_400:\nno such thing.")
     assert "3 rows" in text and ": http_400: no such thing. What to do: " in text
     text = format_no_answers({"stage": "judge_answers", "rows_in": 3}, "w.toml")

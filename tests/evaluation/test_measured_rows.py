@@ -7,7 +7,7 @@ from support.builds.published import publish_rows
 from support.builds.released import multihal_tables
 
 from factmill.tasks.core.calls.call import CallResponse
-from factmill.tasks.core.evaluation.answers import AnswersFile
+from factmill.tasks.core.evaluation.answers import ParsedAnswersFile
 from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.evaluation.answering_and_judging import make_predictions_from_file, parse_model_response
 from factmill.tasks.fanoutqa.core.evaluation.grades import make_judgeable_fanoutqa_answer
@@ -31,7 +31,7 @@ def test_tokens_and_seconds_equal_recorded_values() -> None:
 def test_answer_from_file_has_no_searches_or_tokens() -> None:
     prediction = make_judgeable_fanoutqa_answer("q", "How long?", "254 km", "254 km")
     question = make_arrow_table(FanOutEvaluationQuestion, [prediction])
-    answers = AnswersFile({("", "q"): "254 km"}, ())
+    answers = ParsedAnswersFile({("", "q"): "254 km"}, ())
     (row,) = make_predictions_from_file(FANOUTQA_EVALUATION, question, answers, "mine").to_pylist()
     searched = {"searches": [], "context": [], "rounds": 0, "stopped": "", "tokens_in": 0, "tokens_out": 0}
     assert row == prediction.model_dump() | searched | {"model": "mine"}

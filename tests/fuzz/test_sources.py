@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.damage import mutilate, odd_json, replace_parts, write_lines
 
-from factmill.flows.commands.paths import iterate_pairs_file as read_path_pairs
+from factmill.flows.commands.paths import iterate_subject_object_pairs as read_path_pairs
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.biokalma.sources.person_pairs import find_pair_files_by_name, parse_person_pair_rows
 from factmill.tasks.core.evaluation.answers import parse_answers_file
@@ -23,7 +23,7 @@ from factmill.tasks.fanoutqa.params import find_question_files
 from factmill.tasks.fanoutqa.sources.question_files import read_question_file
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, load_entity_questions
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS, find_foundation_files
-from factmill.tasks.storage.source_files import iterate_json, make_source_file_with_digest
+from factmill.tasks.storage.source_files import iterate_numbered_json_values, make_source_file_with_digest
 from factmill.tasks.text.sanitize import escape_control_characters
 
 SOURCES = ASSETS_ROOT / "data" / "world" / "sources"
@@ -53,7 +53,7 @@ def read_foundation(path: Path) -> Iterable[Any]:
 
 
 def read_given_answers(path: Path) -> Iterable[Any]:
-    yield parse_answers_file(iterate_json(make_source_file_with_digest(path), "answers"), path.name)
+    yield parse_answers_file(iterate_numbered_json_values(make_source_file_with_digest(path), "answers"), path.name)
 
 
 READERS: dict[str, Callable[[Path], Iterable[Any]]] = {
@@ -124,7 +124,9 @@ def first_rows(file: Path) -> bytes:
         out = io.StringIO()
         csv.writer(out).writerows(itertools.islice(csv.reader(io.StringIO(text)), 4))
         return out.getvalue().encode()
-    rows = [row for _, row in itertools.islice(iterate_json(make_source_file_with_digest(file), "rows"), 3)]
+    rows = [
+        row for _, row in itertools.islice(iterate_numbered_json_values(make_source_file_with_digest(file), "rows"), 3)
+    ]
     return (
         json.dumps(rows, ensure_ascii=False)
         if text.startswith("[")

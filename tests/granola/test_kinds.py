@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.granola.description_parsing import (
-    cut_nationality,
+    cut_nationality_and_words_before,
     load_description_word_lists,
     read_description_head,
     read_kinds_of_thing_described,
@@ -63,7 +63,7 @@ def test_unrecognised_description_has_no_kind(description: str) -> None:
     ],
 )
 def test_leading_nationality_is_removed(phrase: str, is_found: bool, rest: str) -> None:
-    assert cut_nationality(phrase) == (is_found, rest)
+    assert cut_nationality_and_words_before(phrase) == (is_found, rest)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from factmill.tasks.granola.publish import PAPER_SHAPE, compare_shape_with_paper, compute_name_ambiguity_counts
+from factmill.tasks.granola.publish import PAPER_SHAPE, compare_shape_with_paper, count_ambiguous_names_and_rows
 
 
 def candidate(row: str, role: str, name: str, qid: str, chosen: bool, linked: bool | None = None) -> dict[str, object]:
@@ -19,7 +19,7 @@ def test_ambiguous_names_are_counted_once_and_policies_compared_by_row() -> None
         candidate("r2", "answer", "Germany", "Q183", True, True),
         candidate("r3", "question", "Ulm", "Q3012", True),
     ]
-    assert compute_name_ambiguity_counts(pa.Table.from_pylist(rows)) == {
+    assert count_ambiguous_names_and_rows(pa.Table.from_pylist(rows)) == {
         "names": 4,
         "ambiguous_names": 1,
         "rows_with_ambiguous_name": 2,

@@ -19,7 +19,7 @@ from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
     PinnedArticleRevision,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.world.serving import running_world
@@ -43,7 +43,7 @@ def work(tmp_path: Path, wikipedia: WikipediaClient) -> Iterator[BatchInProgress
 
 
 def pin(work: BatchInProgress, *titles: str, at: str = THEN) -> list[PinnedArticleRevision | MissingArticleReason]:
-    found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
+    found = pin_article_revisions_by_title_at_epoch(work, [("row", title) for title in titles], at)
     return [found[title] for title in titles]
 
 
@@ -144,7 +144,7 @@ def test_fifty_references_resolve_alike_in_any_order_with_one_request_per_title(
         random.Random(seed).shuffle(asked)
         watched = Watched(wikipedia)
         with working(tmp_path / str(seed), watched) as work:
-            results.append(pin_article_revisions_at_epoch(work, asked, THEN))
+            results.append(pin_article_revisions_by_title_at_epoch(work, asked, THEN))
             dated = [call for call in watched.calls if call.operation == "page_revision_at"]
             keys = [call.key for call in watched.calls]
             assert len(keys) == len(set(keys))
@@ -167,9 +167,9 @@ def test_ordinary_article_needs_one_revision_call_and_one_text_call(tmp_path: Pa
 
 def test_second_run_sends_no_request(tmp_path: Path, wikipedia: WikipediaClient) -> None:
     with working(tmp_path, wikipedia) as work:
-        first = pin_article_revisions_at_epoch(work, [("row", title) for title in HISTORIES], THEN)
+        first = pin_article_revisions_by_title_at_epoch(work, [("row", title) for title in HISTORIES], THEN)
     with working(tmp_path, Silent("w"), "replay") as work:
-        assert pin_article_revisions_at_epoch(work, [("row", title) for title in HISTORIES], THEN) == first
+        assert pin_article_revisions_by_title_at_epoch(work, [("row", title) for title in HISTORIES], THEN) == first
 
 
 @pytest.mark.parametrize("operation", ["page_revision_at", "page_text"])

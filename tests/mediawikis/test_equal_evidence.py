@@ -17,7 +17,7 @@ from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
     PinnedArticleRevision,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.text.wikipedia_urls import parse_article_url_or_problem
 from factmill.tasks.world.data import WORLD_FOLDER
@@ -30,7 +30,7 @@ def pin_in_both(both: Both, folder: Path, titles: Sequence[str], at: str) -> dic
         name: str, service: WikipediaClient
     ) -> tuple[dict[str, PinnedArticleRevision | MissingArticleReason], dict[str, str]]:
         with working(folder / name, service) as work:
-            found = pin_article_revisions_at_epoch(work, [("row", title) for title in titles], at)
+            found = pin_article_revisions_by_title_at_epoch(work, [("row", title) for title in titles], at)
             pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
             # only the embedded wiki has texts of the world's articles
             revids = {title: each.revid for title, each in pinned.items() if each.title in both.written}
@@ -70,11 +70,13 @@ def test_evidence_is_pinned_alike(both: Both, tmp_path: Path, moment: str) -> No
 
 def test_moved_merged_and_deleted_pages_keep_their_evidence(both: Both, tmp_path: Path) -> None:
     with working(tmp_path, both.real) as work:
-        found = pin_article_revisions_at_epoch(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
+        found = pin_article_revisions_by_title_at_epoch(work, [("row", title) for title in [*CHANGED, MOVED_TO]], THEN)
         pinned = {title: each for title, each in found.items() if isinstance(each, PinnedArticleRevision)}
         moved, merged, deleted = (found[title] for title in CHANGED)
         texts = load_article_texts(work, [("row", each.title, each.revid) for each in pinned.values()])
-        [today] = pin_article_revisions_at_epoch(work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z").values()
+        [today] = pin_article_revisions_by_title_at_epoch(
+            work, [("row", "Pier to be merged")], "2100-01-01T00:00:00Z"
+        ).values()
     assert isinstance(moved, PinnedArticleRevision)
     assert isinstance(merged, PinnedArticleRevision)
     assert isinstance(deleted, MissingArticleReason)

@@ -12,7 +12,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.models import embedders
 from factmill.tasks.models.converting.checkpoints import SafetensorsFile
 from factmill.tasks.models.converting.encoder import make_embedder_folder
-from factmill.tasks.models.devices import find_matmul_instructions
+from factmill.tasks.models.devices import find_amd_onednn_matmul_instructions
 from factmill.tasks.models.embedders import (
     SentenceEncoder,
     choose_default_embedder,
@@ -116,7 +116,7 @@ def test_text_gets_same_bits_alone_in_any_order_and_on_any_thread_count(folder: 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_text_gets_same_bits_at_any_position_in_batch_of_any_size(folder: Path, is_known: bool) -> None:
     opened = SentenceEncoder(get_model_path("tiny", get_models_folder(folder)), "cpu", threads=1)
-    multiplier = find_matmul_instructions("cpu") if is_known else None
+    multiplier = find_amd_onednn_matmul_instructions("cpu") if is_known else None
     for length in range(2, POSITIONS + 1):
         tokens = random.Random(length).choices(range(len(VOCABULARY)), k=length)
         most = count_max_texts_per_batch(length, multiplier)

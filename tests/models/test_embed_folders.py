@@ -9,7 +9,7 @@ import pytest
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.models.model_folder import (
     MODEL_MANIFEST_FILE,
-    ConversionResult,
+    ConversionManifestFields,
     list_model_names,
     load_manifest_and_check_sizes,
     load_verified_manifest,
@@ -17,10 +17,10 @@ from factmill.tasks.models.model_folder import (
     write_model_folder,
 )
 
-ORIGIN = ConversionResult({"weights": "0" * 64}, {"dimensions": 3}, "a test")
+ORIGIN = ConversionManifestFields({"weights": "0" * 64}, {"dimensions": 3}, "a test")
 
 
-def write(making: Path) -> ConversionResult:
+def write(making: Path) -> ConversionManifestFields:
     (making / "sub").mkdir()
     (making / "model.bin").write_bytes(b"12345")
     (making / "sub" / "words").write_text("a b")
@@ -41,7 +41,7 @@ def test_manifest_lists_files_and_size_of_model(tmp_path: Path) -> None:
 def test_digest_depends_on_content_and_settings_but_not_name(tmp_path: Path) -> None:
     one = write_model_folder("one", tmp_path, "embedder", write)
     assert write_model_folder("two", tmp_path, "embedder", write).digest == one.digest
-    other = ConversionResult(ORIGIN.source, {"dimensions": 4}, ORIGIN.made_with)
+    other = ConversionManifestFields(ORIGIN.source, {"dimensions": 4}, ORIGIN.made_with)
     assert (
         write_model_folder("three", tmp_path, "embedder", lambda making: write(making) and other).digest != one.digest
     )
@@ -50,7 +50,7 @@ def test_digest_depends_on_content_and_settings_but_not_name(tmp_path: Path) -> 
 def test_existing_name_is_rejected_replaced_or_kept(tmp_path: Path) -> None:
     first = write_model_folder("mine", tmp_path, "embedder", write)
 
-    def write_more(making: Path) -> ConversionResult:
+    def write_more(making: Path) -> ConversionManifestFields:
         (making / "more").write_text("more")
         return write(making)
 
@@ -64,11 +64,11 @@ def test_existing_name_is_rejected_replaced_or_kept(tmp_path: Path) -> None:
 def test_failed_conversion_keeps_previous_model(tmp_path: Path) -> None:
     write_model_folder("mine", tmp_path, "embedder", write)
 
-    def fail(making: Path) -> ConversionResult:
+    def fail(making: Path) -> ConversionManifestFields:
         (making / "half").write_text("half")
         raise UsageError("the checkpoint is wrong")
 
-    def fill_disk(making: Path) -> ConversionResult:
+    def fill_disk(making: Path) -> ConversionManifestFields:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(UsageError, match="the checkpoint is wrong"):
@@ -90,7 +90,7 @@ def store_slowly(folder: str, together: "multiprocessing.synchronize.Barrier", c
     """Store a model when all processes are ready; leave a mark for each conversion."""
     together.wait()
 
-    def count(making: Path) -> ConversionResult:
+    def count(making: Path) -> ConversionManifestFields:
         with Path(counts).open("a") as file:
             file.write("x")
         return write(making)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
+from factmill.tasks.models.devices import MatmulInstructions, find_amd_onednn_matmul_instructions
 from factmill.tasks.models.exact_batches import (
     batch_by_length_with_filled_sizes,
     choose_filled_batch_size,
@@ -81,7 +81,9 @@ def test_maximum_batch_size_follows_text_length_and_instruction_set() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_matmul_instructions("cpu") is None, reason="this CPU multiplies floats by other than oneDNN")
+@pytest.mark.skipif(
+    find_amd_onednn_matmul_instructions("cpu") is None, reason="this CPU multiplies floats by other than oneDNN"
+)
 def test_bits_do_not_depend_on_neighbours_when_onednn_is_limited_to_avx2() -> None:
     """Runs the bit tests again with what CTranslate2 uses on AMD CPUs without AVX-512."""
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "bits and not avx2"]

@@ -21,7 +21,7 @@ from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.core.licences import (
     choose_whole_release_licences,
-    get_licence_or_refused_unknown,
+    get_known_or_make_refused_licence,
     list_licences_refused_unless_allowed,
 )
 from factmill.tasks.release.licence_tables import render_licences_csv, render_page_attribution_csv
@@ -47,9 +47,9 @@ def test_forbidding_and_unknown_licences_are_refused(messages: tuple[str, ...], 
 
 
 def test_refusal_reason_matches_licence() -> None:
-    assert "commercial" in get_licence_or_refused_unknown("CC-BY-NC-4.0").refusal_reason
-    assert "adaptation" in get_licence_or_refused_unknown("CC-BY-ND-4.0").refusal_reason
-    assert "does not know" in get_licence_or_refused_unknown("S-Lab-1.0").refusal_reason
+    assert "commercial" in get_known_or_make_refused_licence("CC-BY-NC-4.0").refusal_reason
+    assert "adaptation" in get_known_or_make_refused_licence("CC-BY-ND-4.0").refusal_reason
+    assert "does not know" in get_known_or_make_refused_licence("S-Lab-1.0").refusal_reason
 
 
 def test_share_alike_licence_applies_to_release() -> None:

@@ -17,7 +17,7 @@ import yaml
 from support.builds.published import publish_rows
 from support.builds.released import NASTY, fanout_tables, multihal_row, multihal_tables
 
-from factmill.tasks.core.publishing.release_spec import ReleaseSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkReleaseSpec
 from factmill.tasks.core.review import parse_review_queue_csv
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, SourceError
@@ -33,7 +33,7 @@ from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.table_store import TableStore
 
 OPEN = ReleaseOptions(excluded=("CC-BY-NC-2.0", "CC-BY-NC-SA-4.0"))
-FORMS: dict[str, ReleaseSpec] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
+FORMS: dict[str, BenchmarkReleaseSpec] = {"multihal": MULTIHAL_RELEASE, "fanoutqa": FANOUTQA_RELEASE}
 NOTHING = ReleaseOptions()
 REVIEWING = {
     "policy": "manual",

@@ -8,7 +8,7 @@ import pytest
 from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
 from factmill.flows.evaluate.evaluations import EVALUATIONS
-from factmill.tasks.reports.evaluation_report import PublishedEvaluation
+from factmill.tasks.reports.evaluation_report import LoadedEvaluation
 from factmill.tasks.reports.model_card import (
     BenchmarkEvaluationOfEachModel,
     EvaluationReportLink,
@@ -23,7 +23,7 @@ GOOD = ["gold"] * 18 + ["no", "no"]
 
 
 def take(
-    *evaluated: PublishedEvaluation, missing: tuple[MissingEvaluation, ...] = (), **left_out: list[BuildRecord]
+    *evaluated: LoadedEvaluation, missing: tuple[MissingEvaluation, ...] = (), **left_out: list[BuildRecord]
 ) -> BenchmarkEvaluationOfEachModel:
     pages = [
         EvaluationReportLink("strong", "e-1", "e-1.html", "make e-1"),

@@ -9,12 +9,12 @@ from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
 from factmill.tasks.diff.core.changes import ChangeCause, RowChange
 from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.reports.evaluation_report import PublishedEvaluation, make_evaluation_report
+from factmill.tasks.reports.evaluation_report import LoadedEvaluation, make_evaluation_report
 from factmill.tasks.reports.site_pages import (
     BenchmarkPage,
-    Leaderboard,
+    MeasuredBuildLeaderboard,
     SiteBuild,
-    make_build_change,
+    make_build_change_summary,
     make_leaderboard,
     make_row_changes_by_build_figure,
     render_benchmark_page,
@@ -24,7 +24,9 @@ from factmill.tasks.reports.site_pages import (
 GOOD = ["gold"] * 18 + ["no", "no"]
 
 
-def rank(*evaluated: PublishedEvaluation, baselines: int = 0, evaluation: Evaluation = EVALUATION) -> Leaderboard:
+def rank(
+    *evaluated: LoadedEvaluation, baselines: int = 0, evaluation: Evaluation = EVALUATION
+) -> MeasuredBuildLeaderboard:
     """Return the leaderboard; the last `baselines` of the evaluations belong to baselines."""
     models, others = evaluated[: len(evaluated) - baselines], evaluated[len(evaluated) - baselines :]
     links = {each.record.build_id: f"evaluations/{each.record.build_id}.html" for each in evaluated}
@@ -35,7 +37,7 @@ def rank(*evaluated: PublishedEvaluation, baselines: int = 0, evaluation: Evalua
     )
 
 
-def page_of(*boards: Leaderboard, builds: tuple[SiteBuild, ...] = ()) -> BenchmarkPage:
+def page_of(*boards: MeasuredBuildLeaderboard, builds: tuple[SiteBuild, ...] = ()) -> BenchmarkPage:
     return BenchmarkPage("multihal", "MultiHal: <i>questions</i>", builds, 0, boards, ())
 
 
@@ -85,7 +87,7 @@ def test_lower_is_better_metric_ranks_lowest_first() -> None:
 
 def test_names_are_escaped() -> None:
     diff = make_diff()
-    change = make_build_change(diff, HOSTILE, "changes/x.html")
+    change = make_build_change_summary(diff, HOSTILE, "changes/x.html")
     builds = (dataclasses.replace(build(HOSTILE, "not for use"), change=change), build("b"))
     board = rank(make_evaluated(MODEL, GOOD), make_evaluated("other", ["no"] * 20))
     for page in (
@@ -106,7 +108,7 @@ def test_causes_beyond_five_are_counted_and_figure_groups_rows_by_change() -> No
     rows = [
         RowChange("changed", f"r{at}", f"r{at}", (ChangeCause("prompt", f"p{at % 7}", "edited"),)) for at in range(21)
     ]
-    change = make_build_change(make_diff(rows=rows), "a", "x.html")
+    change = make_build_change_summary(make_diff(rows=rows), "a", "x.html")
     assert (len(change.causes), change.more_causes, change.rows["changed"]) == (5, 2, 21)
     assert change.causes[0].rows == 3
     assert make_row_changes_by_build_figure("multihal", [build("a")]) is None

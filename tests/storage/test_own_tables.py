@@ -11,7 +11,7 @@ import pytest
 
 from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import NO_LICENCE_STATED
-from factmill.tasks.core.table_columns import TableField
+from factmill.tasks.core.table_columns import ExpectedTableField
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import OwnSourceParams
 from factmill.tasks.storage.own_tables import (
@@ -25,9 +25,9 @@ from factmill.tasks.storage.own_tables import (
 from factmill.tasks.storage.source_files import SourceFile
 
 FORM = (
-    TableField("question", "text of the question", is_required=True),
-    TableField("answers", "gold answers", "list", True, "answer"),
-    TableField("id", "id of the row"),
+    ExpectedTableField("question", "text of the question", is_required=True),
+    ExpectedTableField("answers", "gold answers", "list", True, "answer"),
+    ExpectedTableField("id", "id of the row"),
 )
 EMBEDDED = ASSETS_ROOT / "data/world/sources/simpleqa/simple_qa_test_set.csv"
 

@@ -17,9 +17,9 @@ from factmill.tasks.storage import source_files
 from factmill.tasks.storage.source_files import (
     SourceFile,
     format_unused_files,
-    iterate_csv,
-    iterate_json,
-    iterate_parquet,
+    iterate_numbered_csv_rows,
+    iterate_numbered_json_values,
+    iterate_numbered_parquet_rows,
     list_source_files,
     make_source_file_with_digest,
     make_source_file_without_digest,
@@ -51,7 +51,7 @@ def test_json_rows_do_not_depend_on_block_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
 ) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", block)
-    assert list(iterate_json(file(tmp_path, text), "rows")) == list(enumerate(ROWS, start=1))
+    assert list(iterate_numbered_json_values(file(tmp_path, text), "rows")) == list(enumerate(ROWS, start=1))
 
 
 @pytest.mark.parametrize("block", [1, 1 << 20])
@@ -77,7 +77,7 @@ def test_unreadable_json_reports_position(
 ) -> None:
     monkeypatch.setattr(source_files, "_BLOCK", block)
     with pytest.raises(SourceError, match=rf"rows\.json: {message}"):
-        list(iterate_json(file(tmp_path, content), "rows"))
+        list(iterate_numbered_json_values(file(tmp_path, content), "rows"))
 
 
 def test_unterminated_json_row_is_read_only_up_to_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_unterminated_json_row_is_read_only_up_to_size_limit(tmp_path: Path, mon
 
     monkeypatch.setattr(source_files.json.JSONDecoder, "raw_decode", count)
     with pytest.raises(SourceError, match="broken JSON in row 1"):
-        list(iterate_json(file(tmp_path, '{"a": "' + "x" * 100_000), "rows"))
+        list(iterate_numbered_json_values(file(tmp_path, '{"a": "' + "x" * 100_000), "rows"))
     assert max(seen) < 1000
 
 
@@ -106,7 +106,7 @@ def test_unterminated_json_row_is_read_only_up_to_size_limit(tmp_path: Path, mon
     ids=["plain", "mark, line ends, blank line", "quotes, more columns"],
 )
 def test_csv_rows_are_read_by_column(tmp_path: Path, text: str, rows: list[dict[str, str]]) -> None:
-    assert [row for _, row in iterate_csv(file(tmp_path, text), ("a", "b"))] == rows
+    assert [row for _, row in iterate_numbered_csv_rows(file(tmp_path, text), ("a", "b"))] == rows
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,19 @@ def test_csv_rows_are_read_by_column(tmp_path: Path, text: str, rows: list[dict[
 )
 def test_unreadable_csv_reports_position(tmp_path: Path, content: str | bytes, message: str) -> None:
     with pytest.raises(SourceError, match=rf"rows\.csv: {message}"):
-        list(iterate_csv(file(tmp_path, content, "rows.csv"), ("a", "b")))
+        list(iterate_numbered_csv_rows(file(tmp_path, content, "rows.csv"), ("a", "b")))
 
 
 def test_parquet_rows_are_read_by_column(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"c": [1, 2], "a": ["x", None], "b": ["y", "z"]}), path)
-    assert list(iterate_parquet(make_source_file_without_digest(path), ("a", "b"))) == [
+    assert list(iterate_numbered_parquet_rows(make_source_file_without_digest(path), ("a", "b"))) == [
         (1, {"a": "x", "b": "y"}),
         (2, {"a": None, "b": "z"}),
     ]
     assert peek_columns(path) == ("c", "a", "b")
     with pytest.raises(SourceError, match=r"rows\.parquet: row 1: the column d is missing \(found: c, a, b\)"):
-        list(iterate_parquet(make_source_file_without_digest(path), ("a", "d")))
+        list(iterate_numbered_parquet_rows(make_source_file_without_digest(path), ("a", "d")))
 
 
 @pytest.mark.parametrize("keep", [0, 4, -1, -20])
@@ -145,13 +145,13 @@ def test_truncated_parquet_is_reported(tmp_path: Path, keep: int) -> None:
     pq.write_table(pa.table({"a": ["x"] * 50}), path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(SourceError, match=r"rows\.parquet: .*Parquet file"):
-        list(iterate_parquet(make_source_file_without_digest(path), ("a",)))
+        list(iterate_numbered_parquet_rows(make_source_file_without_digest(path), ("a",)))
 
 
 READERS: list[tuple[str, Callable[[SourceFile], Any]]] = [
-    ("rows.json", lambda source: iterate_json(source, "rows")),
-    ("rows.csv", lambda source: iterate_csv(source, ("a", "b"))),
-    ("rows.parquet", lambda source: iterate_parquet(source, ("a",))),
+    ("rows.json", lambda source: iterate_numbered_json_values(source, "rows")),
+    ("rows.csv", lambda source: iterate_numbered_csv_rows(source, ("a", "b"))),
+    ("rows.parquet", lambda source: iterate_numbered_parquet_rows(source, ("a",))),
 ]
 
 

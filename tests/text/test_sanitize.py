@@ -6,7 +6,7 @@ import pytest
 from support.docs.read_page import ReadPage
 
 from factmill.tasks.text.durations import format_age_in_words, parse_validated_duration, validate_duration
-from factmill.tasks.text.html_tables import format_html_cell, render_html_lines, render_html_table
+from factmill.tasks.text.html_tables import format_html_cell_content, render_html_lines, render_titled_html_table
 from factmill.tasks.text.reply_wrappers import MalformedJsonObject, parse_single_json_object
 from factmill.tasks.text.sanitize import (
     MAX_JSON_DEPTH,
@@ -75,19 +75,19 @@ def test_most_similar_known_name_is_suggested(given: str, text: str) -> None:
     ],
 )
 def test_html_cell_is_escaped_and_shortened(value: object, shown: str) -> None:
-    assert format_html_cell(value) == shown.strip()
+    assert format_html_cell_content(value) == shown.strip()
 
 
 def test_html_table_has_no_active_content() -> None:
     hostile = '<img src=x onerror="alert(1)">'
-    page = ReadPage(render_html_table(hostile, [hostile], [[hostile]], [hostile]) + render_html_lines([hostile]))
+    page = ReadPage(render_titled_html_table(hostile, [hostile], [[hostile]], [hostile]) + render_html_lines([hostile]))
     assert not {"img", "script"} & set(page.tags)
     assert not page.addresses
     assert not page.handlers
 
 
 def test_html_table_sets_no_colours() -> None:
-    assert "color" not in render_html_table("title", ["a"], [[1]], ["note"])
+    assert "color" not in render_titled_html_table("title", ["a"], [[1]], ["note"])
 
 
 @pytest.mark.parametrize(

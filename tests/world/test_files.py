@@ -14,8 +14,8 @@ from factmill.tasks.world.data import (
     UnknownValue,
     WorldData,
     digest_world_files,
+    parse_date_decade_or_century,
     parse_statement_value,
-    parse_time_value,
     split_statement,
 )
 from factmill.tasks.world.files import load_world_and_violations, load_world_data
@@ -41,7 +41,7 @@ from factmill.tasks.world.files import load_world_and_violations, load_world_dat
 def test_times_keep_precision_and_use_astronomical_years(
     text: str, year: int, month: int, day: int, precision: str
 ) -> None:
-    assert parse_time_value(text) == TimeValue(year, month, day, precision)
+    assert parse_date_decade_or_century(text) == TimeValue(year, month, day, precision)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_times_keep_precision_and_use_astronomical_years(
 )
 def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a time"):
-        parse_time_value(text)
+        parse_date_decade_or_century(text)
 
 
 def test_quantities_keep_every_digit() -> None:

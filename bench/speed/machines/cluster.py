@@ -38,7 +38,7 @@ from factmill.tasks.core.calls.translation_and_perplexity import make_translate_
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph
-from factmill.tasks.engine.cluster.remote_models import RemoteModelService
+from factmill.tasks.engine.cluster.remote_models import LocalModelOnClusterService
 from factmill.tasks.models.model_services import make_translator_service
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR,
@@ -132,7 +132,7 @@ def translate_all(cluster: LoopbackCluster, options: argparse.Namespace) -> bool
     here.send(calls[:1], lambda call, reply: None)
     said = [time_it("one process", here.send, calls, [psutil.Process()])]
     with closing(DaskClusterClient(ComputeSettings(engine="dask", address=cluster.address))) as connected:
-        there = RemoteModelService(connected, RequiredModelOrGraph("translator", identity))
+        there = LocalModelOnClusterService(connected, RequiredModelOrGraph("translator", identity))
         # each worker loads its model with the first group
         there.send(calls[:500], lambda call, reply: None)
         workers = [psutil.Process(worker.pid) for worker in cluster.workers]

@@ -32,7 +32,7 @@ from speed.models.cpus import describe_cpu
 from speed.models.questions import draw_texts
 
 from factmill.tasks.models.converting.encoder import make_embedder_folder
-from factmill.tasks.models.devices import MatmulInstructions, find_matmul_instructions
+from factmill.tasks.models.devices import MatmulInstructions, find_amd_onednn_matmul_instructions
 from factmill.tasks.models.embedders import SentenceEncoder, Vectors
 from factmill.tasks.models.exact_batches import batch_by_length_with_filled_sizes
 
@@ -138,7 +138,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         make_embedder_folder(given.checkpoint, Path(temporary), "measured")
         encoder = SentenceEncoder(Path(temporary) / "measured", given.device, given.threads)
-        ours = dict.fromkeys((find_matmul_instructions(encoder.device), None))
+        ours = dict.fromkeys((find_amd_onednn_matmul_instructions(encoder.device), None))
         names = {multiplier: f"factmill, {multiplier or 'fixed'}" for multiplier in ours}
         contenders = {
             f"transformers, batches of {BATCH}": open_peer(given.checkpoint, given.device, is_half=False),

@@ -17,7 +17,7 @@ to the instructions of CPUs without VNNI (cpus.py). Models are kept in --keep, o
 
 - transformers: generate() in float32 (on a GPU float16), batches of 8 (Table 2) sorted by length and padded
 - factmill float32, one text per batch: exact, the default where a row does not keep its bits; only --alone texts
-- factmill float32, in company: exact, the default where a row keeps its bits (devices.find_matmul_instructions; omitted
+- factmill float32, in company: exact, the default where a row keeps its bits (devices.find_amd_onednn_matmul_instructions; omitted
   elsewhere); then each of the first --alone texts in its own search
 - factmill float32, batches of equal length: exact as far as "turned" shows for this CPU
 - factmill int8 in 7 bits, batches of equal length: exact, the default of converted models
@@ -61,7 +61,7 @@ from translator_corpus import list_held_out, read_corpus
 
 from factmill.tasks.core.service_settings import ComputeType
 from factmill.tasks.models.converting.translator import make_translator_folder
-from factmill.tasks.models.devices import find_matmul_instructions
+from factmill.tasks.models.devices import find_amd_onednn_matmul_instructions
 from factmill.tasks.models.exact_batches import Batching
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR_FOLDER,
@@ -290,7 +290,7 @@ def open_company(
     bench: Bench, few: list[TranslationRequest]
 ) -> dict[str, tuple[Callable[[], Say], list[TranslationRequest]]]:
     """Return the contenders that search in company, on devices where builds do."""
-    if not find_matmul_instructions(bench.device):
+    if not find_amd_onednn_matmul_instructions(bench.device):
         return {}
     company = (lambda: open_factmill(bench, "float32", "auto")), bench.asked
     return {IN_COMPANY: company, SINGLY: ((lambda: open_singly(bench)), few)}

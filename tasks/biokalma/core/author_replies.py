@@ -394,11 +394,11 @@ def _asks_for(question: str, piece: PersonKnowledgePiece, people: Sequence[str],
     asked = normalize_answer_to_singular(question)
     return any(
         contains_whole_words(asked, normalize_answer_to_singular(word))
-        for word in _list_asking_words_of_property_label(piece.property, known)
+        for word in _list_words_asking_for_property(piece.property, known)
     )
 
 
-def _list_asking_words_of_property_label(label: str, known: PropertiesByLabel) -> set[str]:
+def _list_words_asking_for_property(label: str, known: PropertiesByLabel) -> set[str]:
     """Return the words that ask for a property; for one not in the list, those of its label."""
     found = known.get(label)
     if found is None:
@@ -411,9 +411,7 @@ def _find_asked_aspect_without_piece(
 ) -> str | None:
     """Return an aspect that a question asks for and no piece covers."""
     held = {
-        normalize_answer(word)
-        for piece in pieces
-        for word in _list_asking_words_of_property_label(piece.property, known)
+        normalize_answer(word) for piece in pieces for word in _list_words_asking_for_property(piece.property, known)
     }
     matters = {matter for each in known.values() for matter in (each.aspect, each.relationship)}
     for aspect in sorted(filter(_DISTINCT_ASPECT.fullmatch, matters)):

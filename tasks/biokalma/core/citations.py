@@ -367,15 +367,15 @@ def _read_citation_bracket(
         return _CitationBracket(start, closed, [(CitedPropertyValue(""), "")])
     if not head:
         return _CitationBracket(start, closed, [(CitedPropertyValue(""), "no_qid")])
-    parts = _iterate_bracket_parts_with_faults(flat, head.end(), closed, head[1].upper(), known)
+    parts = _iterate_all_bracket_parts_and_faults(flat, head.end(), closed, head[1].upper(), known)
     return _CitationBracket(start, closed, list(parts))
 
 
-def _iterate_bracket_parts_with_faults(
+def _iterate_all_bracket_parts_and_faults(
     flat: str, at: int, end: int, qid: str, known: KnowledgePieceIndex
 ) -> Iterator[tuple[CitedPropertyValue, MalformedReason]]:
     """Yield the parts of a bracket that the graph does not have as a whole; `end`: after its closing bracket."""
-    labels = list(_find_label_and_value_offsets(flat, at, end, known))
+    labels = list(_iterate_label_spans_and_value_starts(flat, at, end, known))
     if all(flat[start:stop].lower() in _NON_PROPERTY_LABELS for start, stop, _ in labels):
         yield CitedPropertyValue(""), "no_property"
     stops = frozenset(start for start, _, _ in labels)
@@ -397,7 +397,7 @@ def _iterate_bracket_parts_with_faults(
         qid = other[1].upper() if other else qid
 
 
-def _find_label_and_value_offsets(
+def _iterate_label_spans_and_value_starts(
     flat: str, at: int, end: int, known: KnowledgePieceIndex
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the start and end of each property's label, and the start of its value."""

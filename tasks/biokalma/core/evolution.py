@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
-from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, RelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, PersonRelationCandidate
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
@@ -56,7 +56,7 @@ def count_pools_by_relation(pools: Iterable[Iterable[PersonKnowledgePiece]]) -> 
     return Counter(pid for pool in pools for pid in {piece.pid for piece in pool})
 
 
-def compute_specificity(count: int, graph_count: int) -> float:
+def compute_relation_specificity(count: int, graph_count: int) -> float:
     """Return log(2N / Count) of a relation in `count` of the 2N `graphs`; ValueError unless 1 ≤ count ≤ graphs."""
     if not 1 <= count <= graph_count:
         raise ValueError(f"the relation occurs in {count} of {graph_count} graphs; expected 1 to {graph_count}")
@@ -127,7 +127,7 @@ def list_candidates_tried_then_by_score(
     tried: Sequence[int],
     alpha: float,
     scale: CoherenceScale,
-) -> list[RelationCandidate]:
+) -> list[PersonRelationCandidate]:
     """Return a round's candidates with their known scores: those tried, in order, then by score, else by specificity.
 
     Coherence depends on all candidates, so it and the score are given only where all perplexities are known.
@@ -135,7 +135,7 @@ def list_candidates_tried_then_by_score(
     is_whole = len(perplexities) == len(pieces)
     shares = compute_coherence([perplexities[at] for at in range(len(pieces))], scale) if is_whole else []
     candidates = [
-        RelationCandidate(
+        PersonRelationCandidate(
             qid=piece.qid,
             pid=piece.pid,
             value=piece.value,

@@ -59,7 +59,7 @@ class PairWithKnowledgePools(ResolvedPair):
         return [*self.person_pool, *self.other_pool]
 
 
-class PairWithParagraph(PairWithKnowledgePools):
+class PairWithInitialParagraph(PairWithKnowledgePools):
     """A pair with the paragraph from which evolution starts (Appendix A.3)."""
 
     text: str
@@ -71,7 +71,7 @@ class PairWithParagraph(PairWithKnowledgePools):
     """Licence of the paragraph (SPDX id, or "none stated")."""
 
 
-class RelationGraphCount(Row):
+class RelationWithGraphCount(Row):
     """Number of people's graphs in which a relation occurs; the id is its PID (Equation 1)."""
 
     property: str
@@ -82,13 +82,13 @@ class RelationGraphCount(Row):
     """All graphs: twice the number of pairs."""
 
 
-class PairWithRelationCounts(PairWithParagraph):
+class PairWithRelationCounts(PairWithInitialParagraph):
     """A pair with the counts of its relations over the whole build."""
 
-    relation_counts: list[RelationGraphCount]
+    relation_counts: list[RelationWithGraphCount]
 
 
-class RelationCandidate(StrictModel):
+class PersonRelationCandidate(StrictModel):
     """A relation of one person as a candidate of a round, with its scores (Equation 1)."""
 
     qid: str
@@ -118,7 +118,7 @@ class ParagraphEvolutionRound(StrictModel):
     """Pieces that the paragraph gained; after round 1 all of one relation."""
     sentence: str
     """The added sentence; in round 1 the annotated paragraph."""
-    candidates: list[RelationCandidate]
+    candidates: list[PersonRelationCandidate]
     """Candidates: those tried, in order, the chosen one last; then by score, or by specificity where no score is known.
     Empty in round 1."""
     refused: list[str]

@@ -25,7 +25,7 @@ from factmill.tasks.biokalma.core.evaluation.scoring import (
     LEXICAL_ALIGNER,
     SentenceAndPiece,
     is_aligned_lexically,
-    list_alignment_claims,
+    list_claims_of_citations_and_na_marks,
     make_entailment_pair,
     score_citations,
 )
@@ -69,8 +69,8 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    ScoringModels,
-    format_explained_answer_line,
+    LocalScoringModels,
+    format_answer_model_and_finish_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -128,7 +128,9 @@ def list_biokalma_questions(rows: pa.Table, inputs: BiokalmaEvaluationInputs) ->
                     yield question.model_copy(update={"cluster": cluster})
 
 
-def list_questions_without_retrieval(rows: pa.Table, inputs: BiokalmaEvaluationInputs) -> Iterator[BiokalmaQuestion]:
+def list_questions_except_retrieved_setting(
+    rows: pa.Table, inputs: BiokalmaEvaluationInputs
+) -> Iterator[BiokalmaQuestion]:
     """Yield the questions that need no look-up, all except those of `retrieved`; UsageError where none is left."""
     settings = tuple(each for each in inputs.settings if each != RETRIEVED_SETTING)
     if not settings:
@@ -177,7 +179,9 @@ _MIN_ENTAILMENT = 0.5
 """Minimum entailment probability at which a triple follows from a sentence."""
 
 
-def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: ScoringModels) -> pa.Table:
+def score_biokalma_predictions(
+    answers: pa.Table, inputs: BiokalmaEvaluationInputs, tools: LocalScoringModels
+) -> pa.Table:
     """Score answers (rows of `RatedBiokalmaPrediction`, or of `BiokalmaPrediction` if unrated); returns rows of `ScoredBiokalmaPrediction`."""
     rows = (
         rows_from_arrow(RatedBiokalmaPrediction, answers)
@@ -186,7 +190,7 @@ def score_biokalma_predictions(answers: pa.Table, inputs: BiokalmaEvaluationInpu
     )
     read = [read_sentences_and_citations(row.answer_read, row.given) for row in rows]
     both = list(zip(rows, read, strict=True))
-    claims = {claim for row, cited in both for claim in list_alignment_claims(cited, row.removed)}
+    claims = {claim for row, cited in both for claim in list_claims_of_citations_and_na_marks(cited, row.removed)}
     aligns, aligner = _choose_aligner(claims, inputs.params.nli, tools)
     scored = []
     for row, cited in both:
@@ -205,7 +209,7 @@ def add_empty_ratings(row: BiokalmaPrediction) -> RatedBiokalmaPrediction:
 
 
 def _choose_aligner(
-    claims: set[SentenceAndPiece], model: str | None, tools: ScoringModels
+    claims: set[SentenceAndPiece], model: str | None, tools: LocalScoringModels
 ) -> tuple[Callable[[SentenceAndPiece], bool], str]:
     """Return the function that decides whether a claim holds (by a model or the rule), and its name."""
     if model is None:
@@ -276,7 +280,7 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
     yield f"  shown       {shown or '(nothing)'}: {len(row.given)} pieces"
     for piece in row.minimum:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
-    yield format_explained_answer_line(row.answer, row)
+    yield format_answer_model_and_finish_line(row.answer, row)
     if row.citations:
         yield f"  citations   each with the number of its sentence (checked by: {row.aligner})"
     for cited in row.citations:
@@ -339,7 +343,7 @@ BIOKALMA_EVALUATION: Evaluation = Evaluation(
     main_metric=f"{MICRO}_{F1}",
     main_metric_meaning="Whether the model cites the knowledge that the answer needs: the harmonic mean of the share of its citations that "
     "are right and needed, and the share of the needed knowledge that it cites.",
-    make_questions=list_questions_without_retrieval,
+    make_questions=list_questions_except_retrieved_setting,
     make_prompt=fill_biokalma_answer_prompt,
     inputs_model=BiokalmaEvaluationInputs,
     question_model=BiokalmaQuestion,

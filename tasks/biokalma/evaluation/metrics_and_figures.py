@@ -30,7 +30,7 @@ from factmill.tasks.core.evaluation.scoring import (
     split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.ratio_metrics import RatioMetricScores, RatioTermsPerItem, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioTermsPerItem, SingleRatioMetricScores, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
 from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
@@ -91,8 +91,8 @@ def compute_biokalma_scores_and_metrics(
             rows = of_setting.filter(pa.array(there))
             scores.append(make_score_rows(rows, f"{MACRO}_{metric}", own.numerators[there]))
         for found, unit in (
-            *_make_rating_score_rows_and_units(of_setting),
-            *_make_retrieval_score_rows_and_unit(of_setting),
+            *_make_rating_score_rows_and_scales(of_setting),
+            *_make_retrieval_scores_and_score_unit(of_setting),
         ):
             scores.append(found)
             given = split_metric_scores_by_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
@@ -136,7 +136,7 @@ def _make_micro_and_macro_ratio_terms(answers: pa.Table) -> dict[tuple[str, str]
 
 def _make_micro_and_macro_ratios(
     setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTermsPerItem]
-) -> Iterator[RatioMetricScores]:
+) -> Iterator[SingleRatioMetricScores]:
     groups = {name: answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = answers["cluster"].to_pylist()
     lacks_nothing = not terms[MICRO, NA_RECALL].denominators.any()
@@ -144,10 +144,10 @@ def _make_micro_and_macro_ratios(
         for kind in (MICRO, MACRO):
             if not (metric in _NA_METRICS and lacks_nothing):
                 parts = [terms[kind, each] for each in of]
-                yield RatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
+                yield SingleRatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
-def _make_rating_score_rows_and_units(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_rating_score_rows_and_scales(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of each rating if a judge rated any; `unrated` gives the reason for a missing one."""
     if not pc.any(pc.not_equal(answers["judge"], "")).as_py():
         return
@@ -164,7 +164,7 @@ def _make_rating_score_rows_and_units(answers: pa.Table) -> Iterator[tuple[pa.Ta
         yield make_score_rows(changed, name, column_to_floats(answers[name])), _RATING_UNIT
 
 
-def _make_retrieval_score_rows_and_unit(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
+def _make_retrieval_scores_and_score_unit(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:
     """Yield the `Score` rows of retrieval: the share of the two people whose graphs were found (§5.3)."""
     found = answers.filter(pc.equal(answers["setting"], RETRIEVED_SETTING))
     if found.num_rows:

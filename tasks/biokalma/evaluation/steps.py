@@ -51,7 +51,7 @@ from factmill.tasks.evaluation.answering_and_judging import (
     make_predictions,
 )
 from factmill.tasks.evaluation.definition import get_evaluation_params
-from factmill.tasks.evaluation.steps import make_question_step, make_scoring_step
+from factmill.tasks.evaluation.steps import make_question_listing_step, make_scoring_step
 from factmill.tasks.lookups.classes import look_up_class_membership_by_qid
 from factmill.tasks.lookups.facts import look_up_item_facts_by_qid
 from factmill.tasks.lookups.labels import look_up_item_candidates_by_name
@@ -108,7 +108,9 @@ def _find_question_names(
     return names, failed | failed_class
 
 
-ask_biokalma_questions = make_question_step(replace(BIOKALMA_EVALUATION, make_questions=list_biokalma_questions))
+ask_biokalma_questions = make_question_listing_step(
+    replace(BIOKALMA_EVALUATION, make_questions=list_biokalma_questions)
+)
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)

@@ -20,7 +20,7 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog, par
 from factmill.tasks.biokalma.core.rows import PersonPair
 from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWording, parse_biography_wordings_by_label
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError
 from factmill.tasks.options import TableSourceParams
 from factmill.tasks.storage.own_tables import OwnTables, check_and_digest_own_tables, iterate_own_table
@@ -30,8 +30,8 @@ from factmill.tasks.storage.source_files import (
     SourceFile,
     find_row_problem,
     format_source_paths_and_their_files,
-    iterate_csv,
-    iterate_json,
+    iterate_numbered_csv_rows,
+    iterate_numbered_json_values,
     list_source_files,
     load_source_text,
     parse_source_rows,
@@ -68,16 +68,16 @@ def load_relation_wordings() -> dict[str, RelationWording]:
 
 
 @cache
-def load_biography_properties() -> Mapping[str, BiographyPropertyWording]:
+def load_biography_wordings_by_label() -> Mapping[str, BiographyPropertyWording]:
     """Return property label → the words that refer to it, from `data/lists/biography_properties.csv`."""
     return parse_biography_wordings_by_label(asset_path("data/lists", "biography_properties.csv").read_text("utf-8"))
 
 
 PAIR_FORM: TableForm = (
-    TableField("paragraph", "text about both people", is_required=True),
-    TableField("person", "name of the person whose relation it is", is_required=True),
-    TableField("relation", "id of the relation (P26), or its name (married to)", is_required=True),
-    TableField("other", "name of the value of the relation", is_required=True),
+    ExpectedTableField("paragraph", "text about both people", is_required=True),
+    ExpectedTableField("person", "name of the person whose relation it is", is_required=True),
+    ExpectedTableField("relation", "id of the relation (P26), or its name (married to)", is_required=True),
+    ExpectedTableField("other", "name of the value of the relation", is_required=True),
 )
 PERSON_PAIR_COLUMNS = tuple(field.name for field in PAIR_FORM)
 _SUFFIXES = (".jsonl", ".json", ".csv")
@@ -96,7 +96,7 @@ def find_pair_files_by_name(paths: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in paths:
         inside = [file for file in list_source_files(path) if file == path or file.suffix.lower() in _SUFFIXES]
-        found |= _index_by_unique_stem(
+        found |= _index_files_and_require_unique_stems(
             [file for file in inside if file == path or set(PERSON_PAIR_COLUMNS) <= set(peek_columns(file))], found
         )
     if not found:
@@ -119,7 +119,7 @@ def uses_own_tables(paths: Sequence[Path]) -> bool:
 def pin_own_pairs(params: TableSourceParams) -> OwnTables:
     """Check and pin the tables of a source; SourceError as `check_and_digest_own_tables`, and where rows of two files would have equal ids."""
     tables = check_and_digest_own_tables(params, PAIR_FORM)
-    _index_by_unique_stem([file.path for file in tables.files], {})
+    _index_files_and_require_unique_stems([file.path for file in tables.files], {})
     return tables
 
 
@@ -141,7 +141,11 @@ def parse_person_pair_rows(
         rows = ((row.number, row.fields) for row in iterate_own_table(source, own, PAIR_FORM))
     elif (suffix := source.path.suffix.lower()) in _SUFFIXES:
         is_csv = suffix == ".csv"
-        rows = iterate_csv(source, PERSON_PAIR_COLUMNS) if is_csv else iterate_json(source, _EXPECTED_FILE)
+        rows = (
+            iterate_numbered_csv_rows(source, PERSON_PAIR_COLUMNS)
+            if is_csv
+            else iterate_numbered_json_values(source, _EXPECTED_FILE)
+        )
     else:
         raise SourceError(f"{source.path}: unknown kind of file; expected {_EXPECTED_FILE}")
 
@@ -181,7 +185,7 @@ def is_complete_name(name: str) -> bool:
     return len(words) > 1 or len(_CJK_CHARACTER.findall(name)) > 1
 
 
-def _index_by_unique_stem(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
+def _index_files_and_require_unique_stems(paths: Sequence[Path], found: dict[str, Path]) -> dict[str, Path]:
     """Return stem → file (row ids begin with the stem); SourceError where two files share a stem."""
     added: dict[str, Path] = {}
     for path in sorted(paths):

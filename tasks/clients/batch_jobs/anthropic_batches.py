@@ -212,7 +212,7 @@ def _parse_timestamp(batch: Mapping[str, Any], name: str) -> float:
         return 0.0
 
 
-def make_batch_client(
+def make_anthropic_or_openai_batch_client(
     server: OpenAiServerClient, jobs: BatchJobSettings, attempts: int, **more: int
 ) -> OpenAiBatchClient:
     """Make the client of a server's batch jobs; `attempts` and `more`: as OpenAiBatchClient takes them."""

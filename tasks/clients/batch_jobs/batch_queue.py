@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from factmill.tasks import progress
 from factmill.tasks.clients.batch_jobs.job_files import (
+    BatchJobsFolderAndRun,
     JobFile,
-    JobFileRegistry,
-    JobFolderAndRun,
+    JobFilesOfOneQueue,
     JobModelAndServerSettings,
 )
 from factmill.tasks.clients.batch_jobs.jsonl import ParsedBatchResults, format_request_count, format_request_line
@@ -59,12 +59,12 @@ class BatchQueue:
     """Answers one model's requests by batch jobs; the chat client builds the requests and reads the results."""
 
     def __init__(
-        self, model: ModelSettings, remote: OpenAiBatchClient, asker: "ChatClient", place: JobFolderAndRun
+        self, model: ModelSettings, remote: OpenAiBatchClient, asker: "ChatClient", place: BatchJobsFolderAndRun
     ) -> None:
         self._model = model
         self._remote = remote
         self._asker = asker
-        self._files = JobFileRegistry(place, JobModelAndServerSettings.of_model(model))
+        self._files = JobFilesOfOneQueue(place, JobModelAndServerSettings.of_model(model))
         self._warehouse_option = (
             "" if place.warehouse.parent == factmill_home() else f" --warehouse {shlex.quote(str(place.warehouse))}"
         )

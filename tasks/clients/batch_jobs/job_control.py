@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from factmill.tasks.clients.anthropic_server import make_server_client_of_model_kind
-from factmill.tasks.clients.batch_jobs.anthropic_batches import make_batch_client
+from factmill.tasks.clients.batch_jobs.anthropic_batches import make_anthropic_or_openai_batch_client
 from factmill.tasks.clients.batch_jobs.job_files import JobFile, JobModelAndServerSettings
 from factmill.tasks.clients.batch_jobs.openai_batches import BatchJobState, OpenAiBatchClient
 from factmill.tasks.core.calls.chat import BatchJobSettings
@@ -101,4 +101,4 @@ def _make_job_client(server: JobModelAndServerSettings, user_agent: str) -> Open
             f"model {server.model}: the server's settings in the job's file are invalid: {error}"
         ) from None
     client = make_server_client_of_model_kind(model, lambda: read_api_key(model), user_agent)
-    return make_batch_client(client, BatchJobSettings(), attempts=1, most_silent=1)
+    return make_anthropic_or_openai_batch_client(client, BatchJobSettings(), attempts=1, most_silent=1)

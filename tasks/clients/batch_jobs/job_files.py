@@ -25,7 +25,7 @@ _CONNECTION_KEYS = ("headers", "query", "key_header")
 
 
 @dataclass(frozen=True, slots=True)
-class JobFolderAndRun:
+class BatchJobsFolderAndRun:
     """Folder for the files of jobs, and the run that makes them."""
 
     folder: Path
@@ -142,10 +142,12 @@ class JobFile:
         self.open_ids -= set(fields.get("kept", ()))
 
 
-class JobFileRegistry:
+class JobFilesOfOneQueue:
     """Job files of one folder, as one queue of this process uses them; thread-safe."""
 
-    def __init__(self, place: JobFolderAndRun, server: JobModelAndServerSettings = JobModelAndServerSettings()) -> None:
+    def __init__(
+        self, place: BatchJobsFolderAndRun, server: JobModelAndServerSettings = JobModelAndServerSettings()
+    ) -> None:
         """`server`: stored in the files that are begun here."""
         self._folder, self._run, self._server = place.folder, place.run, server
         self._locked_jobs: dict[Path, JobFile] = {}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _STATE_FILE_NAME = "requests.json"
 
 
-class OfflineRequestAndReplyFiles:
+class OfflineRequestAndReplyFilesOfRun:
     """The file of replies that a run reads, and the files of requests that it writes, one for each model."""
 
     def __init__(self, run: str, folder: Path, requests: Path | None, replies: Path | None) -> None:
@@ -215,7 +215,7 @@ class OfflineRequestAndReplyFiles:
 class SingleModelRequestAndReplyFiles:
     """Answers one model's requests from a file of replies, and writes the others to a file."""
 
-    def __init__(self, model: ModelSettings, asker: "ChatClient", files: OfflineRequestAndReplyFiles) -> None:
+    def __init__(self, model: ModelSettings, asker: "ChatClient", files: OfflineRequestAndReplyFilesOfRun) -> None:
         self._model = model
         self._asker = asker
         self._files = files

@@ -193,7 +193,7 @@ def get_current_budget_account() -> RunBudgetForService:
     return _current_account.get(_UNLIMITED_ACCOUNT)
 
 
-def get_process_spending() -> RunSpending:
+def get_process_total_spending() -> RunSpending:
     """Return the spending of all runs of this process; its hours are a clock reading, for differences only."""
     return RunSpending(
         _process_totals.paid_usd, _process_totals.unanswered_usd, _process_totals.requests, time.monotonic() / 3600

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from factmill.tasks.clients.sending.http_responses import format_library_error, shorten_to_line
 from factmill.tasks.clients.sending.secret_redaction import SecretRedactor
-from factmill.tasks.clients.sending.sender import run_in_thread
+from factmill.tasks.clients.sending.sender import run_blocking_in_thread
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.service_settings import EnvironmentReference, ModelSettings
 from factmill.tasks.errors import ServiceUnreachable, SettingsError
@@ -88,7 +88,7 @@ class ModelCredentials(SecretRedactor):
             for name, value in given.items():
                 if isinstance(value, EnvironmentReference):
                     self.add_secret(values[name])
-        key = await run_in_thread(self._run_command) if model.key_command else self._read_key()
+        key = await run_blocking_in_thread(self._run_command) if model.key_command else self._read_key()
         self.add_secret(key)
         for name, value in {"the API key": key, **headers}.items():
             if not (value.isascii() and value.isprintable()):

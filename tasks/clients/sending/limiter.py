@@ -197,7 +197,7 @@ _FIRST_GROWTH_THRESHOLD = 4
 _MAX_GROWTH_THRESHOLD = 256
 
 
-class AdaptiveGroupSize:
+class AdaptiveCallsPerRequest:
     """Adaptive number of calls in one kind of request; changed from the sending loop only."""
 
     def __init__(self, most: int) -> None:
@@ -240,7 +240,7 @@ class SendGroup(Generic[Item]):
     """Items that go out in one request, and how often it was tried."""
 
     items: Sequence[Item]
-    size: AdaptiveGroupSize | None = None
+    size: AdaptiveCallsPerRequest | None = None
     """Size to adapt to the outcome; None for groups of a given size."""
     split: OversizedGroupSentInHalves | None = None
     """The split that it came from."""

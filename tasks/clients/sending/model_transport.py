@@ -32,7 +32,7 @@ logging.getLogger("httpcore2").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)
-class _SingleHostConnectionPools:
+class _ConnectionPoolsToOneHost:
     """Connection pools to one host, and its proxy."""
 
     is_own: bool
@@ -57,7 +57,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         self._limits = model.limits
         self._pools = -(-model.limits.parallel // _POOL_SIZE)
         self._credentials = credentials
-        self._routes: dict[tuple[str, str, int | None], _SingleHostConnectionPools] = {}
+        self._routes: dict[tuple[str, str, int | None], _ConnectionPoolsToOneHost] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; after HTTP 401, send it once more if there is a new key.
@@ -114,7 +114,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             response.extensions["reason_phrase"] = scrub(reason).encode("latin-1")
         return response
 
-    async def _send(self, route: _SingleHostConnectionPools, request: httpx2.Request) -> httpx2.Response:
+    async def _send(self, route: _ConnectionPoolsToOneHost, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await next(route.turn).handle_async_request(request)
         except httpx2.ProxyError as error:
@@ -130,13 +130,13 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             raise self._refused(route)
         return response
 
-    def _refused(self, route: _SingleHostConnectionPools) -> ServiceUnreachable:
+    def _refused(self, route: _ConnectionPoolsToOneHost) -> ServiceUnreachable:
         return ServiceUnreachable(
             f"{self._name}: the proxy {route.proxy} refuses the request with HTTP {_PROXY_AUTH_REQUIRED}. Put the user and password that it "
             "expects into the proxy's address in HTTPS_PROXY or HTTP_PROXY, or name the model's host in NO_PROXY"
         )
 
-    def _find_route(self, url: httpx2.URL) -> _SingleHostConnectionPools:
+    def _find_route(self, url: httpx2.URL) -> _ConnectionPoolsToOneHost:
         origin = (url.scheme, url.host, url.port)
         if origin not in self._routes:
             address = f"{url.scheme}://{url.netloc.decode()}/"
@@ -156,7 +156,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
                     f"{self._name}: the proxy {strip_proxy_credentials(found)} cannot be used: {error}"
                 ) from None
             is_own = is_same_host_or_tls_upgrade(self._url, address)
-            self._routes[origin] = _SingleHostConnectionPools(
+            self._routes[origin] = _ConnectionPoolsToOneHost(
                 is_own, strip_proxy_credentials(found), pools, itertools.cycle(pools)
             )
         return self._routes[origin]

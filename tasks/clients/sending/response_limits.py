@@ -1,7 +1,7 @@
 """Limits of the world's file on responses: bodies are read in chunks up to a size, redirects followed to allowed hosts
 only.
 
-The Sender limits the time: when it is over, the Sender shuts the connection down (`run_in_thread`), or cancels the task
+The Sender limits the time: when it is over, the Sender shuts the connection down (`run_blocking_in_thread`), or cancels the task
 that reads. This module stops responses that are in time but too large for the memory.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from factmill.tasks.clients.sending.budget import get_current_budget_account
-from factmill.tasks.clients.sending.sender import Retry, run_in_thread
+from factmill.tasks.clients.sending.sender import Retry, run_blocking_in_thread
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import ServiceUnreachable
@@ -44,9 +44,9 @@ def apply_operation_response_limit(operation: str) -> Iterator[None]:
 async def answer_in_thread(
     answer: Callable[[Sequence[Call]], list[CallResponse]], group: Sequence[Call]
 ) -> list[CallResponse]:
-    """Run a blocking function that answers calls of one operation in a thread (see `run_in_thread`)."""
+    """Run a blocking function that answers calls of one operation in a thread (see `run_blocking_in_thread`)."""
     with apply_operation_response_limit(group[0].operation):
-        return await run_in_thread(answer, group)
+        return await run_blocking_in_thread(answer, group)
 
 
 class SizeLimitedDecompressedBody:

@@ -33,7 +33,7 @@ from factmill.tasks.clients.sending.limiter import (
     MAX_BACKOFF_S,
     MAX_PAUSE_S,
     SHORT_PAUSE_S,
-    AdaptiveGroupSize,
+    AdaptiveCallsPerRequest,
     PauseTooLongError,
     RequestLimiter,
     SendGroup,
@@ -102,7 +102,7 @@ class _UnsentAndDeferredGroups(Generic[Item]):
         self,
         groups: Sequence[Sequence[Item]],
         request: RequestFunction[Item],
-        sizes: Sequence[AdaptiveGroupSize] | None,
+        sizes: Sequence[AdaptiveCallsPerRequest] | None,
     ) -> None:
         self.request = request
         self.open_count = sum(map(len, groups))
@@ -111,7 +111,7 @@ class _UnsentAndDeferredGroups(Generic[Item]):
         """Why nothing more goes out; requests in progress are waited for."""
         self.changed = asyncio.Event()
         self.arrived: SimpleQueue[list[tuple[Item, CallResponse]] | None] = SimpleQueue()
-        given: Sequence[AdaptiveGroupSize | None] = [None] * len(groups) if sizes is None else sizes
+        given: Sequence[AdaptiveCallsPerRequest | None] = [None] * len(groups) if sizes is None else sizes
         self._untried_groups = deque(zip(map(deque, groups), given, strict=True))
         self._ready: deque[SendGroup[Item]] = deque()
         self._deferred: list[tuple[float, int, SendGroup[Item]]] = []
@@ -207,7 +207,7 @@ class RetryingRequestSender:
         groups: Sequence[Sequence[Item]],
         request: RequestFunction[Item],
         deliver: Callable[[Item, CallResponse], object],
-        sizes: Sequence[AdaptiveGroupSize] | None = None,
+        sizes: Sequence[AdaptiveCallsPerRequest] | None = None,
     ) -> None:
         """Send every group, calling `deliver` in this thread for each item as soon as its reply is there.
 
@@ -447,8 +447,8 @@ class _SocketsOfOneThread:
 _current_sockets: ContextVar[_SocketsOfOneThread | None] = ContextVar("sockets", default=None)
 
 
-def register_socket_for_shutdown(connected: socket.socket) -> None:
-    """Register a socket to be shut down once nobody waits for the function that `run_in_thread` runs in this thread.
+def register_socket_to_shut_when_abandoned(connected: socket.socket) -> None:
+    """Register a socket to be shut down once nobody waits for the function that `run_blocking_in_thread` runs in this thread.
 
     TimeoutError when that is already so.
     """
@@ -462,10 +462,10 @@ def unregister_thread_sockets() -> None:
         sockets.unregister_all()
 
 
-async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
+async def run_blocking_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     """Run a blocking function in a thread of its own, and return its result.
 
-    After a time-out or Ctrl-C the function's connections are shut down (`register_socket_for_shutdown`), so that its thread stops
+    After a time-out or Ctrl-C the function's connections are shut down (`register_socket_to_shut_when_abandoned`), so that its thread stops
     reading and ends. The thread is a daemon: at exit the interpreter does not wait for one that resolves an address or
     connects, as it would for the threads of a pool.
     """
@@ -473,7 +473,7 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
     future: asyncio.Future[Result] = loop.create_future()
     sockets, context = _SocketsOfOneThread(), copy_context()
     context.run(_current_sockets.set, sockets)
-    work = partial(_run_and_settle_future, partial(function, *args), loop, future)
+    work = partial(_run_and_set_future_outcome, partial(function, *args), loop, future)
     threading.Thread(target=context.run, args=(work,), name="factmill-request", daemon=True).start()
     try:
         return await future
@@ -482,21 +482,23 @@ async def run_in_thread(function: Callable[..., Result], *args: Any) -> Result:
         del future, work  # an error keeps this frame alive, and the frame would keep the body
 
 
-def _run_and_settle_future(
+def _run_and_set_future_outcome(
     function: Callable[[], Result], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Result]
 ) -> None:
     """Run a function and pass its result or error to a future."""
     try:
         result = function()
     except BaseException as error:  # noqa: BLE001 (raised where the future is awaited)
-        set_outcome = partial(_settle_future_if_pending, future, future.set_exception, error)
+        set_outcome = partial(_set_future_outcome_if_pending, future, future.set_exception, error)
     else:
-        set_outcome = partial(_settle_future_if_pending, future, future.set_result, result)
+        set_outcome = partial(_set_future_outcome_if_pending, future, future.set_result, result)
     with suppress(RuntimeError):  # the loop is closed, so nothing waits
         loop.call_soon_threadsafe(set_outcome)
 
 
-def _settle_future_if_pending(future: asyncio.Future[Result], set_outcome: Callable[[Any], None], outcome: Any) -> None:
+def _set_future_outcome_if_pending(
+    future: asyncio.Future[Result], set_outcome: Callable[[Any], None], outcome: Any
+) -> None:
     if not future.done():
         set_outcome(outcome)
 

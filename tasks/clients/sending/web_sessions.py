@@ -2,7 +2,7 @@
 redirects.
 
 A session's adapter reads every body whole and within its limit (response_limits.py), redirects' too, before the session,
-mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket_for_shutdown`).
+mwclient or a hook sees the response. Connections can be shut down while a thread waits for them (`register_socket_to_shut_when_abandoned`).
 
 Requests and their key are meant only for the address in the world's file.
 """
@@ -25,7 +25,11 @@ from factmill.tasks.clients.sending.response_limits import (
     check_redirect,
     count_redirect_as_request,
 )
-from factmill.tasks.clients.sending.sender import Retry, register_socket_for_shutdown, unregister_thread_sockets
+from factmill.tasks.clients.sending.sender import (
+    Retry,
+    register_socket_to_shut_when_abandoned,
+    unregister_thread_sockets,
+)
 from factmill.tasks.core.service_settings import ServiceLimits
 
 # it logs redirect paths and unparsable headers, in which servers repeat tokens
@@ -78,18 +82,18 @@ class _LimitedBodyAdapter(HTTPAdapter):
 
 
 class _SocketTrackingConnectionMixin:
-    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`register_socket_for_shutdown`)."""
+    """Mixin for connection classes, such as plain, TLS or SOCKS ones: registers their sockets (`register_socket_to_shut_when_abandoned`)."""
 
     sock: Any
 
     def _new_conn(self) -> Any:
         opened = super()._new_conn()  # type: ignore[misc]
-        register_socket_for_shutdown(opened)  # for the handshake of TLS, and the answer of a proxy
+        register_socket_to_shut_when_abandoned(opened)  # for the handshake of TLS, and the answer of a proxy
         return opened
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # of an earlier request, or opened for this one
-            register_socket_for_shutdown(self.sock)
+            register_socket_to_shut_when_abandoned(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 

@@ -67,7 +67,7 @@ class CleanedAnswerLevels:
 
 
 @dataclass(frozen=True, slots=True)
-class TrivialAnswers:
+class TrivialAnswersByRelation:
     """Uninformative answers, in singular normal form."""
 
     everywhere: frozenset[str]
@@ -79,7 +79,7 @@ class TrivialAnswers:
         return form in self.everywhere or form in self.by_relation.get(pid, frozenset())
 
 
-def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
+def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswersByRelation:
     """Parse the list of trivial answers: one per line, for all relations or, as `P50: writer`, for one."""
     everywhere: set[str] = set()
     by_relation: dict[str, set[str]] = {}
@@ -89,7 +89,9 @@ def parse_trivial_answers(lines: Iterable[str]) -> TrivialAnswers:
         if not match or not form:
             raise SettingsError(f"trivial_answers.txt: expected an answer or `P50: answer`, found {line!r}")
         (by_relation.setdefault(match[1], set()) if match[1] else everywhere).add(form)
-    return TrivialAnswers(frozenset(everywhere), {pid: frozenset(forms) for pid, forms in by_relation.items()})
+    return TrivialAnswersByRelation(
+        frozenset(everywhere), {pid: frozenset(forms) for pid, forms in by_relation.items()}
+    )
 
 
 def make_answer_levels_prompt(
@@ -154,7 +156,7 @@ def score_description_error(verdicts: Sequence[bool | UnreadableCompletion]) -> 
 
 
 def remove_uninformative_answer_levels(
-    levels: Sequence[str], question: str, relation: QuestionRelation, trivial: TrivialAnswers
+    levels: Sequence[str], question: str, relation: QuestionRelation, trivial: TrivialAnswersByRelation
 ) -> CleanedAnswerLevels:
     """Remove levels that are trivial, repeat an earlier level, name the question's subject or only echo the question (paper
     Appendix B).

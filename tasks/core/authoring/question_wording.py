@@ -140,10 +140,10 @@ def insert_moment(question: str, moment: str) -> str:
 def add_definite_article_where_needed(name: str) -> str:
     """Return a name in the form used within a sentence: the Netherlands, the Bronx, but France and The Hague."""
     if _LEADING_ARTICLE.match(name):
-        return name if name in _NAMES_INCLUDING_ARTICLE else add_definite_article(name)
-    return add_definite_article(name) if _NAMES_WITH_ARTICLE.search(name) else name
+        return name if name in _NAMES_INCLUDING_ARTICLE else ensure_definite_article(name)
+    return ensure_definite_article(name) if _NAMES_WITH_ARTICLE.search(name) else name
 
 
-def add_definite_article(name: str) -> str:
+def ensure_definite_article(name: str) -> str:
     """Return a name with exactly one article: the Nile."""
     return f"the {_LEADING_ARTICLE.sub('', name)}"

@@ -40,7 +40,7 @@ from factmill.tasks.core.calls.call import Call
 from factmill.tasks.core.calls.operation import (
     Operation,
     ResponseDependency,
-    WikiItemLabelOrPage,
+    WikiItemLabelOrPageDependency,
     find_operation,
     is_positive_count,
 )
@@ -56,7 +56,7 @@ _CHANGE_VERBS = {"label": "is called", "modified": "was last changed at"}
 
 
 @dataclass(frozen=True, slots=True)
-class FreshnessVerdict:
+class ResponseFreshnessVerdict:
     """Whether a recorded response is still valid."""
 
     is_unchanged: bool | None
@@ -65,15 +65,19 @@ class FreshnessVerdict:
     """Evidence, or why there is none."""
 
 
-ResourceStates = Mapping[WikiItemLabelOrPage, Any]
+ResourceStates = Mapping[WikiItemLabelOrPageDependency, Any]
 """Thing → its part of the body of item_states or page_states; things of unknown state are absent."""
 
 
 def make_state_calls(
-    wikidata: str, wikipedia: str, resources: Iterable[WikiItemLabelOrPage], max_resources: int, checked_on: str
-) -> list[tuple[Call, list[WikiItemLabelOrPage]]]:
+    wikidata: str,
+    wikipedia: str,
+    resources: Iterable[WikiItemLabelOrPageDependency],
+    max_resources: int,
+    checked_on: str,
+) -> list[tuple[Call, list[WikiItemLabelOrPageDependency]]]:
     """Make the calls for the states of things, each with its things; `max_resources`: maximum number of things per call."""
-    groups: dict[tuple[bool, str], dict[str, list[WikiItemLabelOrPage]]] = {}
+    groups: dict[tuple[bool, str], dict[str, list[WikiItemLabelOrPageDependency]]] = {}
     for thing in resources:
         is_page = thing.kind == "page"
         by_name = groups.setdefault((is_page, thing.variant if is_page else thing.variant or "en"), {})
@@ -89,14 +93,16 @@ def make_state_calls(
     return looks
 
 
-def parse_resource_states(body: Any, resources: Sequence[WikiItemLabelOrPage]) -> dict[WikiItemLabelOrPage, Any]:
+def parse_resource_states(
+    body: Any, resources: Sequence[WikiItemLabelOrPageDependency]
+) -> dict[WikiItemLabelOrPageDependency, Any]:
     """Return the state of each requested thing in a body of item_states or page_states."""
     return {thing: body[thing.name] for thing in resources}
 
 
 def find_resources_response_depends_on(
     operation: str, parts: Mapping[str, Any], body: Any
-) -> list[WikiItemLabelOrPage] | None:
+) -> list[WikiItemLabelOrPageDependency] | None:
     """Return the things that a response depends on; None: they cannot be checked.
 
     The items with a name or in a class, members of a category, search results and page views can change without a change of
@@ -108,18 +114,18 @@ def find_resources_response_depends_on(
 
 def judge_live_freshness(
     operation: str, parts: Mapping[str, Any], body: Any, asked_at: datetime, states: ResourceStates
-) -> FreshnessVerdict:
+) -> ResponseFreshnessVerdict:
     """Return whether a response received at `asked_at` is still valid, given the current states of things."""
     found = _find_dependencies(operation, parts, body)
     if found is None:
-        return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
+        return ResponseFreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
     reasons = []
     for each in found:
         verdict = _judge_dependency(each, states.get(each.resource), asked_at)
         if not verdict.is_unchanged:
             return verdict
         reasons.append(verdict.why)
-    return FreshnessVerdict(True, _join_first(reasons) or "it depends on nothing that changes")
+    return ResponseFreshnessVerdict(True, _join_first(reasons) or "it depends on nothing that changes")
 
 
 def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> list[ResponseDependency] | None:
@@ -127,17 +133,17 @@ def _find_dependencies(operation: str, parts: Mapping[str, Any], body: Any) -> l
     return known.list_dependencies(parts, body) if known is not None and known.list_dependencies else None
 
 
-def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: datetime) -> FreshnessVerdict:
+def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: datetime) -> ResponseFreshnessVerdict:
     thing = dependency.resource
     if state is None:
-        return FreshnessVerdict(None, f"{thing.name}: its current state is unknown")
+        return ResponseFreshnessVerdict(None, f"{thing.name}: its current state is unknown")
     for name, value in dependency.stated_values.items():
         if state[name] != value:
-            return FreshnessVerdict(
+            return ResponseFreshnessVerdict(
                 False, f"{thing.name}: {_CHANGE_VERBS.get(name, name)} {state[name]!r}, before: {value!r}"
             )
     if thing.kind == "page" and (state["missing"] or not dependency.must_be_unchanged):
-        return FreshnessVerdict(
+        return ResponseFreshnessVerdict(
             True, f"{thing.name} still leads to {'no page' if state['missing'] else state['title']}"
         )
     if thing.kind == "page":
@@ -145,16 +151,16 @@ def _judge_dependency(dependency: ResponseDependency, state: Any, asked_at: date
     if dependency.must_be_unchanged:
         return _judge_last_change(f"{thing.name} was last changed at", state["modified"], asked_at)
     values = ", ".join(f"{_CHANGE_VERBS.get(name, name)} {value!r}" for name, value in dependency.stated_values.items())
-    return FreshnessVerdict(True, f"{thing.name} {values} as before")
+    return ResponseFreshnessVerdict(True, f"{thing.name} {values} as before")
 
 
-def _judge_last_change(change_description: str, changed_at: str | None, asked_at: datetime) -> FreshnessVerdict:
+def _judge_last_change(change_description: str, changed_at: str | None, asked_at: datetime) -> ResponseFreshnessVerdict:
     try:
         moment = datetime.fromisoformat(changed_at or "")
         is_unchanged = moment + MAX_REPLICATION_LAG <= asked_at
     except (ValueError, TypeError, OverflowError):
-        return FreshnessVerdict(None, f"{change_description} an unknown date")
-    return FreshnessVerdict(is_unchanged, f"{change_description} {changed_at}")
+        return ResponseFreshnessVerdict(None, f"{change_description} an unknown date")
+    return ResponseFreshnessVerdict(is_unchanged, f"{change_description} {changed_at}")
 
 
 def _join_first(texts: Sequence[str]) -> str:
@@ -205,7 +211,7 @@ def judge_embedded_world_freshness(
     body: Any,
     old_contents: Mapping[str, str],
     new_contents: Mapping[str, str],
-) -> FreshnessVerdict:
+) -> ResponseFreshnessVerdict:
     """Return whether a response of one state of the embedded world is valid in another (bodies of world_contents)."""
     known = find_operation(operation)
     things: list[str] | None
@@ -215,7 +221,7 @@ def judge_embedded_world_freshness(
         resources = find_resources_response_depends_on(operation, parts, body)
         things = None if resources is None else [f"{each.kind} {each.name}" for each in resources]
     if things is None:
-        return FreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
+        return ResponseFreshnessVerdict(None, f"{operation}: no check shows whether its response has changed")
     for thing in (ANSWERS_CONTENT, *things):
         if thing not in old_contents:
             kind, _, name = thing.partition(" ")
@@ -225,11 +231,13 @@ def judge_embedded_world_freshness(
             # no other spelling of a plain title can be listed in its place
             is_plain_title = kind in ("page", "views") and is_plain and name[:1] == name[:1].upper()
             if kind not in _FULLY_LISTED_KINDS and not is_plain_title:
-                return FreshnessVerdict(None, f"{thing}: the earlier state does not list it")
+                return ResponseFreshnessVerdict(None, f"{thing}: the earlier state does not list it")
         if old_contents.get(thing) != new_contents.get(thing):
-            return FreshnessVerdict(False, f"{thing} has changed")
+            return ResponseFreshnessVerdict(False, f"{thing} has changed")
     listed = _join_first(things)
-    return FreshnessVerdict(True, f"the same content: {listed}" if listed else "it depends on no content of the world")
+    return ResponseFreshnessVerdict(
+        True, f"the same content: {listed}" if listed else "it depends on no content of the world"
+    )
 
 
 WORLD_CONTENTS_OPERATION = Operation(

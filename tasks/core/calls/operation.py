@@ -28,7 +28,7 @@ ServiceName = Literal["wikidata", "wikipedia", "pageviews", "falcon", "dbpedia",
 
 
 @dataclass(frozen=True, slots=True)
-class WikiItemLabelOrPage:
+class WikiItemLabelOrPageDependency:
     """An item, label or page that a response depends on."""
 
     kind: Literal["item", "label", "page"]
@@ -42,7 +42,7 @@ class WikiItemLabelOrPage:
 class ResponseDependency:
     """A dependency of a response, and the conditions under which the response is still valid."""
 
-    resource: WikiItemLabelOrPage
+    resource: WikiItemLabelOrPageDependency
     stated_values: Mapping[str, JsonValue] = field(default_factory=dict)
     """Values of the thing in the response, which its current state must equal."""
     must_be_unchanged: bool = True
@@ -205,13 +205,15 @@ def make_optional_check(is_right: Callable[[Any], bool]) -> Callable[[Any], bool
 
 def list_item_dependency(parts: CallParts, _body: Any) -> list[ResponseDependency]:
     """Return the requested item as the only dependency of a response."""
-    return [ResponseDependency(WikiItemLabelOrPage("item", str(parts["qid"])))]
+    return [ResponseDependency(WikiItemLabelOrPageDependency("item", str(parts["qid"])))]
 
 
 def list_label_dependencies(labels_by_id: Mapping[str, str | None], parts: CallParts) -> list[ResponseDependency]:
     """Return dependencies of a response on its labels of items and properties (id → label)."""
     language = str(parts.get("language", "en"))
     return [
-        ResponseDependency(WikiItemLabelOrPage("label", name, language), {"label": label}, must_be_unchanged=False)
+        ResponseDependency(
+            WikiItemLabelOrPageDependency("label", name, language), {"label": label}, must_be_unchanged=False
+        )
         for name, label in labels_by_id.items()
     ]

@@ -30,7 +30,7 @@ from factmill.tasks.core.calls.operation import (
     OperationSparqlMapping,
     ResponseDependency,
     ValuesBlocks,
-    WikiItemLabelOrPage,
+    WikiItemLabelOrPageDependency,
     is_item_id,
     is_positive_count,
     is_property_id,
@@ -58,9 +58,9 @@ from factmill.tasks.core.wikidata_paths import (
     ITEM_PATHS_SCHEMA,
     LITERAL_PATHS_SCHEMA,
     PAIR_STATUS_SCHEMA,
-    FoundPaths,
     PairStatus,
     PathSearchOptions,
+    PathsFoundForPairs,
 )
 from factmill.tasks.text.values.wikidata_literals import (
     DAY_PRECISION,
@@ -112,7 +112,7 @@ def parse_item_paths(body: Any) -> list[PathRow]:
     """Parse a body of item_paths to rows of ITEM_PATHS_SCHEMA."""
     rows = []
     for fields in body:
-        hops, *walk = _parse_hops_and_path_steps(fields["path"])
+        hops, *walk = _parse_hops_middle_and_properties(fields["path"])
         rows.append((hops, fields["backward"], *walk))
     return rows
 
@@ -135,7 +135,7 @@ def parse_literal_paths(body: Any) -> list[PathRow]:
     """Parse a body of date_paths or number_paths to rows of LITERAL_PATHS_SCHEMA."""
     return [
         (
-            *_parse_hops_and_path_steps(fields["path"]),
+            *_parse_hops_middle_and_properties(fields["path"]),
             _parse_entity_number(fields["qualifier"]),
             fields["statement"],
             fields["value"],
@@ -172,7 +172,7 @@ class WikidataCallPathFinder:
 
     def find_item_paths(
         self, subjects: npt.NDArray[np.int64], objects: npt.NDArray[np.int64], options: PathSearchOptions
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths between items."""
         pairs = list(zip(subjects.tolist(), objects.tolist(), strict=True))
         return self._find(
@@ -190,7 +190,7 @@ class WikidataCallPathFinder:
         objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths from items to dates or numbers."""
         pairs: list[tuple[int, PartialDate | NumberWithUnit]] = list(zip(subjects.tolist(), objects, strict=True))
         return self._find(
@@ -209,7 +209,7 @@ class WikidataCallPathFinder:
         make_call: Callable[[int, int], Call],
         parse: Callable[[Any], list[PathRow]],
         identical: Set[int] = frozenset(),
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Search all pairs; `make_call`: pair, hops → call; `identical`: pairs of one item, which are not searched."""
         properties = [at for at, name in enumerate(schema.names[1:]) if name in _PROPERTY_COLUMNS]
         found: list[list[PathRow]] = [[] for _ in range(pairs)]
@@ -239,7 +239,9 @@ class WikidataCallPathFinder:
                 status = "identical" if pair in identical else "failed" if pair in failures else "none"
             paths += [(pair, *row) for row in kept]
             statuses.append((pair, status, len(rows), len(kept)))
-        return FoundPaths(_make_typed_table(paths, schema), _make_typed_table(statuses, PAIR_STATUS_SCHEMA), failures)
+        return PathsFoundForPairs(
+            _make_typed_table(paths, schema), _make_typed_table(statuses, PAIR_STATUS_SCHEMA), failures
+        )
 
 
 def _make_typed_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -257,7 +259,7 @@ def _format_path_step_ids(row: dict[str, Any]) -> list[str]:
     return [first] if row["middle"] is None else [first, f"Q{row['middle']}", f"P{row['property_2']}"]
 
 
-def _parse_hops_and_path_steps(path: Sequence[str]) -> tuple[int, int | None, int, int | None]:
+def _parse_hops_middle_and_properties(path: Sequence[str]) -> tuple[int, int | None, int, int | None]:
     """Return hops, middle, property_1 and property_2 of a path in a body."""
     if len(path) == 1:
         return 1, None, get_wikidata_id_number(path[0]), None
@@ -286,12 +288,12 @@ def _make_date_path_terms(calls: Sequence[Call]) -> ValuesBlocks:
         for call in calls
         if (date := parse_iso_partial_date(call.parts["date"]))
     ]
-    return {"properties": _make_joined_properties_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
+    return {"properties": _make_space_joined_pids_term(calls[0]), ("subject", "date"): list(dict.fromkeys(dates))}
 
 
 def _make_number_path_terms(calls: Sequence[Call]) -> ValuesBlocks:
     numbers = [(item_term(call.parts["subject"]), decimal_term(call.parts["number"])) for call in calls]
-    return {"properties": _make_joined_properties_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
+    return {"properties": _make_space_joined_pids_term(calls[0]), ("subject", "number"): list(dict.fromkeys(numbers))}
 
 
 def _check_hops(call: Call) -> None:
@@ -299,7 +301,7 @@ def _check_hops(call: Call) -> None:
         raise ValueError(f"{call.operation}: hops is {call.parts['hops']!r}; expected 1 or 2")
 
 
-def _make_joined_properties_term(call: Call) -> list[SparqlTerm]:
+def _make_space_joined_pids_term(call: Call) -> list[SparqlTerm]:
     """Return a call's properties as one text, the only row of their VALUES block; empty if there are none."""
     _check_hops(call)
     pids: list[str] = call.parts["properties"]
@@ -421,7 +423,11 @@ def _find_statement_value_text(cell: RdfTerm) -> str | None:
 
 def _list_path_dependencies(parts: CallParts, _body: Any) -> list[ResponseDependency] | None:
     ends = [str(parts[name]) for name in ("subject", "object") if name in parts]
-    return [ResponseDependency(WikiItemLabelOrPage("item", each)) for each in ends] if parts["hops"] == 1 else None
+    return (
+        [ResponseDependency(WikiItemLabelOrPageDependency("item", each)) for each in ends]
+        if parts["hops"] == 1
+        else None
+    )
 
 
 def _list_path_world_contents(parts: CallParts) -> list[str]:

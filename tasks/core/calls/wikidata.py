@@ -17,7 +17,7 @@ from factmill.tasks.core.calls.operation import (
     OperationSparqlMapping,
     ResponseDependency,
     ValuesBlocks,
-    WikiItemLabelOrPage,
+    WikiItemLabelOrPageDependency,
     is_item_id,
     is_positive_count,
     is_property_id,
@@ -255,7 +255,7 @@ def _make_alias_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionVa
     return [list[JsonValue](sorted(found[call.parts["qid"]])) for call in calls]
 
 
-def _make_item_states_response_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
+def _make_last_changes_and_labels_bodies(calls: Sequence[Call], rows: Sequence[SolutionValues]) -> list[JsonValue]:
     bodies: list[JsonValue] = []
     for call in calls:
         state: dict[str, JsonValue] = {}
@@ -337,9 +337,9 @@ def _load_descriptions_from_graph(graph: LocalGraph, parts: Sequence[CallParts],
     return [asdict(found[each["qid"]]) for each in parts]
 
 
-def _list_description_dependencies(parts: CallParts, body: Any) -> list[ResponseDependency]:
+def _list_described_item_dependency(parts: CallParts, body: Any) -> list[ResponseDependency]:
     says = {} if body["modified"] is None else {"modified": body["modified"]}
-    return [ResponseDependency(WikiItemLabelOrPage("item", parts["qid"]), says, must_be_unchanged=not says)]
+    return [ResponseDependency(WikiItemLabelOrPageDependency("item", parts["qid"]), says, must_be_unchanged=not says)]
 
 
 DESCRIBE_ITEMS_OPERATION = Operation(
@@ -354,7 +354,7 @@ DESCRIBE_ITEMS_OPERATION = Operation(
         make_bodies=adapt_value_reader_to_solutions(_make_description_response_bodies),
     ),
     load_from_graph=_load_descriptions_from_graph,
-    list_dependencies=_list_description_dependencies,
+    list_dependencies=_list_described_item_dependency,
 )
 """Body: `{"label", "description", "title", "modified"}`, each null when unknown; an unknown QID gives nulls."""
 
@@ -405,7 +405,9 @@ ALIASES_OPERATION = Operation(
 """Body: the aliases of an item in the language and those for all languages, sorted, each once, without labels."""
 
 
-def _resolve_item_redirects_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
+def _resolve_redirects_to_qids_in_graph(
+    graph: LocalGraph, parts: Sequence[CallParts], _language: str
+) -> list[JsonValue]:
     found = graph.resolve_redirects([each["qid"] for each in parts])
     return [found[each["qid"]] for each in parts]
 
@@ -421,7 +423,7 @@ RESOLVE_ITEM_OPERATION = Operation(
         make_terms=_make_item_terms_without_language,
         make_bodies=adapt_value_reader_to_solutions(_make_redirect_target_response_bodies),
     ),
-    load_from_graph=_resolve_item_redirects_in_graph,
+    load_from_graph=_resolve_redirects_to_qids_in_graph,
     depends_on_language=False,
     # a redirect has no date of change of its own
     list_dependencies=lambda parts, body: list_item_dependency(parts, body) if body == parts["qid"] else None,
@@ -456,7 +458,7 @@ NEIGHBOURS_OPERATION = Operation(
 """`pids` are sorted. Body: `[{"pid", "qid", "label"}]`, direct claims with an item as value, by number of pid and qid."""
 
 
-def _list_facts_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
+def _list_property_facts_in_graph(graph: LocalGraph, parts: Sequence[CallParts], _language: str) -> list[JsonValue]:
     facts = [graph.list_facts(each["pid"], each["after"], each["limit"]) for each in parts]
     return [[{"subject": subject, "object": thing} for subject, thing in page] for page in facts]
 
@@ -477,7 +479,7 @@ LIST_FACTS_OPERATION = Operation(
         limit_part="limit",
         make_bodies=adapt_value_reader_to_solutions(_make_subject_object_response_bodies),
     ),
-    load_from_graph=_list_facts_in_graph,
+    load_from_graph=_list_property_facts_in_graph,
     depends_on_language=False,
     list_world_contents=lambda parts: [f"facts {parts['pid']}"],
 )
@@ -492,7 +494,7 @@ ITEM_STATES_OPERATION = Operation(
     sparql=OperationSparqlMapping(
         query_files=("wikidata/item_states",),
         make_terms=lambda calls: _make_entity_terms(calls[0].parts["ids"], calls[0].parts["language"]),
-        make_bodies=adapt_value_reader_to_solutions(_make_item_states_response_bodies),
+        make_bodies=adapt_value_reader_to_solutions(_make_last_changes_and_labels_bodies),
     ),
     load_from_graph="a local graph has no item states to check: its digest identifies its content",
 )

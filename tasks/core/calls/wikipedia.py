@@ -18,7 +18,7 @@ from factmill.tasks.core.calls.operation import (
     MediaWikiGet,
     Operation,
     ResponseDependency,
-    WikiItemLabelOrPage,
+    WikiItemLabelOrPageDependency,
     is_positive_count,
     is_string_value,
     make_list_check,
@@ -70,7 +70,7 @@ class PageReference:
 
 
 @dataclass(frozen=True, slots=True)
-class CategoryMembersPart:
+class CategoryMembersWithContinuation:
     """Some members of a category; `after` is the token for the next ones, None: no more."""
 
     members: tuple[PageReference, ...]
@@ -136,9 +136,9 @@ def parse_revision_html(body: Any) -> RevisionHtml:
     return RevisionHtml(**body)
 
 
-def parse_category_members(body: Any) -> CategoryMembersPart:
+def parse_category_members(body: Any) -> CategoryMembersWithContinuation:
     """Parse the body of category_members."""
-    return CategoryMembersPart(tuple(PageReference(**page) for page in body["members"]), body["after"])
+    return CategoryMembersWithContinuation(tuple(PageReference(**page) for page in body["members"]), body["after"])
 
 
 def parse_search_titles(body: Any) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def parse_resolved_title(body: Any) -> ResolvedTitle:
     return ResolvedTitle(**body)
 
 
-def _fetch_page_revision(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
+def _fetch_one_page_revision_at_date(get: MediaWikiGet, group: Sequence[Call]) -> list[CallResponse]:
     parts = group[0].parts
     title = normalise_title_except_first_letter(parts["title"])
     asked: dict[str, str | int] = {"prop": "revisions", "titles": title, "rvprop": "ids|timestamp", "rvlimit": 1}
@@ -310,7 +310,7 @@ def normalise_title_except_first_letter(title: str) -> str:
 
 
 def _make_page_dependency(parts: CallParts, body: Any, *more: str, by_date: bool) -> list[ResponseDependency]:
-    thing = WikiItemLabelOrPage("page", parts["title"], "follow" if parts.get("follow", True) else "stay")
+    thing = WikiItemLabelOrPageDependency("page", parts["title"], "follow" if parts.get("follow", True) else "stay")
     says = {name: body.get(name) for name in ("title", "pageid", "missing", "redirected_from", *more)}
     return [ResponseDependency(thing, says, by_date)]
 
@@ -321,7 +321,7 @@ PAGE_REVISION_AT_OPERATION = Operation(
     part_checks={"title": is_string_value, "at": is_string_value, "follow": lambda value: value is False},
     optional_parts=("follow",),
     parse_body=parse_page_revision,
-    fetch_from_wiki=_fetch_page_revision,
+    fetch_from_wiki=_fetch_one_page_revision_at_date,
     list_dependencies=lambda parts, body: _make_page_dependency(parts, body, by_date=True),
 )
 """The newest revision at or before `at` (ISO 8601, UTC). Today's redirects are followed unless `follow` is false: then it is a

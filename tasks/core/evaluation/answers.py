@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from factmill.tasks.core.calls.chat import ToolCall
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion, UnscoredReason
 from factmill.tasks.errors import SourceError
-from factmill.tasks.text.sanitize import replace_lone_surrogates
+from factmill.tasks.text.sanitize import replace_lone_surrogates_by_question_mark
 from factmill.tasks.text.text_normalization import contains_whole_words, fold_case_and_accents, normalize_answer
 
 B = TypeVar("B", bound=EvaluationPrediction)
@@ -129,7 +129,7 @@ _MAX_NAMED_IDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AnswersFile:
+class ParsedAnswersFile:
     """Parsed answers file."""
 
     answers: Mapping[tuple[str, str], str | UnscorableAnswerEntry]
@@ -173,7 +173,7 @@ class AnswersFile:
             )
 
 
-def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFile:
+def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> ParsedAnswersFile:
     """Parse the numbered objects of an answers file; SourceError names file, row and what was expected."""
     answers: dict[tuple[str, str], str | UnscorableAnswerEntry] = {}
     doubled: list[str] = []
@@ -189,7 +189,7 @@ def parse_answers_file(lines: Iterable[tuple[int, Any]], file: str) -> AnswersFi
         if key in answers:
             doubled.append(key[1])
         answers.setdefault(key, answer)
-    return AnswersFile(answers, tuple(dict.fromkeys(doubled)), build)
+    return ParsedAnswersFile(answers, tuple(dict.fromkeys(doubled)), build)
 
 
 def _parse_keyed_answer_and_build(read: Any, where: str) -> tuple[tuple[str, str], str | UnscorableAnswerEntry, str]:
@@ -202,7 +202,7 @@ def _parse_keyed_answer_and_build(read: Any, where: str) -> tuple[tuple[str, str
         raise SourceError(
             f"{where}: {wrong[0] if wrong else 'id'} is missing or not text; expected {EXPECTED_ANSWER_OBJECT}"
         )
-    text = replace_lone_surrogates(given["answer"])
+    text = replace_lone_surrogates_by_question_mark(given["answer"])
     answer: str | UnscorableAnswerEntry = text
     if reason := read.get("unscored"):
         detail = read.get("detail") or ""
@@ -210,7 +210,7 @@ def _parse_keyed_answer_and_build(read: Any, where: str) -> tuple[tuple[str, str
             raise SourceError(
                 f"{where}: unscored is {reason!r}, detail {detail!r}; expected one of {', '.join(DELIVERY_REASONS)}, and a sentence"
             )
-        answer = UnscorableAnswerEntry(reason, replace_lone_surrogates(detail), text)
+        answer = UnscorableAnswerEntry(reason, replace_lone_surrogates_by_question_mark(detail), text)
     return (given["setting"], given["id"]), answer, given["build"]
 
 

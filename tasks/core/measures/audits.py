@@ -45,7 +45,7 @@ class AuditProtocol:
     """A row (its model) and the recorded calls that it depends on → lines with the evidence for its facts."""
 
 
-class AuditVerdict(StrictModel):
+class AuditMarksOfRow(StrictModel):
     """A reader's marks of a row."""
 
     row_id: str
@@ -74,7 +74,7 @@ def draw_audit_sample_ids(ids: Iterable[str], sample_size: int, seed: int) -> li
 
 
 def compute_audit_criterion_results(
-    audit: AuditProtocol, verdicts: Sequence[AuditVerdict]
+    audit: AuditProtocol, verdicts: Sequence[AuditMarksOfRow]
 ) -> list[AuditCriterionResult]:
     """Return one figure per kind, in order."""
     figures = []
@@ -133,7 +133,7 @@ def make_audit_layout(audit: AuditProtocol) -> SheetLayout:
 
 
 def make_audit_sheet(
-    audit: AuditProtocol, build_id: str, text_by_row_id: Mapping[str, str], verdicts: Mapping[str, AuditVerdict]
+    audit: AuditProtocol, build_id: str, text_by_row_id: Mapping[str, str], verdicts: Mapping[str, AuditMarksOfRow]
 ) -> Sheet:
     """Return the sample as a sheet with existing verdicts; `shown`: row id → text for the reader."""
     layout = make_audit_layout(audit)
@@ -149,9 +149,9 @@ def make_audit_sheet(
 
 def parse_audit_rows(
     audit: AuditProtocol, build_id: str, rows: Iterable[FilledSheetRow], file: str
-) -> list[AuditVerdict]:
+) -> list[AuditMarksOfRow]:
     """Parse the rows of a filled-in sheet, without unchecked ones; SourceError names file, place and what is wrong."""
-    verdicts: dict[str, AuditVerdict] = {}
+    verdicts: dict[str, AuditMarksOfRow] = {}
     for row in rows:
         cells = row.cells
         if cells["build"] != build_id:
@@ -170,7 +170,7 @@ def parse_audit_rows(
             marks[kind.code] = mark
         if cells["row_id"] in verdicts:
             raise SourceError(f"{file}, {row.place}: the row {cells['row_id']} appears twice")
-        verdicts[cells["row_id"]] = AuditVerdict(
+        verdicts[cells["row_id"]] = AuditMarksOfRow(
             row_id=cells["row_id"], marks=marks, reviewer=row.get("reviewer"), note=row.get("note")
         )
     return list(verdicts.values())

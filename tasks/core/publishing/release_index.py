@@ -145,7 +145,7 @@ class _ReleasedManifest(_ExtraFieldsAllowedModel):
     params: _ManifestParams
 
 
-class ReleaseLockContents(StrictModel):
+class ReleasedBuildLockContents(StrictModel):
     """Contents of lock.json."""
 
     notice: str

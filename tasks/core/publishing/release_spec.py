@@ -137,7 +137,7 @@ class DatasetConfigSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseSpec:
+class BenchmarkReleaseSpec:
     """How a benchmark is released; the first config is the default one."""
 
     card: DatasetCardSpec
@@ -153,7 +153,7 @@ class ReleaseSpec:
     )
     """A build's manifest, the origin of its inputs, and a row of the main table → the row's source."""
     licence_column: str | None = None
-    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `get_licence_or_refused_unknown` gives it."""
+    """Column of the main table with the licence of the source (SPDX ids, joined by AND); None: `get_known_or_make_refused_licence` gives it."""
     get_licence: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = (
         lambda _lock, _origin, _row: NO_LICENCE_STATED
     )
@@ -180,7 +180,7 @@ class ReleaseSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportSpec:
+class BenchmarkExportSpec:
     """How a benchmark's tables are exported."""
 
     spread_columns: Mapping[str, str] = field(default_factory=dict)

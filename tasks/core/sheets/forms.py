@@ -21,14 +21,14 @@ from factmill.tasks.core.sheets.sheet import (
     SHOWN_DIGEST,
     FilledSheetRow,
     LabellingToolAnswer,
-    LabellingToolTask,
     Sheet,
     SheetLayout,
     SheetQuestion,
+    TaskExportedByLabellingTool,
     digest_shown_cells,
     format_choice,
     get_row_answers_by_question,
-    list_carried_columns,
+    list_hidden_columns,
 )
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.text.sanitize import escape_control_characters, exceeds_json_depth, replace_surrogates_in_json
@@ -84,7 +84,7 @@ def resolve_sheet_form_from_text(text: str, path: PurePath, form: str = "") -> S
 
 def parse_labelling_tool_tasks(
     layout: SheetLayout, text: str, file: str, form: Literal["label-studio", "argilla"]
-) -> list[LabellingToolTask]:
+) -> list[TaskExportedByLabellingTool]:
     """Parse an export of Label Studio or Argilla; SourceError names file and place of what is no such export."""
     read = _iterate_label_studio_tasks if form == "label-studio" else _iterate_argilla_tasks
     return list(read(layout, _parse_json_objects(text, file), file))
@@ -111,7 +111,7 @@ def _parse_json_objects(text: str, file: str) -> list[dict[str, Any]]:
 
 
 def _make_label_studio_task(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
-    names = dict.fromkeys([*list_carried_columns(layout), *layout.shown])
+    names = dict.fromkeys([*list_hidden_columns(layout), *layout.shown])
     data = {name: row[name] for name in names} | {SHOWN_DIGEST: digest_shown_cells(layout, row)}
     earlier = get_row_answers_by_question(layout, row)
     result = []
@@ -154,7 +154,7 @@ def _format_xml_attributes(**values: str) -> str:
 
 def _iterate_label_studio_tasks(
     layout: SheetLayout, tasks: list[dict[str, Any]], file: str
-) -> Iterator[LabellingToolTask]:
+) -> Iterator[TaskExportedByLabellingTool]:
     """Yield the tasks of an export in the form "JSON"; SourceError names file and task where it is no such export."""
     for number, task in enumerate(tasks, 1):
         place = f"task {task.get('id', number)}"
@@ -167,7 +167,7 @@ def _iterate_label_studio_tasks(
         # a project may hold numbers for texts that look like some
         cells = {name: str(data[name]) for name in layout.columns if data.get(name) is not None}
         answers = [_parse_annotation(each, file, place) for each in annotations]
-        yield LabellingToolTask(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
+        yield TaskExportedByLabellingTool(place, number, cells, str(data.get(SHOWN_DIGEST) or ""), answers)
 
 
 def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAnswer:
@@ -191,7 +191,7 @@ def _parse_annotation(annotation: Any, file: str, place: str) -> LabellingToolAn
 
 def _make_argilla_record(layout: SheetLayout, row: Mapping[str, str]) -> dict[str, Any]:
     """Return a record as `Record.from_dict` reads it."""
-    carried = {name: row[name] for name in list_carried_columns(layout) if name != layout.key}
+    carried = {name: row[name] for name in list_hidden_columns(layout) if name != layout.key}
     earlier = get_row_answers_by_question(layout, row)
     return {
         "id": row[layout.key],
@@ -239,7 +239,7 @@ def _make_argilla_question(question: SheetQuestion) -> dict[str, Any]:
 
 def _iterate_argilla_tasks(
     layout: SheetLayout, records: list[dict[str, Any]], file: str
-) -> Iterator[LabellingToolTask]:
+) -> Iterator[TaskExportedByLabellingTool]:
     """Yield the records that `dataset.records.to_json` wrote; SourceError names file and record where it is no such file."""
     for number, record in enumerate(records, 1):
         key = record.get("id")
@@ -253,7 +253,9 @@ def _iterate_argilla_tasks(
         known = {**metadata, **fields, layout.key: key}
         cells = {name: str(known[name]) for name in layout.columns if known.get(name) is not None}
         digest = str(metadata.get(SHOWN_DIGEST) or "")
-        yield LabellingToolTask(place, number, cells, digest, list(_iterate_argilla_answers(responses, file, place)))
+        yield TaskExportedByLabellingTool(
+            place, number, cells, digest, list(_iterate_argilla_answers(responses, file, place))
+        )
 
 
 def _iterate_argilla_answers(responses: Mapping[str, Any], file: str, place: str) -> Iterator[LabellingToolAnswer]:

@@ -106,7 +106,7 @@ class LabellingToolAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class LabellingToolTask:
+class TaskExportedByLabellingTool:
     """One task as another tool exported it, before any check."""
 
     place: str
@@ -123,7 +123,7 @@ def digest_shown_cells(layout: SheetLayout, cells: Mapping[str, str]) -> str:
     return digest_json([cells.get(name, "") for name in (layout.key, *layout.shown)])[:16]
 
 
-def list_carried_columns(layout: SheetLayout) -> list[str]:
+def list_hidden_columns(layout: SheetLayout) -> list[str]:
     """Return the columns that people neither see nor fill in, but that come back with the row."""
     asked = {question.name for question in layout.questions}
     return [name for name in layout.columns if name not in asked and name != layout.who and name not in layout.shown]
@@ -150,7 +150,7 @@ def format_choice(value: str, meaning: str) -> str:
 
 
 def check_labelling_tool_tasks(
-    layout: SheetLayout, tasks: Iterable[LabellingToolTask], default_who: str, who_option: str
+    layout: SheetLayout, tasks: Iterable[TaskExportedByLabellingTool], default_who: str, who_option: str
 ) -> ParsedSheet:
     """Return the decided rows of tasks, and problems; `default_who`: who answered, if unnamed (`who_option`)."""
     found = ParsedSheet()
@@ -170,13 +170,15 @@ def check_labelling_tool_tasks(
     return found if layout.several_people else _merge_equal_drop_conflicting_decisions(layout, found)
 
 
-def _add_task_problem(parsed: ParsedSheet, kind: SheetProblemKind, task: LabellingToolTask, message: str) -> None:
+def _add_task_problem(
+    parsed: ParsedSheet, kind: SheetProblemKind, task: TaskExportedByLabellingTool, message: str
+) -> None:
     parsed.problems.append(SheetProblem(kind, f"{task.place}: {message}"))
 
 
 def _add_answer_row_or_problem(
     layout: SheetLayout,
-    task: LabellingToolTask,
+    task: TaskExportedByLabellingTool,
     answer: LabellingToolAnswer,
     who: str,
     who_option: str,

@@ -137,7 +137,7 @@ def _pair_differing_calls(
         same = wanted.get(canonical_json(call.get_request_parts()))
         if not same:
             left.append(call)
-        elif _differs_in_reply_model_or_prompt(found := CallDifference(same.pop(0), call)):
+        elif _differs_in_reply_or_model_or_prompt(found := CallDifference(same.pop(0), call)):
             yield found
     lost = [call for calls in wanted.values() for call in calls]
     if max(len(lost), len(left)) > _MAX_SIMILARITY_PAIRED_CALLS:
@@ -152,7 +152,7 @@ def _pair_differing_calls(
     yield from (CallDifference(None, call) for call in left)
 
 
-def _differs_in_reply_model_or_prompt(pair: CallDifference) -> bool:
+def _differs_in_reply_or_model_or_prompt(pair: CallDifference) -> bool:
     """True where a pair with equal requests has different replies, models or prompts."""
     return pair.replies_differ or any(map(pair.has_changed_part, _MODEL_AND_PROMPT_PARTS))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates
+from factmill.tasks.text.sanitize import escape_control_characters, replace_lone_surrogates_by_question_mark
 
 RowChangeKind = Literal["added", "removed", "changed"]
 ChangeCauseKind = Literal[
@@ -190,7 +190,7 @@ def format_changed_value(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, str):
-        return replace_lone_surrogates(value)
+        return replace_lone_surrogates_by_question_mark(value)
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

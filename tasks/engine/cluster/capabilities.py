@@ -12,7 +12,7 @@ from typing import Any
 
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
 from factmill.tasks.core.service_settings import ComputeType
-from factmill.tasks.core.wikidata_paths import FoundPaths
+from factmill.tasks.core.wikidata_paths import PathsFoundForPairs
 from factmill.tasks.engine.cluster.protocol import (
     RequiredModelOrGraph,
     ResourceKind,
@@ -133,7 +133,7 @@ def _make_call_handler(service: CallService) -> GroupHandler:
 
 
 def _make_path_handler(graph: WikidataGraph) -> GroupHandler:
-    finders: dict[str, Callable[..., FoundPaths]] = {
+    finders: dict[str, Callable[..., PathsFoundForPairs]] = {
         "item_paths": graph.find_item_paths,
         "literal_paths": graph.find_literal_paths,
     }
@@ -149,7 +149,7 @@ def set_resources_of_this_worker(resources: ServedResources) -> None:
     _served_resources[:] = [resources]
 
 
-class RequestAnsweredByUnpickling:
+class RequestGroupAnsweredByUnpickling:
     """A group of requests that unpickles to its answer.
 
     The submitted task is `pickle.loads` of the pickled group, so the scheduler, which unpickles tasks too, does not need

@@ -86,7 +86,7 @@ class DaskClusterClient:
         """
         client = self._connect()
         # the worker's module imports all models; the driver needs it only when it sends a request
-        from factmill.tasks.engine.cluster.capabilities import RequestAnsweredByUnpickling
+        from factmill.tasks.engine.cluster.capabilities import RequestGroupAnsweredByUnpickling
 
         code = format_worker_code_version()
         resource = {format_dask_resource_name(WorkerCapability(requirement, code)): 1}
@@ -103,7 +103,9 @@ class DaskClusterClient:
                     future = client.submit(
                         pickle.loads,
                         pickle.dumps(
-                            RequestAnsweredByUnpickling(requirement.kind, requirement.identity, code, operation, asked)
+                            RequestGroupAnsweredByUnpickling(
+                                requirement.kind, requirement.identity, code, operation, asked
+                            )
                         ),
                         key=f"factmill-{requirement.kind}-{uuid.uuid4()}",
                         resources=resource,

@@ -15,8 +15,8 @@ from factmill.tasks.core.wikidata_paths import (
     ITEM_PATHS_SCHEMA,
     LITERAL_PATHS_SCHEMA,
     PAIR_STATUS_SCHEMA,
-    FoundPaths,
     PathSearchOptions,
+    PathsFoundForPairs,
 )
 from factmill.tasks.engine.cluster.driver import (
     ClusterRequestGroup,
@@ -42,7 +42,7 @@ _MIN_GROUP_PAIRS, _MAX_GROUP_PAIRS = 1_000, 50_000
 """Pairs per group for path search, which takes some microseconds per pair."""
 
 
-class RemoteModelService:
+class LocalModelOnClusterService:
     """A translator or language model on a cluster, as a service."""
 
     is_outside = True
@@ -128,7 +128,7 @@ class RemoteGraphPathFinder:
     """Digest of the graph."""
     _cluster: DaskClusterClient
 
-    def find_item_paths(self, subjects: IntArray, objects: IntArray, options: PathSearchOptions) -> FoundPaths:
+    def find_item_paths(self, subjects: IntArray, objects: IntArray, options: PathSearchOptions) -> PathsFoundForPairs:
         """Find the paths between items."""
 
         def write(places: range) -> ClusterRequestGroup:
@@ -143,7 +143,7 @@ class RemoteGraphPathFinder:
         objects: Sequence[PartialDate] | Sequence[NumberWithUnit],
         properties: frozenset[int],
         options: PathSearchOptions,
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         """Find the paths from items to dates or numbers."""
 
         def write(places: range) -> ClusterRequestGroup:
@@ -152,23 +152,23 @@ class RemoteGraphPathFinder:
 
         return self._find(len(subjects), write, LITERAL_PATHS_SCHEMA)
 
-    def _find(self, count: int, write: Callable[[range], ClusterRequestGroup], schema: pa.Schema) -> FoundPaths:
+    def _find(self, count: int, write: Callable[[range], ClusterRequestGroup], schema: pa.Schema) -> PathsFoundForPairs:
         wanted = RequiredModelOrGraph("graph", self.digest)
         if not count:
-            return FoundPaths(schema.empty_table(), PAIR_STATUS_SCHEMA.empty_table())
+            return PathsFoundForPairs(schema.empty_table(), PAIR_STATUS_SCHEMA.empty_table())
         ranges = split_into_ranges(
             count, len(self._cluster.list_capable_workers(wanted)), _MIN_GROUP_PAIRS, _MAX_GROUP_PAIRS
         )
-        found: dict[int, FoundPaths] = {}
+        found: dict[int, PathsFoundForPairs] = {}
 
-        def take(number: int, answer: FoundPaths) -> None:
+        def take(number: int, answer: PathsFoundForPairs) -> None:
             found[number] = answer
             check_answer_count(found[number].pairs.num_rows, len(ranges[number]))
 
         self._cluster.run_groups(wanted, [write(places) for places in ranges], take)
         parts = [_shift_found_paths_pair_numbers(found[number], places.start) for number, places in enumerate(ranges)]
         problems = {pair: why for part in parts for pair, why in part.failures.items()}
-        return FoundPaths(
+        return PathsFoundForPairs(
             pa.concat_tables(part.paths for part in parts), pa.concat_tables(part.pairs for part in parts), problems
         )
 
@@ -215,9 +215,9 @@ def _copy_rows_into_table(table: npt.NDArray[Any], places: Sequence[int], rows: 
     table[list(places)] = rows
 
 
-def _shift_found_paths_pair_numbers(found: FoundPaths, start: int) -> FoundPaths:
+def _shift_found_paths_pair_numbers(found: PathsFoundForPairs, start: int) -> PathsFoundForPairs:
     """Return the found paths of a range of pairs, with pair numbers offset by `start`."""
-    return FoundPaths(
+    return PathsFoundForPairs(
         _shift_table_pair_numbers(found.paths, start),
         _shift_table_pair_numbers(found.pairs, start),
         {pair + start: why for pair, why in found.failures.items()},

@@ -82,7 +82,7 @@ def check_worker_options(address: str, files: tuple[str, str, str]) -> None:
     require_existing_tls_files(files)
 
 
-def run_worker_until_signal(
+def run_worker_and_return_end_signal(
     address: str,
     offers: Sequence[ServableModelOrGraph],
     tell: ReportLine,

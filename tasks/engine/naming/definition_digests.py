@@ -31,7 +31,7 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class CodeDependencies:
+class DependenciesOfDefinitions:
     """Everything that some definitions depend on."""
 
     digests: Mapping[str, Mapping[str, str]]
@@ -56,7 +56,7 @@ def collect_code_dependencies(
     code: Mapping[str, str],
     package_of: Callable[[str], str | None],
     traversed: frozenset[str] = frozenset(),
-) -> CodeDependencies:
+) -> DependenciesOfDefinitions:
     """Return everything that these definitions, given as (module, name), depend on, including themselves.
 
     `code`: dotted name → text; a package's own module is called `package.__init__`. `package_of`: module → "" if its
@@ -99,7 +99,7 @@ def collect_code_dependencies(
                 resolved = [each for each in resolved if code.keys() & {each[0], f"{each[0]}.__init__"}]
             else:
                 imported = [
-                    f"{'.'.join(each)} = {_format_import_origin(*meant, code, package_of)}"
+                    f"{'.'.join(each)} = {_format_origin_module_and_name(*meant, code, package_of)}"
                     for each, meant in zip(mentioned, resolved, strict=True)
                     if each[0] in names.imports
                 ]
@@ -107,7 +107,7 @@ def collect_code_dependencies(
             todo += [*resolved, (module, MODULE_STATEMENTS)]
         elif name == "*":
             todo += [(module, each) for each in (*names.definitions, *names.imports)]
-    return CodeDependencies(
+    return DependenciesOfDefinitions(
         {module: dict(sorted(found[module].items())) for module in sorted(found)},
         frozenset(packages),
         frozenset(libraries - sys.stdlib_module_names),
@@ -136,7 +136,7 @@ def _resolve_import(source: str, name: str | None, code: Mapping[str, str]) -> t
     return (inner, "*") if code.keys() & {inner, f"{inner}.__init__"} else (source, name)
 
 
-def _format_import_origin(
+def _format_origin_module_and_name(
     module: str, name: str, code: Mapping[str, str], package_of: Callable[[str], str | None]
 ) -> str:
     """Return an imported name's origin as `module:name`, or `package:name` if its package counts by version."""

@@ -48,7 +48,7 @@ def make_build_manifest(
         "author": inputs.author or (models["author"].name if "author" in models else ""),
         "scripted": scripted,
         "sources": {"files": files, "wikidata": inputs.wikidata_identity},
-        **digest_assets(benchmark.assets, resolve_own_prompts(benchmark.assets, run)),
+        **digest_assets(benchmark.assets, resolve_own_prompt_texts(benchmark.assets, run)),
         "params": inputs.inputs.dump_for_manifest(),
     }
 
@@ -80,7 +80,7 @@ def format_manifest_summary(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def resolve_own_prompts(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, str]:
+def resolve_own_prompt_texts(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, str]:
     """Return id → text of the user's own prompts, for those of a benchmark's prompts whose text is not the packaged one.
 
     They come from the folder of the options, else of the world's file; for the replay of a build, from the texts recorded
@@ -118,7 +118,7 @@ def make_build_input_origins(
 
     It has the texts of own prompts, of which the manifest has the digests.
     """
-    own_prompts = resolve_own_prompts(benchmark.assets, run)
+    own_prompts = resolve_own_prompt_texts(benchmark.assets, run)
     files = {} if run.pinned_build is not None else _load_replacing_own_prompts(benchmark.assets, run)
     return {
         "version": get_factmill_version(),

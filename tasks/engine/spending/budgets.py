@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks import progress
-from factmill.tasks.clients.sending.budget import Budget, get_process_spending
+from factmill.tasks.clients.sending.budget import Budget, get_process_total_spending
 from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.service_settings import CHAT_MODEL_KINDS, TOKEN_PRICE_SETTINGS
 from factmill.tasks.core.spending.costs import (
@@ -45,7 +45,7 @@ def summarize_spending(budget: Budget) -> dict[str, Any]:
     return {**spent, "by_service": dict(sorted(budget.requests.items())), "bounds": bounds}
 
 
-def find_unknown_cost_calls_and_models(world: World, db: Connection, build_id: str) -> dict[str, Any]:
+def make_unknown_cost_report_fields(world: World, db: Connection, build_id: str) -> dict[str, Any]:
     """Return what a build's cost does not cover, for its report: `unknown_cost_calls` and `unpriced_models`."""
     models = {(model.url, model.name): model for model in world.models.values() if model.kind in CHAT_MODEL_KINDS}
     unknown, unpriced = 0, set[str]()
@@ -113,11 +113,11 @@ class MultiBuildBudget:
     """Budget of a command that makes several builds one after another, shared by all of them."""
 
     def __init__(self, run: RunOptions) -> None:
-        self._run, self._before = run, get_process_spending()
+        self._run, self._before = run, get_process_total_spending()
 
     def make_exceeded_error(self, reached: BudgetExhausted, done: Sequence[str]) -> BudgetExhausted:
         """Return the error of one of several builds, with the command's bounds and spending, and the builds done before."""
-        spent = format_spending(get_process_spending().subtract(self._before))
+        spent = format_spending(get_process_total_spending().subtract(self._before))
         limits = format_budget_limits(self._run.budget_limits)
         return BudgetExhausted(
             reached.limit,
@@ -129,7 +129,7 @@ class MultiBuildBudget:
         """The options, with bounds lowered by what was spent so far."""
         if self._run.budget_limits == BudgetLimits():
             return self._run
-        spent = get_process_spending().subtract(self._before)
+        spent = get_process_total_spending().subtract(self._before)
         return self._run.with_budget_limits(
             compute_remaining_budget(self._run.budget_limits, replace(spent, hours=round(spent.hours, 6)))
         )

@@ -67,13 +67,15 @@ def forecast_build(
     world: World, basis: ForecastBasis, batch_size: int
 ) -> tuple[BuildForecast, dict[str, float], list[str]]:
     """Return (forecast, totals of calls already recorded, notes); `batch_size`: rows per batch."""
-    stages, rows_asked = _scale_stages_to_full_build(basis, batch_size)
+    stages, rows_asked = _add_stage_scales_and_count_basis_rows(basis, batch_size)
     uses, notes = _price_observed_calls_with_notes(world, basis)
     scales = {stage.name: stage.scale for stage in stages}
     if not rows_asked:
         raise UsageError("no row of the basis reached a stage that calls models, so it allows no forecast")
     # a source's calls are filed under its unit (a category), which may be a prefix of its rows' ids
-    owners = _map_rows_to_origins({*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)})
+    owners = _map_expanded_rows_to_parent_rows(
+        {*basis.sizes, *(use.row for use in uses if use.stage != stages[0].name)}
+    )
     opened = sorted({(use.stage, use.row) for use in uses if owners.get(use.row, use.row) != use.row})
     uses = [replace(use, row=owners.get(use.row, use.row)) for use in uses]
     stages = [
@@ -103,7 +105,7 @@ def _map_rows_to_relative_sizes(basis: ForecastBasis, asking_row_ids: Set[str], 
     )
 
 
-def _map_rows_to_origins(rows: Collection[str]) -> dict[str, str]:
+def _map_expanded_rows_to_parent_rows(rows: Collection[str]) -> dict[str, str]:
     """Return row → the row it was expanded from (a path's question), whose id is a prefix of its own; else itself."""
     owners, last = dict[str, str](), ""
     for row in sorted(rows):
@@ -113,7 +115,7 @@ def _map_rows_to_origins(rows: Collection[str]) -> dict[str, str]:
     return owners
 
 
-def _scale_stages_to_full_build(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedStage], int]:
+def _add_stage_scales_and_count_basis_rows(basis: ForecastBasis, batch_size: int) -> tuple[list[ObservedStage], int]:
     """Return the stages with their scale (rows of the full build per row of the basis), and the number of rows asked."""
     stages, scale, rows = basis.usage.stages, 1.0, 0
     if basis.source_rows is not None:

@@ -82,7 +82,7 @@ async def run_sample_dialogue(session: EvaluationSession, state: TaskState, max_
 
 async def score_sample(session: EvaluationSession, state: TaskState, grader: Model | None) -> Score:
     """Score a sample's answer; `grader`: the judge model; None: the program `exact`."""
-    answer = _get_or_make_sample_prediction(session, state)
+    answer = _make_prediction_from_store_or_output(session, state)
     judging = session.evaluation.judging_spec
     if judging is None or grader is None:
         judged = session.judge_exactly(make_arrow_table(type(answer), [answer]))
@@ -142,7 +142,7 @@ def _make_prediction_row(
     return prediction.make_prediction(question, session.evaluation.prediction_model, str(state.model))
 
 
-def _get_or_make_sample_prediction(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:
+def _make_prediction_from_store_or_output(session: EvaluationSession, state: TaskState) -> EvaluationPrediction:
     """Return the row of a sample's answer: stored by our dialogue, or made of the last output of another solver."""
     if stored := state.store.get(PREDICTION_STORE_KEY):
         return session.evaluation.prediction_model.model_validate(stored)

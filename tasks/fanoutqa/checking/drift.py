@@ -13,7 +13,7 @@ from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.engine.services import WorldServices
 from factmill.tasks.errors import UsageError
-from factmill.tasks.fanoutqa.core.drift import ReferenceDrift, classify_reference_drifts, compute_lost_share
+from factmill.tasks.fanoutqa.core.drift import EvidenceReferenceDrift, classify_reference_drifts, compute_lost_share
 from factmill.tasks.fanoutqa.core.rows import EvidenceReference
 from factmill.tasks.fanoutqa.pin import apply_pin, format_problem
 from factmill.tasks.lookups.pinned_articles import (
@@ -21,7 +21,7 @@ from factmill.tasks.lookups.pinned_articles import (
     PinnedArticleRevision,
     index_article_text,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
@@ -50,7 +50,7 @@ def measure_drift(
     recorder: CallCache,
     epoch: str,
     size: int = REFERENCES_PER_BATCH,
-) -> list[ReferenceDrift]:
+) -> list[EvidenceReferenceDrift]:
     """Return how references differ at another moment (ISO 8601, UTC), by id.
 
     If the build never read a reference's article, since its question was rejected before, the article is also read as
@@ -75,7 +75,7 @@ def _check_references_in_build_and_at_epoch(
     work: BatchInProgress, batch: Sequence[EvidenceReference], epoch: str
 ) -> tuple[list[EvidenceReference], list[EvidenceReference]]:
     """Return references as in the build, with the missing findings added, and as they are at the epoch."""
-    pinned = pin_article_revisions_at_epoch(work, ((each.id, each.title_asked) for each in batch), epoch)
+    pinned = pin_article_revisions_by_title_at_epoch(work, ((each.id, each.title_asked) for each in batch), epoch)
     then = [_apply_pin_or_problem(each, pinned[each.title_asked]) for each in batch]
     pairs = list(zip(batch, then, strict=True))
     unread = [each for each in batch if each.problem is None and each.found is None and each.answer is not None]
@@ -121,7 +121,7 @@ def _add_answer_finding(
     return reference.replace(found=finding.found, missing=list(finding.missing))
 
 
-def format_reference_drift(drift: ReferenceDrift) -> Iterator[str]:
+def format_reference_drift(drift: EvidenceReferenceDrift) -> Iterator[str]:
     """Yield the report lines of one reference."""
     before, after = drift.before, drift.after
     yield f"{drift.kind.replace('_', ' ')}: {before.question_id} {before.path}  {before.sub_question}".rstrip()

@@ -18,7 +18,7 @@ from factmill.tasks.fanoutqa.core.rows import QuestionFlag
 from factmill.tasks.fanoutqa.review import MIN_DUPLICATE_COSINE, find_near_duplicates
 from factmill.tasks.fanoutqa.sources.question_files import EXPECTED_FORM, check_and_parse_question
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.source_files import iterate_json, make_source_file_without_digest
+from factmill.tasks.storage.source_files import iterate_numbered_json_values, make_source_file_without_digest
 from factmill.tasks.text.values.answer_search import AnswerValue
 
 _MAX_SHOWN_WORDING = 100
@@ -115,7 +115,7 @@ class QuestionFileReport:
 def validate_question_file(file: Path, least_articles: int) -> QuestionFileReport:
     """Check every question of a file; SourceError if the file is unreadable or has no questions."""
     report = QuestionFileReport(file)
-    for number, row in iterate_json(make_source_file_without_digest(file), EXPECTED_FORM):
+    for number, row in iterate_numbered_json_values(make_source_file_without_digest(file), EXPECTED_FORM):
         found = check_and_parse_question(row, least_articles)
         if found.question is None:
             wording = row.get("question") if isinstance(row, Mapping) else None

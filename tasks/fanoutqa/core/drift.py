@@ -35,7 +35,7 @@ DRIFT_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceDrift:
+class EvidenceReferenceDrift:
     """One reference at two moments."""
 
     kind: DriftKind
@@ -45,7 +45,7 @@ class ReferenceDrift:
 
 def classify_reference_drifts(
     before: Iterable[EvidenceReference], after: Iterable[EvidenceReference]
-) -> list[ReferenceDrift]:
+) -> list[EvidenceReferenceDrift]:
     """Return the drift of every reference, by id; ValueError unless both sides hold the same references."""
     earlier, later = ({each.id: each for each in side} for side in (before, after))
     if alone := sorted(earlier.keys() ^ later.keys()):
@@ -53,10 +53,10 @@ def classify_reference_drifts(
             f"{len(alone)} references are on only one side, the first is {alone[0]}; expected the same references on both"
         )
     pairs = ((earlier[each], later[each]) for each in sorted(earlier))
-    return [ReferenceDrift(_classify_pin_or_found_change(*pair), *pair) for pair in pairs]
+    return [EvidenceReferenceDrift(_classify_pin_or_found_change(*pair), *pair) for pair in pairs]
 
 
-def count_drift_report_figures(drifts: Sequence[ReferenceDrift]) -> dict[str, int]:
+def count_drift_report_figures(drifts: Sequence[EvidenceReferenceDrift]) -> dict[str, int]:
     """Return the report's counts: references, questions, references in another revision, and each kind of change."""
     kinds = Counter(drift.kind for drift in drifts)
     revisions = [(drift.before.revid, drift.after.revid) for drift in drifts]
@@ -86,7 +86,7 @@ def check_lost_share(counts: Mapping[str, int], limit: float) -> Literal["within
     return "untold" if at_worst > limit * counts["references"] else "within"
 
 
-def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
+def flatten_drift(drift: EvidenceReferenceDrift) -> dict[str, Any]:
     """Return a reference at two moments as one row of the columns DRIFT_COLUMNS."""
     fields: dict[str, Any] = {**dict(drift.before), "kind": drift.kind}
     for side, reference in (("before", drift.before), ("after", drift.after)):
@@ -94,7 +94,7 @@ def flatten_drift(drift: ReferenceDrift) -> dict[str, Any]:
     return {name: fields[name] for name in DRIFT_COLUMNS}
 
 
-def format_drift_csv(drifts: Iterable[ReferenceDrift]) -> str:
+def format_drift_csv(drifts: Iterable[EvidenceReferenceDrift]) -> str:
     """Return the report as CSV text with a header; missing parts of an answer share a cell, one a line."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n", quoting=csv.QUOTE_ALL)

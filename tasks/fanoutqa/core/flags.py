@@ -136,7 +136,7 @@ def _flag_answer_unlike_sub_answers(question: FanOutQuestion) -> Iterator[Questi
 
 def _list_parts_missing_in_sub_answers(answer: AnswerValue, question: FanOutQuestion) -> list[str]:
     subs = [sub for _, sub in list_sub_questions(question)]
-    sub_answers = list(_list_sub_answer_parts(subs))
+    sub_answers = list(_iterate_sub_answer_primitives_as_text(subs))
     asked = [*(sub.question for sub in subs), *(sub.evidence.title for sub in subs if sub.evidence)]
     answers, names = _index_paragraphs(sub_answers), _index_paragraphs([*sub_answers, *asked])
     years = [int(found) for text in (question.question, *asked) for found in _YEAR_IN_TEXT.findall(text)]
@@ -155,7 +155,10 @@ def _list_parts_missing_in_sub_answers(answer: AnswerValue, question: FanOutQues
             if _DIGIT.search(each):
                 follows = numbers is not None and find_answer_in_text(each, numbers).found is not False
             else:
-                said = (_tokenize_to_values(" ".join([sub.question, *_list_sub_answer_parts([sub])])) for sub in subs)
+                said = (
+                    _tokenize_to_values(" ".join([sub.question, *_iterate_sub_answer_primitives_as_text([sub])]))
+                    for sub in subs
+                )
                 follows = any(_tokenize_to_values(each) <= words for words in said)
             missing += [] if follows else [each]
     return list(dict.fromkeys(missing))
@@ -186,7 +189,11 @@ def _list_numbers_contradicting_sub_answers(
     ]
     for key, value in numbers.items():
         own = [sub for sub, text in asked if find_answer_in_text(key, text).found]
-        given = _index_paragraphs([*_list_sub_answer_parts(own), *_list_derived_numbers(own)]) if own else None
+        given = (
+            _index_paragraphs([*_iterate_sub_answer_primitives_as_text(own), *_list_derived_numbers(own)])
+            if own
+            else None
+        )
         if given and find_answer_in_text(value, given).missing:
             yield key, value, str(own[0].answer)
 
@@ -205,7 +212,7 @@ def _list_answer_keys_and_values(answer: AnswerValue) -> Iterator[tuple[bool, st
         yield from ((False, part) for part in iterate_answer_primitives(answer))
 
 
-def _list_sub_answer_parts(subs: Sequence[SubQuestion]) -> Iterator[str]:
+def _iterate_sub_answer_primitives_as_text(subs: Sequence[SubQuestion]) -> Iterator[str]:
     """Yield the parts of the sub-answers; callers give each its own paragraph."""
     for sub in subs:
         yield from (str(part) for part in iterate_answer_primitives(sub.answer))
@@ -228,7 +235,11 @@ def _list_derived_numbers(subs: Sequence[SubQuestion]) -> Iterator[str]:
 def _list_combinable_numbers(group: Sequence[SubQuestion]) -> Iterator[list[float]]:
     """Yield groups of numbers to combine: one of each sub-question, all, those of one answer, the years of dates."""
     read = [
-        [each.value for part in _list_sub_answer_parts([sub]) for each in tokenize_words_numbers_and_dates(part)]
+        [
+            each.value
+            for part in _iterate_sub_answer_primitives_as_text([sub])
+            for each in tokenize_words_numbers_and_dates(part)
+        ]
         for sub in group
     ]
     found = [[float(value.number) for value in values if isinstance(value, UnitlessNumberValue)] for values in read]
@@ -284,9 +295,9 @@ def list_required_word_prefixes(answers: Iterable[AnswerValue]) -> frozenset[str
     return frozenset(found)
 
 
-def contains_all_prefixes_anywhere(beginnings: Iterable[str], folded_text: str) -> bool:
+def contains_all_substrings(substrings: Iterable[str], folded_text: str) -> bool:
     """True if a text, folded by `fold_case_and_accents`, contains all the prefixes."""
-    return all(each in folded_text for each in beginnings)
+    return all(each in folded_text for each in substrings)
 
 
 DEV_SHARE = 0.3

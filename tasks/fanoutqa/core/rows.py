@@ -130,7 +130,7 @@ class EvidenceReference(Row):
     """Parts of the sub-answer that the article does not say."""
 
 
-class ReferenceAnswerFinding(Row):
+class SubAnswerInArticleFinding(Row):
     """Whether an article says the sub-answer; the id is that of the reference."""
 
     found: bool | None

@@ -12,7 +12,7 @@ from typing import Any
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.errors import UsageError
-from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer, RuleLemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import RuleLemmatizer, TextBatchLemmatizer
 
 SPACY_MODEL = "en_core_web_sm"
 IRREGULAR_FORMS_FILE = "irregular_forms.csv"
@@ -55,7 +55,7 @@ def resolve_lemmatizer_name(wanted: str = "auto") -> str:
 
 
 @cache
-def load_lemmatizer(name: str) -> Lemmatizer:
+def load_lemmatizer(name: str) -> TextBatchLemmatizer:
     """Load the lemmatizer of a name returned by `resolve_lemmatizer_name`, once per process."""
     if name == RuleLemmatizer.name:
         with asset_path("data/lists", IRREGULAR_FORMS_FILE).open(encoding="utf-8", newline="") as file:

@@ -24,7 +24,7 @@ from factmill.tasks.core.evaluation.scoring import (
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
 from factmill.tasks.core.rows import arrow_schema
-from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, PaperResult, ScoringModels
+from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, LocalScoringModels, PaperResult
 from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
@@ -161,7 +161,7 @@ def format_score_summary(loose: float | None, grade: str, unscored: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def score_judged_predictions(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: ScoringModels) -> pa.Table:
+def score_judged_predictions(answers: pa.Table, inputs: FanOutEvaluationInputs, tools: LocalScoringModels) -> pa.Table:
     """Score judged answers (rows of `FanOutJudgedPrediction`); return them as rows of `FanOutScoredPrediction`."""
     scored = add_string_and_rouge_scores(
         answers, load_lemmatizer(inputs.lemmatizer or resolve_lemmatizer_name(inputs.params.lemmas))

@@ -17,12 +17,16 @@ from factmill.tasks.core.calls.wikipedia import (
 )
 from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.fanoutqa.core.evaluation.chunks import select_chunks, split_article
-from factmill.tasks.fanoutqa.core.evaluation.dialogue import ArticleLookupResult, ArticleTitleRequest, EvidenceRequest
+from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
+    ArticleLookupResult,
+    ArticleTitleRequest,
+    QuestionArticlesRequest,
+)
 from factmill.tasks.lookups.pinned_articles import (
     MissingArticleReason,
     PinnedArticleRevision,
     load_article_texts,
-    pin_article_revisions_at_epoch,
+    pin_article_revisions_by_title_at_epoch,
 )
 from factmill.tasks.text.wikipedia_urls import canonical_title, find_article_title_problem
 
@@ -34,7 +38,7 @@ _LOOKUPS_PER_BATCH = 20
 
 
 def look_up_articles(
-    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | QuestionArticlesRequest]]
 ) -> list[ArticleLookupResult]:
     """Return the result of each (row id, look-up), in their order."""
     groups = (looks[start : start + _LOOKUPS_PER_BATCH] for start in range(0, len(looks), _LOOKUPS_PER_BATCH))
@@ -42,7 +46,7 @@ def look_up_articles(
 
 
 def _look_up_article_batch(
-    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | EvidenceRequest]]
+    work: BatchInProgress, looks: Sequence[tuple[str, ArticleTitleRequest | QuestionArticlesRequest]]
 ) -> list[ArticleLookupResult]:
     pinned = _pin_searched_titles(
         work, [(row_id, look) for row_id, look in looks if isinstance(look, ArticleTitleRequest)]
@@ -84,18 +88,18 @@ def _pin_searched_titles(
         else:
             by_epoch[search.epoch].append((row_id, search.title))
     for epoch, titles in by_epoch.items():
-        found = pin_article_revisions_at_epoch(work, titles, epoch)
+        found = pin_article_revisions_by_title_at_epoch(work, titles, epoch)
         pinned |= {(row_id, title): found[title] for row_id, title in titles}
     return pinned
 
 
 def _list_needed_revisions(
     row_id: str,
-    look: ArticleTitleRequest | EvidenceRequest,
+    look: ArticleTitleRequest | QuestionArticlesRequest,
     pinned: Mapping[tuple[str, str], PinnedArticleRevision | MissingArticleReason],
 ) -> list[tuple[str, int]]:
     """Return (title, revision) of the articles whose texts a look-up needs."""
-    if isinstance(look, EvidenceRequest):
+    if isinstance(look, QuestionArticlesRequest):
         return list(look.articles)
     article = pinned[row_id, look.title]
     # under the requested title, since the page may have been renamed after the epoch
@@ -103,7 +107,7 @@ def _list_needed_revisions(
 
 
 def _select_chunks_for_lookup(
-    look: ArticleTitleRequest | EvidenceRequest,
+    look: ArticleTitleRequest | QuestionArticlesRequest,
     needed: Sequence[tuple[str, int]],
     texts: Mapping[int, str | MissingArticleReason],
 ) -> ArticleLookupResult:

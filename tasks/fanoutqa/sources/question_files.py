@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings, format_table_form
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings, format_table_form
 from factmill.tasks.errors import SourceError
 from factmill.tasks.fanoutqa.core.forms.authored import check_authored_question, parse_authored_question
 from factmill.tasks.fanoutqa.core.forms.checks import (
@@ -38,7 +38,7 @@ from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
     SourceFile,
-    iterate_json,
+    iterate_numbered_json_values,
     load_source_text,
     parse_source_rows,
 )
@@ -84,7 +84,11 @@ def read_question_file(
     `own`: how a table of the user's own is read. SourceError for an unreadable file, and for one without any row of either
     form.
     """
-    rows = _iterate_table_questions(source, own) if own and own.columns else iterate_json(source, EXPECTED_FORM)
+    rows = (
+        _iterate_table_questions(source, own)
+        if own and own.columns
+        else iterate_numbered_json_values(source, EXPECTED_FORM)
+    )
 
     def judge(row_id: str, number: int, row: Any) -> SourcedFanOutQuestion | Reject:
         if isinstance(row, str) and own:
@@ -107,20 +111,22 @@ def read_question_file(
 
 
 QUESTION_TABLE_FORM: TableForm = (
-    TableField("question", "text of the question", is_required=True),
-    TableField("answer", "the answer: a text, or JSON, an object or a list as in the paper's questions", "json"),
-    TableField(
+    ExpectedTableField("question", "text of the question", is_required=True),
+    ExpectedTableField(
+        "answer", "the answer: a text, or JSON, an object or a list as in the paper's questions", "json"
+    ),
+    ExpectedTableField(
         "strategy",
         "as JSON, the list of sub-questions of the authored form, each with question, answer and evidence, the address of an article",
         "json",
     ),
-    TableField("then", "as JSON, the sub-questions that need the answers of strategy", "json"),
-    TableField(
+    ExpectedTableField("then", "as JSON, the sub-questions that need the answers of strategy", "json"),
+    ExpectedTableField(
         "decomposition", "as JSON, the list of sub-questions of the released form, in place of strategy", "json"
     ),
-    TableField("necessary_evidence", "as JSON, the articles of a released question without answers", "json"),
-    TableField("categories", "topics", "list"),
-    TableField("id", "id of the question; without it, a digest of its wording"),
+    ExpectedTableField("necessary_evidence", "as JSON, the articles of a released question without answers", "json"),
+    ExpectedTableField("categories", "topics", "list"),
+    ExpectedTableField("id", "id of the question; without it, a digest of its wording"),
 )
 _SUPPORT_FIELDS = ("strategy", "decomposition", "necessary_evidence")
 
@@ -159,7 +165,7 @@ def load_set_kinds() -> dict[str, SetKind]:
 
 
 @cache
-def load_property_phrases() -> dict[tuple[str, str], PropertyPhrases]:
+def load_phrases_by_property_and_members() -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a property, loaded from `data/lists/fanout_properties.csv`."""
     return parse_phrases_by_property_and_members(asset_path("data/lists", "fanout_properties.csv").read_text("utf-8"))
 
@@ -183,7 +189,7 @@ def read_own_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], Pr
     return parse_phrases_by_property_and_members(load_source_text(source, "phrases of properties"), str(source.path))
 
 
-def load_build_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
+def load_packaged_and_own_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
     """Return unit → kind of sets: factmill's own, and those of the user's files, which replace equal ones."""
     return load_set_kinds() | {unit: kind for file in files for unit, kind in read_own_set_kinds(file).items()}
 
@@ -191,4 +197,4 @@ def load_build_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
 def load_packaged_and_own_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases: factmill's own, and those of the user's files, which replace equal ones."""
     own = {key: phrases for file in files for key, phrases in read_own_property_phrases(file).items()}
-    return load_property_phrases() | own
+    return load_phrases_by_property_and_members() | own

@@ -179,7 +179,7 @@ def gather_evidence(
     return KnownTermsAndPlacesOfAnswer(lexicon.expand_terms(labels) | set(lexicon.read_terms(answer)), depths)
 
 
-def split_grounded_levels(
+def drop_unsupported_or_redundant_levels(
     levels: Sequence[str], evidence: KnownTermsAndPlacesOfAnswer, lexicon: PlaceAndNounLexicon, keep_counties: bool
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the supported answers that say less than those before, and (answer, reason) of the others."""

@@ -29,7 +29,7 @@ ClaimsByItem = Mapping[str, Sequence[ItemNeighbour]]
 
 
 @dataclass(frozen=True, slots=True)
-class RelationPairsInGraph:
+class BearerPairsInRelation:
     """What the graph says about a relation between the bearers of two names."""
 
     pairs: frozenset[EntityPair]
@@ -47,7 +47,7 @@ def find_bearer_pairs_in_relation(
     bearers: tuple[Sequence[ItemMatchedByName], ...],
     claims: ClaimsByItem,
     enclosing_place_claims: ClaimsByItem,
-) -> RelationPairsInGraph:
+) -> BearerPairsInRelation:
     """Find the pairs of bearers for which a relation holds: directly or, if it leads to places, via enclosing places.
 
     Args:
@@ -71,7 +71,7 @@ def find_bearer_pairs_in_relation(
     knows: dict[str, tuple[str, ...]] = {
         qid: tuple(edge.label or edge.qid for edge in claims[qid]) for qid in questions if values[qid]
     }
-    return RelationPairsInGraph(pairs, knows)
+    return BearerPairsInRelation(pairs, knows)
 
 
 def find_reachable_items(claims_by_item: ClaimsByItem, qid: str) -> set[str]:
@@ -86,7 +86,7 @@ def find_reachable_items(claims_by_item: ClaimsByItem, qid: str) -> set[str]:
 
 
 def choose_entity_pair(
-    bearers: tuple[Sequence[ItemMatchedByName], ...], matches: RelationPairsInGraph, policy: str
+    bearers: tuple[Sequence[ItemMatchedByName], ...], matches: BearerPairsInRelation, policy: str
 ) -> EntityPair:
     """Return the pair with the smallest QID numbers; policy `linked` prefers pairs for which the relation holds."""
     if policy == "linked" and matches.pairs:

@@ -10,8 +10,8 @@ from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndS
 from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
-    ScoringModels,
-    format_explained_answer_line,
+    LocalScoringModels,
+    format_answer_model_and_finish_line,
     resolve_evaluation_inputs,
 )
 from factmill.tasks.granola.benchmark import GRANOLA
@@ -51,7 +51,7 @@ def resolve_granola_evaluation_inputs(
     return resolve_evaluation_inputs(GRANOLA_EVALUATION, params, run, GranolaEvaluationInputs, embedder=encoder)
 
 
-def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: ScoringModels) -> pa.Table:
+def score_granola(answers: pa.Table, inputs: GranolaEvaluationInputs, tools: LocalScoringModels) -> pa.Table:
     """Score answers (rows of `GranolaPrediction`): matched level (Definition 1) and similarity to the gold answer (§5.4).
 
     The similarity is null for answers that are empty, IDK or not compared.
@@ -77,7 +77,7 @@ def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
     if row.samples:
         yield f"  drawn       {' | '.join(row.samples)}"
-    yield format_explained_answer_line(row.answer, row)
+    yield format_answer_model_and_finish_line(row.answer, row)
     if row.answer_read != row.answer:
         yield f"  read as     {row.answer_read}"
     for number, level in enumerate(row.granola_answers, 1):

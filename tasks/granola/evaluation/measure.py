@@ -12,7 +12,7 @@ from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, m
 from factmill.tasks.evaluation.definition import AnswerShownInReport, PaperResult
 from factmill.tasks.granola.core.evaluation.scoring import (
     SIMILARITY_METRIC,
-    MetricScoresByAnswer,
+    SingleMetricScoresByAnswer,
     classify_standard_vs_granola_accuracy,
     list_metric_columns,
     list_metrics_for_varied_parameters,
@@ -61,7 +61,7 @@ def make_granola_score_rows_and_metrics(
 
 
 def _make_metric_scores(
-    setting: str, column: MetricScoresByAnswer, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
+    setting: str, column: SingleMetricScoresByAnswer, chosen: npt.NDArray[np.bool_], names: Mapping[str, _Texts]
 ) -> MetricScores:
     kept = chosen & column.applies
     return MetricScores(

@@ -28,7 +28,7 @@ from factmill.tasks.granola.core.evaluation.rows import (
 from factmill.tasks.granola.core.evaluation.scoring import (
     choose_majority_answer,
     format_samples,
-    guess_from_other_facts,
+    guess_fact_answers_from_other_facts,
     list_fact_ids,
 )
 from factmill.tasks.options import CliOption
@@ -120,7 +120,7 @@ def make_granola_dialogue(asked: GranolaQuestion, params: GranolaEvaluationParam
 
 def make_granola_guesser(rows: pa.Table) -> Callable[[GranolaQuestion], str]:
     """Return the built-in guesser, question → answer; `rows`: those of the measured build."""
-    guesses = guess_from_other_facts(
+    guesses = guess_fact_answers_from_other_facts(
         rows["relation"].to_pylist(), _list_fact_ids_of_rows(rows), rows["granola_answers"].to_pylist()
     )
     return lambda asked: guesses[asked.cluster]

@@ -16,7 +16,7 @@ from factmill.tasks.storage.source_files import (
     SourceFile,
     find_row_problem,
     format_source_paths_and_their_files,
-    iterate_json,
+    iterate_numbered_json_values,
     list_source_files,
 )
 
@@ -65,7 +65,9 @@ def find_relation_files(paths: Sequence[Path], relations: Sequence[str]) -> dict
 
 def load_entity_questions(source: SourceFile) -> list[RawEntityQuestion]:
     """Return the rows of one file; SourceError as described above, or when the file has changed."""
-    rows = [_read_row(*read) for read in iterate_json(source, "rows with the columns question and answers")]
+    rows = [
+        _read_row(*read) for read in iterate_numbered_json_values(source, "rows with the columns question and answers")
+    ]
     if rows and all(row.problem for row in rows):
         raise SourceError(
             f"{source.path}: no row is valid; row 1: {rows[0].problem}; expected the columns question and answers"

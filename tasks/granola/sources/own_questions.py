@@ -4,20 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from factmill.tasks.core.question_relations import QuestionRelation
-from factmill.tasks.core.table_columns import TableField, TableForm
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm
 from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file
 from factmill.tasks.storage.source_files import list_source_files, peek_columns
 from factmill.tasks.text.sanitize import format_did_you_mean
 from factmill.tasks.text.wikidata_ids import is_pid
 
 QUESTION_FORM: TableForm = (
-    TableField("question", "text of the question", is_required=True),
-    TableField("answers", "the gold answer, or a list of answers that are all the same", "list", True, "answer"),
-    TableField(
+    ExpectedTableField("question", "text of the question", is_required=True),
+    ExpectedTableField(
+        "answers", "the gold answer, or a list of answers that are all the same", "list", True, "answer"
+    ),
+    ExpectedTableField(
         "relation",
         "id of the property that is asked for (P19), or its label; without it, the file's name begins with it, or --relations says it",
     ),
-    TableField(
+    ExpectedTableField(
         "subject",
         "name of the entity that is asked about, as the question has it; without it, the question follows the relation's template",
     ),

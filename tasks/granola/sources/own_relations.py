@@ -5,16 +5,18 @@ from functools import cache
 
 from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.question_relations import QuestionRelation, find_question_template_problem
-from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings, resolve_table_columns
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings, resolve_table_columns
 from factmill.tasks.errors import SourceError
 from factmill.tasks.storage.own_tables import iterate_own_table, list_table_columns
 from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.text.wikidata_ids import is_pid
 
 RELATION_FORM: TableForm = (
-    TableField("pid", "id of the property, like P2632", is_required=True),
-    TableField("template", "question with [X] for the subject: Where was [X] held in custody?", is_required=True),
-    TableField("label", "name of the property; without it, its id"),
+    ExpectedTableField("pid", "id of the property, like P2632", is_required=True),
+    ExpectedTableField(
+        "template", "question with [X] for the subject: Where was [X] held in custody?", is_required=True
+    ),
+    ExpectedTableField("label", "name of the property; without it, its id"),
 )
 RELATION_FILE = "relations"
 """Name of the manifest's file group of the user's relations."""

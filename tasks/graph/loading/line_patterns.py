@@ -180,7 +180,7 @@ def _read_typed_literal_text(literals: pa.BinaryArray) -> pa.StringArray:
     return _slice_text(split_column(literals, b'"^^', 2)[0], 1)
 
 
-def _read_precision(literals: pa.BinaryArray) -> pa.Int32Array:
+def _read_precision_literals(literals: pa.BinaryArray) -> pa.Int32Array:
     return _read_typed_literal_text(literals).cast(pa.int32())
 
 
@@ -305,7 +305,7 @@ def make_line_patterns(languages: Sequence[str]) -> LinePatterns:
         (_NODE_IRI_START, [
             (_NODE, _ONTOLOGY + rb"timeValue>", _DATE_LITERAL_PATTERN, _make_row_handler("times", _read_node, None, _read_typed_literal_text)),
             (_NODE, _ONTOLOGY + rb"timePrecision>", _PRECISION,
-             _make_row_handler("precisions", _read_node, None, _read_precision)),
+             _make_row_handler("precisions", _read_node, None, _read_precision_literals)),
             (_NODE, _ONTOLOGY + rb"quantityAmount>", _NUMBER_LITERAL_PATTERN, _make_row_handler("amounts", _read_node, None, _read_typed_literal_text)),
             (_NODE, _ONTOLOGY + rb"quantityUnit>", _ITEM, _make_row_handler("units", _read_node, None, _read_last_item)),
         ]),

@@ -127,12 +127,12 @@ def _is_date_time(data: Bytes, at: int, stop: int) -> bool:
         and (data[at + 9] == _COLON and data[at + 12] == _COLON)
         and (_is_two_digit_number(data, at + 1, 12) and _is_two_digit_number(data, at + 4, 31))
         and (_is_two_digit_number(data, at + 7, 99) and _is_two_digit_number(data, at + 10, 99))
-        and (_is_two_digit_number(data, at + 13, 99) and _is_fraction_and_time_zone(data, at + 15, stop))
+        and (_is_two_digit_number(data, at + 13, 99) and _is_optional_fraction_and_time_zone(data, at + 15, stop))
     )
 
 
 @compile_inline
-def _is_fraction_and_time_zone(data: Bytes, at: int, stop: int) -> bool:
+def _is_optional_fraction_and_time_zone(data: Bytes, at: int, stop: int) -> bool:
     """True for a valid text after a time's seconds: a fraction, a zone, both or nothing."""
     if at < stop and data[at] == _DOT:
         end = _skip_digits(data, at + 1, stop)
@@ -320,7 +320,7 @@ def _find_predicate_end_and_property(data: Bytes, at: int, stop: int) -> tuple[i
 
 
 @compile_inline
-def _find_text_table(data: Bytes, at: int, stop: int) -> int:
+def _find_table_index_of_text_predicate(data: Bytes, at: int, stop: int) -> int:
     """Return the index in _TABLES of the table for a predicate's texts, or -1."""
     if _equals_bytes(data, at, stop, _LABEL):
         return 0
@@ -330,7 +330,7 @@ def _find_text_table(data: Bytes, at: int, stop: int) -> int:
 
 
 @compile_inline
-def _parse_data_page_item(data: Bytes, at: int, stop: int) -> int:
+def _parse_data_page_iri_item_number(data: Bytes, at: int, stop: int) -> int:
     """Return the number of the item whose data page the IRI is; -1 for any other IRI."""
     for is_first in (True, False):
         text = _DATA_PAGE_HTTPS if is_first else _DATA_PAGE_HTTP
@@ -353,7 +353,7 @@ def _get_item_line_code_and_property(
         return _VALUE, number
     if number < 0 and (_has_prefix(data, at, stop, _PROP_PREFIX) or _equals_bytes(data, at, stop, _SAME_AS)):
         return _UNRECOGNISED, 0
-    table = _find_text_table(data, at, stop) if kind == _TAGGED else -1
+    table = _find_table_index_of_text_predicate(data, at, stop) if kind == _TAGGED else -1
     return (_TEXT, table) if table >= 0 and _is_kept_language(data, begin, end, tags, tag_ends) else (_UNKEPT, 0)
 
 
@@ -407,7 +407,7 @@ def _scan_line_codes_and_contents(
         numbers[line, 0], numbers[line, 2] = item, found
         code = _UNKEPT
         if _equals_bytes(data, at, end, _MODIFIED):
-            page = _parse_data_page_item(data, first, subject_end)
+            page = _parse_data_page_iri_item_number(data, first, subject_end)
             is_moment = kind == _DATE_LITERAL and _skip_digits(data, thing + 1, found) == thing + 5
             code, numbers[line, 0] = (_CHANGE, page) if page >= 0 and is_moment else (_UNRECOGNISED, 0)
         elif item >= 0:

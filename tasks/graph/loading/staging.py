@@ -26,7 +26,7 @@ from factmill.tasks.graph.loading.line_patterns import LinePatterns, make_line_p
 from factmill.tasks.graph.loading.sources.streams import (
     SOURCE_START,
     LineBlock,
-    RdfSource,
+    RdfSourceReader,
     SourceChangedError,
     SourcePosition,
 )
@@ -78,12 +78,12 @@ class LoadMeter:
         self.phase: LoadPhase = "reading"
         self._notify = notify
         self._began_s = time.monotonic()
-        self._sources: Sequence[RdfSource] = ()
+        self._sources: Sequence[RdfSourceReader] = ()
         self._total: int | None = None
         self._lines_before = self._lines = self._text_bytes = self._bytes_before = 0
         self._reading_began_s = self._reading_s = 0.0
 
-    def set_sources(self, sources: Sequence[RdfSource], lines_before: int) -> None:
+    def set_sources(self, sources: Sequence[RdfSourceReader], lines_before: int) -> None:
         """Set the sources to measure; an earlier load read the first `lines_before` lines."""
         sizes = [source.find_size_bytes() for source in sources]
         self._sources = sources
@@ -175,7 +175,7 @@ class LoadTally:
         for name in found.tables:
             self.read[name] += found.count_rows(name)
 
-    def finish_source(self, source: RdfSource) -> None:
+    def finish_source(self, source: RdfSourceReader) -> None:
         """Count a source read to its end; SourceError if it has no triple or none that a graph keeps."""
         if not self.triples:
             raise SourceError(f"{source.path}: has no triples")
@@ -269,7 +269,7 @@ def open_staging(path: Path, name: str) -> Iterator[StagingDatabase]:
 
 
 def read_sources_into_staging(
-    sources: Sequence[RdfSource],
+    sources: Sequence[RdfSourceReader],
     languages: Sequence[str],
     staging: StagingDatabase,
     meter: LoadMeter,
@@ -307,7 +307,7 @@ def read_sources_into_staging(
     commit()
 
 
-def _check_finished_sources_unchanged(sources: Sequence[RdfSource], tally: LoadTally) -> None:
+def _check_finished_sources_unchanged(sources: Sequence[RdfSourceReader], tally: LoadTally) -> None:
     """Check that the finished sources are unchanged, whatever their names; SourceChangedError if not."""
     for nth, (source, before) in enumerate(zip(sources, tuple(tally.finished), strict=False)):
         if tally.is_whole and not source.is_rereadable:
@@ -323,7 +323,7 @@ def _check_finished_sources_unchanged(sources: Sequence[RdfSource], tally: LoadT
 
 
 def _iterate_blocks_with_staged_rows(
-    source: RdfSource, after: SourcePosition, patterns: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
+    source: RdfSourceReader, after: SourcePosition, patterns: LinePatterns, pool: ThreadPoolExecutor, meter: LoadMeter
 ) -> Iterator[tuple[LineBlock, StagedRowsAndCounts]]:
     """Yield each block with its sorted rows, in order; a few blocks are sorted ahead."""
     under_way: deque[tuple[LineBlock, Future[StagedRowsAndCounts]]] = deque()

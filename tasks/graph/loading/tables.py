@@ -234,7 +234,7 @@ def attach_database(connection: duckdb.DuckDBPyConnection, path: Path, name: str
     connection.execute(f"ATTACH '{quoted}' AS {name}{' (READ_ONLY)' if read_only else ''}")
 
 
-def write_graph_tables_and_count_left_out(
+def write_tables_count_stored_and_left_out(
     connection: duckdb.DuckDBPyConnection, database: Path
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write a graph's tables from `staging` into a new database, and make it the current one.

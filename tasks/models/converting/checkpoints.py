@@ -29,7 +29,7 @@ from factmill.tasks.models.converting.weights import (
 )
 from factmill.tasks.models.model_folder import (
     MODEL_MANIFEST_FILE,
-    ConversionResult,
+    ConversionManifestFields,
     ExistingModelPolicy,
     ModelKind,
     ModelManifest,
@@ -37,7 +37,7 @@ from factmill.tasks.models.model_folder import (
     write_model_folder,
 )
 
-ConvertFunction = Callable[[Path, Path], ConversionResult]
+ConvertFunction = Callable[[Path, Path], ConversionManifestFields]
 """Writes the files of a model from the first folder into the second, which is empty."""
 
 
@@ -91,7 +91,7 @@ def make_converted_model_folder(
     if not checkpoint.is_dir():
         raise UsageError(f"{checkpoint}: no such directory; give the directory with a checkpoint's config.json")
 
-    def write(making: Path) -> ConversionResult:
+    def write(making: Path) -> ConversionManifestFields:
         if (checkpoint / MODEL_MANIFEST_FILE).is_file():
             origin = copy_verified_model_files(checkpoint, kind, making)
         else:

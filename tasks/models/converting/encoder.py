@@ -26,7 +26,7 @@ from factmill.tasks.models.converting.checkpoints import (
 )
 from factmill.tasks.models.cross_encoder import HEAD_FILE, CrossEncoderSettings
 from factmill.tasks.models.model_folder import (
-    ConversionResult,
+    ConversionManifestFields,
     ExistingModelPolicy,
     ModelManifest,
     digest_existing_files,
@@ -61,7 +61,7 @@ _DEFAULT_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderTokenizer:
+class EncoderTokenizerJson:
     """A tokenizer.json with the data that the encoder needs."""
 
     content: str
@@ -99,7 +99,7 @@ def make_embedder_folder(
     UsageError names what is missing or not supported. An already converted folder is copied unchanged.
     """
 
-    def convert(checkpoint: Path, making: Path) -> ConversionResult:
+    def convert(checkpoint: Path, making: Path) -> ConversionManifestFields:
         shape = _parse_encoder_shape(checkpoint, load_checkpoint_json(checkpoint / "config.json"))
         pooling = _load_pooling_mode(checkpoint, shape.width)
         prompts = load_checkpoint_json(checkpoint / "config_sentence_transformers.json", {})
@@ -110,7 +110,7 @@ def make_embedder_folder(
         max_tokens, made_with = _write_encoder_and_get_limit_and_package(checkpoint, shape, making)
         settings = {"dimensions": shape.width, "pooling": pooling, "normalised": True, "max_tokens": max_tokens}
         files = digest_existing_files(checkpoint, (*_ENCODER_SOURCE_FILES, *_POOLING_FILES))
-        return ConversionResult(files, settings, made_with)
+        return ConversionManifestFields(files, settings, made_with)
 
     return make_converted_model_folder(checkpoint, folder, name, "embedder", if_there, convert)
 
@@ -124,7 +124,7 @@ def make_cross_encoder_folder(
     supported. An already converted folder is copied unchanged.
     """
 
-    def convert(checkpoint: Path, making: Path) -> ConversionResult:
+    def convert(checkpoint: Path, making: Path) -> ConversionManifestFields:
         config = load_checkpoint_json(checkpoint / "config.json")
         shape = _parse_encoder_shape(checkpoint, config)
         is_bert = shape.architecture == "bert"
@@ -147,7 +147,7 @@ def make_cross_encoder_folder(
             max_tokens=max_tokens,
         )
         files = digest_existing_files(checkpoint, _ENCODER_SOURCE_FILES)
-        return ConversionResult(files, settings.model_dump(), made_with)
+        return ConversionManifestFields(files, settings.model_dump(), made_with)
 
     return make_converted_model_folder(checkpoint, folder, name, "cross-encoder", if_there, convert)
 
@@ -228,7 +228,7 @@ def _parse_score_activation(
     return "sigmoid" if last == "Sigmoid" else "none"
 
 
-def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> EncoderTokenizer:
+def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) -> EncoderTokenizerJson:
     """Read a checkpoint's tokenizer.json or vocab.txt for an encoder's numbers of positions and word embeddings.
 
     As in sentence-transformers, texts are cut at max_seq_length of sentence_bert_config.json, else at model_max_length
@@ -268,7 +268,7 @@ def load_encoder_tokenizer(checkpoint: Path, positions: int, vocabulary: int) ->
             "they do not belong together"
         )
     unknown = options.get("unk_token", "[UNK]")
-    return EncoderTokenizer(
+    return EncoderTokenizerJson(
         content=tokenizer.to_str(),
         vocabulary=[names.get(place, f"<unused_{place}>") for place in range(vocabulary)],
         unknown=unknown["content"] if isinstance(unknown, dict) else unknown,

@@ -30,7 +30,7 @@ from factmill.tasks.models.converting.weights import (
     load_mapped_weights,
 )
 from factmill.tasks.models.model_folder import (
-    ConversionResult,
+    ConversionManifestFields,
     ExistingModelPolicy,
     ModelManifest,
     copy_files,
@@ -72,7 +72,7 @@ def make_language_model_folder(
     )
 
 
-def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionResult:
+def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionManifestFields:
     """Write a checkpoint's conversion into an empty folder."""
     config = load_checkpoint_json(checkpoint / "config.json")
     config = config.get("text_config", config)
@@ -95,7 +95,7 @@ def convert_decoder_checkpoint(checkpoint: Path, making: Path, quantization: Qua
         max_tokens=_find_max_positions(header, config),
     )
     names_of_files = ("config.json", *_SPECIAL_TOKEN_FILES, cutter.path.name, *list_weight_files(checkpoint))
-    return ConversionResult(digest_existing_files(checkpoint, names_of_files), settings.model_dump(), made_with)
+    return ConversionManifestFields(digest_existing_files(checkpoint, names_of_files), settings.model_dump(), made_with)
 
 
 def list_decoder_tokens(tokenizer: TextTokenizer, size: int | None) -> list[str]:
@@ -141,7 +141,7 @@ def _find_start_token(checkpoint: Path, config: Mapping[str, Any], tokens: list[
     return tokens[number] if isinstance(number, int) and 0 <= number < len(tokens) else None
 
 
-def _check_and_copy_converted_decoder(converted: Path, making: Path) -> ConversionResult:
+def _check_and_copy_converted_decoder(converted: Path, making: Path) -> ConversionManifestFields:
     """Check a folder that CTranslate2's own command made, and copy it."""
     require_converted_files(converted, _CONVERTED_DECODER_FILES, "perplexity")
     header = load_mapped_weights(converted / CTRANSLATE2_WEIGHTS_FILE)
@@ -166,4 +166,4 @@ def _check_and_copy_converted_decoder(converted: Path, making: Path) -> Conversi
     )
     files = (*_CONVERTED_DECODER_FILES, cutter.path.name)
     copy_files(converted, files, making)
-    return ConversionResult(digest_existing_files(converted, files), settings.model_dump(), "converted before")
+    return ConversionManifestFields(digest_existing_files(converted, files), settings.model_dump(), "converted before")

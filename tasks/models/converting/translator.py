@@ -24,7 +24,7 @@ from factmill.tasks.models.converting.checkpoints import (
 from factmill.tasks.models.converting.weights import CTRANSLATE2_WEIGHTS_FILE, Quantization
 from factmill.tasks.models.model_folder import (
     MODEL_MANIFEST_FILE,
-    ConversionResult,
+    ConversionManifestFields,
     ExistingModelPolicy,
     ModelManifest,
     copy_files,
@@ -76,7 +76,7 @@ def make_translator_folder(
     )
 
 
-def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionResult:
+def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quantization) -> ConversionManifestFields:
     """Write a checkpoint's conversion into an empty folder."""
     config = load_checkpoint_json(checkpoint / "config.json")
     if config.get("model_type") != "m2m_100":
@@ -95,7 +95,7 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
         max_tokens=config["max_position_embeddings"],
     )
     files = [*_NLLB_SOURCE_FILES, *list_weight_files(checkpoint)]
-    return ConversionResult(digest_existing_files(checkpoint, files), settings.model_dump(), made_with)
+    return ConversionManifestFields(digest_existing_files(checkpoint, files), settings.model_dump(), made_with)
 
 
 def load_sentencepiece_pieces(checkpoint: Path) -> list[str]:
@@ -158,7 +158,7 @@ def _list_language_codes(checkpoint: Path) -> list[str]:
     return list(nllb.FAIRSEQ_LANGUAGE_CODES)
 
 
-def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionResult:
+def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionManifestFields:
     """Check a folder that CTranslate2's own command made, and copy it."""
     require_converted_files(converted, _CONVERTED_NLLB_FILES, "translator")
     tokens = load_checkpoint_json(converted / "shared_vocabulary.json")
@@ -175,4 +175,4 @@ def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionR
         identity=converted.name, codes=NLLB_LANGUAGE_CODES, code_first=True, max_tokens=_NLLB_POSITIONS
     )
     sources = digest_existing_files(converted, _CONVERTED_NLLB_FILES)
-    return ConversionResult(sources, settings.model_dump(), "converted before")
+    return ConversionManifestFields(sources, settings.model_dump(), "converted before")

@@ -78,7 +78,7 @@ def list_spelling_variants(span: str) -> list[str]:
     return [form for form in dict.fromkeys(forms) if form]
 
 
-def select_mentions(
+def select_mentions_with_ranked_candidates(
     spans: Iterable[WordSpan], bearers: Mapping[str, Sequence[str]], degrees: Mapping[str, int]
 ) -> list[EntityMention]:
     """Select non-overlapping mentions among spans, longest first; return them in text order.

@@ -63,10 +63,14 @@ def _list_numbers_codes_and_quoted_names(question: str) -> tuple[list[object], l
     counted: list[object] = [value for value in amounts if is_number_or_date(value) or str(value)[0].isdigit()]
     words = [word.strip(_EDGE_PUNCTUATION).removesuffix("'s").removesuffix("’s") for word in question.split()]
     quoted = [normalize_answer(first or second) for first, second in _QUOTED_NAME.findall(question)]
-    return counted, [word for at, word in enumerate(words) if _is_code(word) and (at or word != "A")], quoted
+    return (
+        counted,
+        [word for at, word in enumerate(words) if _is_acronym_or_alphanumeric_code(word) and (at or word != "A")],
+        quoted,
+    )
 
 
-def _is_code(word: str) -> bool:
+def _is_acronym_or_alphanumeric_code(word: str) -> bool:
     letters = [character for character in word if character.isalpha()]
     return bool(letters) and (len(letters) < sum(map(str.isalnum, word)) or word == word.upper())
 

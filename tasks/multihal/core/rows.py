@@ -158,14 +158,14 @@ class ScoredPath(AnswerTypedQuestion):
     judge_call: str
 
 
-class _PathIdColumns(Row):
+class _PathAndQuestionIdColumns(Row):
     path_id: str
     """Id of question and path, in the paper's form (tqa_gen_3_7); `id` is this followed by the language."""
     question_id: str
     """Id of the path's question: `path_id` without the path's number."""
 
 
-class MultiHalRow(_QuestionColumns, _PathIdColumns):
+class MultiHalRow(_QuestionColumns, _PathAndQuestionIdColumns):
     """One path of one question in one language, as published (Appendix A, Table 6); ids are the first columns."""
 
     answer_type: AnswerType

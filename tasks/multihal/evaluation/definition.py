@@ -29,9 +29,9 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     EvaluationParams,
+    LocalScoringModels,
     PaperResult,
-    ScoringModels,
-    format_explained_answer_line,
+    format_answer_model_and_finish_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -49,7 +49,7 @@ from factmill.tasks.multihal.core.evaluation.answers import (
     MultiHalQuestion,
     MultiHalScoredPrediction,
     PremiseAnswerPair,
-    choose_scores_of_best_pair_per_answer,
+    choose_best_pair_score_row_per_answer,
     make_kg_rag_question,
     make_premise_answer_pairs,
     make_question_without_path,
@@ -161,7 +161,7 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     metrics += [_make_deviation_metric(metric, answers) for metric in metrics if metric.group_by in ("", "language")]
     with_path = answers.filter(pc.equal(answers["setting"], "kg_rag"))
     if with_path.num_rows:
-        metrics += list(_make_judge_correlation_metrics(with_path, seed))
+        metrics += list(_correlate_path_and_answer_scores(with_path, seed))
     if with_path.num_rows and with_path.num_rows < answers.num_rows:
         gains = compute_score_gain_per_path(answers, with_path)
         metrics += measure(with_path, SCORE_DELTA, gains, "cosine", SETTING_DIFFERENCE)
@@ -195,7 +195,7 @@ def _make_deviation_metric(metric: MeasuredMetric, answers: pa.Table) -> Measure
     return metric.model_copy(update={"metric": SCORE_DEVIATION, "value": value, "interval": "", "note": note, **none})
 
 
-def _make_judge_correlation_metrics(with_path: pa.Table, seed: int) -> Iterator[MeasuredMetric]:
+def _correlate_path_and_answer_scores(with_path: pa.Table, seed: int) -> Iterator[MeasuredMetric]:
     """Yield Spearman's correlation of the judge's score of a path with the semantic score of the answer given it (§3.2)."""
     places = [("", "", with_path)]
     for group_by in ("language", "source_dataset"):
@@ -316,7 +316,9 @@ MULTIHAL_PAPER_FIGURES = tuple(
 )
 
 
-def score_multihal_predictions(answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: ScoringModels) -> pa.Table:
+def score_multihal_predictions(
+    answers: pa.Table, inputs: MultiHalEvaluationInputs, tools: LocalScoringModels
+) -> pa.Table:
     """Add the score columns of `MultiHalScoredPrediction` to answers (rows of `MultiHalPrediction`)."""
     answer_texts: list[str] = answers["answer_read"].to_pylist()
     accepted: list[list[str]] = answers["accepted"].to_pylist()
@@ -337,7 +339,7 @@ def score_multihal_predictions(answers: pa.Table, inputs: MultiHalEvaluationInpu
 
 
 def _score_with_cross_encoder(
-    option: str, model: str | None, pairs: Sequence[Sequence[PremiseAnswerPair]], tools: ScoringModels
+    option: str, model: str | None, pairs: Sequence[Sequence[PremiseAnswerPair]], tools: LocalScoringModels
 ) -> dict[str, pa.Array]:
     """Return one cross-encoder's columns: its metrics and the model's name; nulls and "" if no model is given."""
     kinds, named = CROSS_ENCODER_METRICS[option], f"{option}_model"
@@ -346,7 +348,7 @@ def _score_with_cross_encoder(
         return {**empty, named: pa.repeat("", len(pairs))}
     encoder = tools.cross_encoder(model)
     scored = encoder.score([pair for row_pairs in pairs for pair in row_pairs], list(kinds.values()))
-    scores = choose_scores_of_best_pair_per_answer(pairs, scored)
+    scores = choose_best_pair_score_row_per_answer(pairs, scored)
     found = {kind: pa.array(scores[:, at], from_pandas=True) for at, kind in enumerate(kinds)}
     return {**found, named: pa.repeat(encoder.name, len(pairs))}
 
@@ -371,7 +373,7 @@ def explain_multihal_prediction(row: MultiHalScoredPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
     yield f"  expected    {' | '.join(row.accepted)}"
-    yield format_explained_answer_line(row.answer, row)
+    yield format_answer_model_and_finish_line(row.answer, row)
     if row.semantic_score is None:
         yield f"  unscored    {row.unscored or 'no_gold'}: {row.detail or 'nothing to compare with'}"
     else:

@@ -33,9 +33,9 @@ from factmill.tasks.storage.source_files import (
     find_row_problem,
     format_source_paths_and_their_files,
     format_unused_files,
-    iterate_csv,
-    iterate_json,
-    iterate_parquet,
+    iterate_numbered_csv_rows,
+    iterate_numbered_json_values,
+    iterate_numbered_parquet_rows,
     list_distinct_non_empty_texts,
     list_source_files,
     parse_source_rows,
@@ -130,13 +130,13 @@ def _extract_shroom(row: Any, _path: Path, _number: int) -> ExtractedColumns:
         return "other_task", f"the task is {row['task'].strip()}; MultiHal uses only DM"
     if problem := find_row_problem(row, ("src", "tgt")):
         return MALFORMED_ROW, problem
-    question = make_sentence_with_meaning_question(row["src"])
+    question = append_question_on_marked_word_meaning(row["src"])
     if question is None:
         return MALFORMED_ROW, "the column src neither marks a word with <define> nor asks for its meaning"
     return {"domain": "N/A", "input": question}
 
 
-def make_sentence_with_meaning_question(sentence: str) -> str | None:
+def append_question_on_marked_word_meaning(sentence: str) -> str | None:
     """Return a sentence followed by the question what its marked word means; None without a marked word or question.
 
     In some SHROOM files the sentence already ends with the question; in others <define> marks the word, and the
@@ -158,7 +158,7 @@ def _extract_defan(row: Any, path: Path, number: int) -> ExtractedColumns:
     stated = _DEFAN_TYPES.get(row["type"].strip().lower(), "other")
     if domain == DEFAN_RANK_DOMAIN and stated == "numerical":
         stated = "rank"
-    answer = _strip_rank_padding(row["answer"]) if stated == "rank" else row["answer"].strip()
+    answer = _strip_tie_marks_and_leading_zeros(row["answer"]) if stated == "rank" else row["answer"].strip()
     return {"domain": domain, "output": answer, "answer_type": stated}
 
 
@@ -169,7 +169,7 @@ def _find_defan_domain(path: Path) -> str | None:
     return _DEFAN_DOMAINS[int(found[1]) - 1] if found[1].isdigit() else found[1].lower()
 
 
-def _strip_rank_padding(answer: str) -> str:
+def _strip_tie_marks_and_leading_zeros(answer: str) -> str:
     """Strip surrounding spaces and tie marks, and a rank's leading zeros, from an answer."""
     bare = answer.strip(_RANK_PADDING)
     return bare.lstrip("0") or bare if bare.isdigit() else bare
@@ -189,7 +189,7 @@ def _iterate_rows_and_flag_odd_groups(
                 f"{source.path}: the last group, from row {first} on, has {len(group)} rows instead of {DEFAN_GROUP_ROWS}, "
                 "column questions; the file is cut off or has no paraphrases"
             )
-        if len({(_strip_rank_padding(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
+        if len({(_strip_tie_marks_and_leading_zeros(row["answer"]), row["type"].strip()) for _, row in group}) > 1:
             problem = f"rows {first} to {last} are not a group of {DEFAN_GROUP_ROWS} paraphrases: they differ in the column answer or type"
             odd.update(dict.fromkeys(range(first, last + 1), problem))
         yield from group
@@ -258,11 +258,11 @@ class FoundationFormat:
         odd: dict[int, str] = {}
         columns, suffix = self.columns[0], source.path.suffix.lower()
         if self.kind == "CSV":
-            rows: Iterator[NumberedRow] = iterate_csv(source, columns)
+            rows: Iterator[NumberedRow] = iterate_numbered_csv_rows(source, columns)
         elif suffix == ".parquet":
-            rows = iterate_parquet(source, columns)
+            rows = iterate_numbered_parquet_rows(source, columns)
         else:
-            rows = iterate_json(source, f"{self.kind} with the columns {', '.join(columns)}")
+            rows = iterate_numbered_json_values(source, f"{self.kind} with the columns {', '.join(columns)}")
         if self.name == "defan":
             rows = _iterate_rows_and_flag_odd_groups(source, rows, odd)
 
@@ -379,7 +379,7 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
                 placed[file] = name
             elif file == path and name is None:
                 raise SourceError(
-                    f"{path}: the columns match no foundation; expected one of {_format_expected_formats(wanted)}; "
+                    f"{path}: the columns match no foundation; expected one of {_format_expected_files_of_foundations(wanted)}; "
                     "or, for a table of your own, --map question=COLUMN,answer=COLUMN"
                 )
             elif file == path:
@@ -387,7 +387,7 @@ def find_foundation_files(paths: Sequence[Path], foundations: Sequence[str] | No
     found = _group_by_foundation(placed)
     if missing := [name for name in wanted if name not in found.files and (foundations or not found.files)]:
         raise SourceError(
-            f"no file of {', '.join(missing)} in {format_source_paths_and_their_files(paths)}; expected {_format_expected_formats(missing)}"
+            f"no file of {', '.join(missing)} in {format_source_paths_and_their_files(paths)}; expected {_format_expected_files_of_foundations(missing)}"
         )
     if not foundations:
         found.left_out.extend(format_unused_files(paths, list(placed), "because their columns match no foundation"))
@@ -422,7 +422,7 @@ def _identify_foundation(path: Path) -> str | None:
     return None
 
 
-def _format_expected_formats(names: Sequence[str]) -> str:
+def _format_expected_files_of_foundations(names: Sequence[str]) -> str:
     return "; ".join(f"{name}: {FOUNDATIONS[name].format_expected_files()}" for name in names)
 
 

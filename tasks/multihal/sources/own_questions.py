@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from factmill.tasks.core.rows import Reject
-from factmill.tasks.core.table_columns import TableField, TableForm, UserSourceSettings
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
@@ -16,16 +16,16 @@ from factmill.tasks.storage.own_tables import OwnTables, check_and_digest_own_ta
 from factmill.tasks.storage.source_files import MALFORMED_ROW, ParsedSourceRow, SourceFile, dump_row
 
 OWN_QUESTION_FORM: TableForm = (
-    TableField("question", "text of the question", is_required=True),
-    TableField(
+    ExpectedTableField("question", "text of the question", is_required=True),
+    ExpectedTableField(
         "answer", "the expected answer; of a list the first, and the others are aliases", "list", True, "answers"
     ),
-    TableField("aliases", "other right answers", "list"),
-    TableField("incorrect_answers", "wrong answers", "list"),
-    TableField("context", "passages or addresses with the question", "list"),
-    TableField("domain", "topic of the question"),
-    TableField("id", "id of the row, unique in the source; without it, the file and the number of the row"),
-    TableField(
+    ExpectedTableField("aliases", "other right answers", "list"),
+    ExpectedTableField("incorrect_answers", "wrong answers", "list"),
+    ExpectedTableField("context", "passages or addresses with the question", "list"),
+    ExpectedTableField("domain", "topic of the question"),
+    ExpectedTableField("id", "id of the row, unique in the source; without it, the file and the number of the row"),
+    ExpectedTableField(
         "licence", "licence of the row, by its SPDX id; without it, that of --source-licence", other_name="license"
     ),
 )
@@ -89,7 +89,9 @@ def _find_ambiguous_number(answer: str, raw: Any) -> str:
     A number that a JSON or Parquet file holds as a number is a decimal number.
     """
     found = _AMBIGUOUS_NUMBER.fullmatch(answer)
-    if not found or any(isinstance(cell, float | Decimal) and str(cell) == answer for cell in _iterate_cells(raw)):
+    if not found or any(
+        isinstance(cell, float | Decimal) and str(cell) == answer for cell in _iterate_nested_row_values(raw)
+    ):
         return ""
     whole, rest, unit = found["thousands"], found["rest"], found["unit"]
     return (
@@ -99,7 +101,7 @@ def _find_ambiguous_number(answer: str, raw: Any) -> str:
     )
 
 
-def _iterate_cells(raw: Any) -> Iterator[Any]:
+def _iterate_nested_row_values(raw: Any) -> Iterator[Any]:
     """Yield the values of a row, those in lists and objects too."""
     if isinstance(raw, Mapping):
         raw = raw.values()
@@ -107,4 +109,4 @@ def _iterate_cells(raw: Any) -> Iterator[Any]:
         yield raw
         return
     for each in raw:
-        yield from _iterate_cells(each)
+        yield from _iterate_nested_row_values(each)

@@ -87,7 +87,7 @@ def split_licence_expression(expression: str) -> tuple[str, ...]:
     )
 
 
-def get_licence_or_refused_unknown(licence_id: str) -> Licence:
+def get_known_or_make_refused_licence(licence_id: str) -> Licence:
     """Return a licence by id; an unknown one is refused unless the publisher allows it."""
     known = KNOWN_LICENCES.get(licence_id)
     if known:
@@ -106,7 +106,7 @@ def get_licence_or_refused_unknown(licence_id: str) -> Licence:
 def list_licences_refused_unless_allowed(expressions: Iterable[str], allowed: Iterable[str]) -> tuple[Licence, ...]:
     """Return the licences of rows that forbid redistribution, sorted by id, except those `allowed` by the publisher."""
     parts = {part for each in expressions for part in split_licence_expression(each)} - {*allowed}
-    return tuple(found for part in sorted(parts) if (found := get_licence_or_refused_unknown(part)).refusal_reason)
+    return tuple(found for part in sorted(parts) if (found := get_known_or_make_refused_licence(part)).refusal_reason)
 
 
 def choose_whole_release_licences(expressions: Iterable[str]) -> tuple[Licence, ...]:
@@ -117,7 +117,7 @@ def choose_whole_release_licences(expressions: Iterable[str]) -> tuple[Licence, 
     unknown licences always remain; the table of licences lists the licence of each source.
     """
     found = [
-        get_licence_or_refused_unknown(part)
+        get_known_or_make_refused_licence(part)
         for part in sorted({part for each in expressions for part in split_licence_expression(each)})
     ]
     left = [each for each in found if "-SA" in each.id or each.refusal_reason]

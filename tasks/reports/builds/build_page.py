@@ -22,7 +22,7 @@ from factmill.tasks.reports.rendering import (
     load_filter_script_variables,
     render_html_template,
 )
-from factmill.tasks.storage.builds import BuildRecord, format_planted_fault_shares_by_prompt, is_scripted
+from factmill.tasks.storage.builds import BuildRecord, format_faulty_scripted_reply_shares, is_scripted
 from factmill.tasks.text.sanitize import replace_surrogates_in_json
 
 _SCRIPTED_NOTICE = (
@@ -37,7 +37,7 @@ def format_caution_or_scripted_notice(build: BuildRecord) -> str:
         return f"{build.caution[0].upper()}{build.caution[1:]}."
     if not is_scripted(build.lock):
         return ""
-    faults = format_planted_fault_shares_by_prompt(build.report.get("scripted", {}))
+    faults = format_faulty_scripted_reply_shares(build.report.get("scripted", {}))
     return f"{_SCRIPTED_NOTICE.format(author=build.lock['author'])}{f' {faults[0].upper()}{faults[1:]}.' if faults else ''}"
 
 

@@ -16,7 +16,7 @@ from factmill.tasks.text.values.value_tokens import (
     TokenValue,
     contains_value_sequence,
     drop_stop_words,
-    iterate_capitalized_words_with_values,
+    iterate_capitalized_words_marking_first,
     normalize_amount_and_name_spelling,
     states_wanted_value,
     tokenize_values,
@@ -78,7 +78,7 @@ def normalise_article(text: str) -> NormalisedArticle:
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
     sentence_values = [tokenize_words_with_values(sentence) for sentence in written]
     capitals = [
-        (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_with_values(each)
+        (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_marking_first(each)
     ]
     return NormalisedArticle(
         fold_case_and_accents(text),

@@ -50,7 +50,7 @@ from factmill.tasks.text.values.value_tokens import (
     contains_value_sequence,
     is_same_or_related_word,
     is_year_only_date,
-    iterate_capitalized_words_with_values,
+    iterate_capitalized_words_marking_first,
     states_wanted_value,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
@@ -182,8 +182,8 @@ def check_generated_pairs(
         if other := find_second_possible_answer_problem(pair.question, pair.answer, article, lists):
             problems.append(QuestionAnswerPairProblem("several_answers", which, other))
     problems += check_distinct_questions(generated.short, lists)
-    problems += check_long_question(generated, topic, lists)
-    problems += check_long_answer(generated, topic, article, lists)
+    problems += check_long_question_covers_short_ones(generated, topic, lists)
+    problems += check_long_answer_against_short_pairs(generated, topic, article, lists)
     return problems
 
 
@@ -258,7 +258,7 @@ def names_subject_or_article_term(
     if any(contains_whole_words(article.folded, quoted) for quoted in quotations):
         return True
     words = tokenize_words_with_values(question)
-    for opens, _, value in iterate_capitalized_words_with_values(words):
+    for opens, _, value in iterate_capitalized_words_marking_first(words):
         names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
@@ -322,7 +322,7 @@ def check_distinct_questions(
                 break
 
 
-def check_long_question(
+def check_long_question_covers_short_ones(
     generated: GeneratedQuestionAnswerPairs, topic: str, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short questions that the long one does not cover, by number with words after it or by content."""
@@ -341,7 +341,7 @@ def check_long_question(
             yield QuestionAnswerPairProblem("long_question_lacks", which, message)
 
 
-def check_long_answer(
+def check_long_answer_against_short_pairs(
     generated: GeneratedQuestionAnswerPairs, topic: str, article: NormalisedArticle, lists: QuestionCheckWordLists
 ) -> Iterator[QuestionAnswerPairProblem]:
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
@@ -401,7 +401,7 @@ def _find_names_not_in_known_words(
 ) -> Iterator[str]:
     """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in iterate_capitalized_words_with_values(tokenize_words_with_values(sentence)):
+        for opens, word, value in iterate_capitalized_words_marking_first(tokenize_words_with_values(sentence)):
             if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
             is_known = value in lists.function_words or any(is_same_or_related_word(each, value) for each in known)

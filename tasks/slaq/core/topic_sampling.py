@@ -74,7 +74,7 @@ def select_most_and_least_viewed(
     if len({topic.id for topic in topics}) < len(topics):
         raise ValueError("a page occurs twice among the topics to split by views; expected each page once")
     counted = (topic for topic in topics if topic.views is not None)
-    ranked = sorted(counted, key=lambda topic: (-(topic.views or 0), *make_equal_views_sort_key(topic)))
+    ranked = sorted(counted, key=lambda topic: (-(topic.views or 0), *make_equal_views_tie_break_key(topic)))
     half = len(ranked) // 2
     taken = min(per_half, half)
     most, least = ranked[:taken], ranked[len(ranked) - taken :][::-1]
@@ -82,10 +82,10 @@ def select_most_and_least_viewed(
     if len(ranked) % 2:
         reasons[ranked[half].id] = "odd_one_out"
     in_halves = {topic.id for topic in (*most, *least)}
-    rest = sorted((topic for topic in topics if topic.id not in in_halves), key=make_equal_views_sort_key)
+    rest = sorted((topic for topic in topics if topic.id not in in_halves), key=make_equal_views_tie_break_key)
     return most, least, [(topic, reasons.get(topic.id, "no_page_views")) for topic in rest]
 
 
-def make_equal_views_sort_key(page: CategoryPage) -> tuple[int, str]:
+def make_equal_views_tie_break_key(page: CategoryPage) -> tuple[int, str]:
     """Return a page's place among pages with equal views."""
     return page.pageid or 0, page.title

@@ -23,7 +23,7 @@ from factmill.tasks.slaq.core.evaluation.verdicts import (
     VerdictMatrix,
     compute_alignment,
     compute_signed_alignment,
-    count_preceding_equal_verdicts,
+    count_consecutive_verdicts_before_each,
 )
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
@@ -91,8 +91,10 @@ def _list_group_values_of_facts(
     return dict(zip(names, map(list, zip(*(facts.get(each, unasked) for each in places), strict=True)), strict=True))
 
 
-def _make_asked_fact_mask(reasons: np.ndarray) -> np.ndarray:
-    return np.array([reason is not None for reason in reasons.ravel()], bool).reshape(reasons.shape)
+def _make_asked_fact_mask(reasons_of_asked_facts: np.ndarray) -> np.ndarray:
+    return np.array([reason is not None for reason in reasons_of_asked_facts.ravel()], bool).reshape(
+        reasons_of_asked_facts.shape
+    )
 
 
 def _make_score_rows_and_metric_scores(
@@ -102,7 +104,7 @@ def _make_score_rows_and_metric_scores(
     values, reasons = verdicts
     if setting == LONG_SETTING:
         for name, verdict in ((AFTER_RIGHT, 1), (AFTER_WRONG, 0)):
-            runs = count_preceding_equal_verdicts(values, verdict).ravel()
+            runs = count_consecutive_verdicts_before_each(values, verdict).ravel()
             groups = {**groups, name: [None if np.isnan(run) else str(int(run)) for run in runs]}
     asked = np.flatnonzero(_make_asked_fact_mask(reasons)).tolist()
     items = [topics[at // PAIRS_PER_TOPIC] for at in asked]

@@ -117,7 +117,7 @@ def find_transformer_parts(model: Any) -> TransformerParts:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCarryingComponents:
+class ComponentsCarryingOneToken:
     """The components that carry one token (fields as in rows.TokenComponentImportances)."""
 
     base: float
@@ -317,7 +317,7 @@ class ComponentAblator:
 
 def measure_ablation_effects(
     ablator: ComponentAblator, ids: Sequence[int], places: Sequence[int], recover: float, largest_set: float
-) -> list[TokenCarryingComponents]:
+) -> list[ComponentsCarryingOneToken]:
     """Return the components that carry each token of a text at these places.
 
     Components join a token's set in order of importance, ties in the order of the layers, until the set alone (all
@@ -327,7 +327,7 @@ def measure_ablation_effects(
     """
     base = ablator.run_unablated(ids, places)
     if min(base) <= 0:
-        return [TokenCarryingComponents(round(each, 6), [], [], None) for each in base]
+        return [ComponentsCarryingOneToken(round(each, 6), [], [], None) for each in base]
     ablated = ablator.run_with_each_ablated()
     importances = [
         [round((logit - row[token]) / logit, 6) + 0.0 for row in ablated] for token, logit in enumerate(base)
@@ -351,4 +351,4 @@ def measure_ablation_effects(
                 found[at] = [], None
             if at in found:
                 del size[at]
-    return [TokenCarryingComponents(round(base[at], 6), importances[at], *found[at]) for at in range(len(base))]
+    return [ComponentsCarryingOneToken(round(base[at], 6), importances[at], *found[at]) for at in range(len(base))]

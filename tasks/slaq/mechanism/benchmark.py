@@ -28,11 +28,11 @@ from factmill.tasks.settings import load_world
 from factmill.tasks.slaq.core.evaluation.answers import ScoredSlaqPrediction
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
-    AblatedTokenRow,
-    AnsweredFact,
+    FactAnsweredByOneModel,
     FactInShortAndLongAnswer,
     FactKind,
     FactWithComponentSimilarities,
+    TokenRowWithComponentImportances,
     shuffle_and_count_facts_by_kind,
 )
 from factmill.tasks.slaq.evaluation.definition import ANSWER_LONG_PROMPT, ANSWER_SHORT_PROMPT, SLAQ_EVALUATION
@@ -40,7 +40,7 @@ from factmill.tasks.slaq.mechanism.ablation_service import Device, Precision, li
 from factmill.tasks.storage.builds import BuildRecord, list_builds, load_published_table, resolve_build
 from factmill.tasks.storage.source_files import (
     SourceFile,
-    iterate_csv,
+    iterate_numbered_csv_rows,
     make_source_file_with_digest,
     make_source_file_without_digest,
 )
@@ -136,7 +136,7 @@ def resolve_mechanism_inputs(params: MechanismParams, run: RunOptions) -> BuildI
         path = resolve_absolute_path(params.pairs)
         if not path.is_file():
             raise UsageError(f"{params.pairs}: file of pairs not found; `--write-pairs FILE` writes one to start with")
-        load_paired_answers_file(path)
+        load_paired_answer_parts_file(path)
         files[PAIRS_FILE_UNIT], changed["pairs"] = [make_source_file_with_digest(path)], str(path)
     subjects = tuple(
         AnalysedModel(model=name, evaluation=each.content_digest, asked=each.report["facts"]["model"])
@@ -178,7 +178,7 @@ def _get_slaq_evaluation(name: str, run: RunOptions) -> BuildRecord:
 
 def load_shuffled_facts_and_counts(
     warehouse: Path, subject: AnalysedModel, params: MechanismParams
-) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
+) -> tuple[dict[FactKind, tuple[FactAnsweredByOneModel, ...]], dict[str, int]]:
     """Load the facts of one model and their counts (shuffle_and_count_facts_by_kind); UnknownBuild if its evaluation is gone."""
     found = [build for build in list_builds(warehouse) if build.content_digest == subject.evaluation]
     if not found:
@@ -188,23 +188,23 @@ def load_shuffled_facts_and_counts(
     return shuffle_and_count_facts_by_kind(answers.to_pylist(), subject.model, subject.asked, params.seed)
 
 
-def count_available_facts(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
+def count_facts_by_model_and_alignment(inputs: MechanismInputs, warehouse: Path) -> dict[str, dict[str, int]]:
     """Count facts before the draw: model → aligned, misaligned, wrong_in_both, unscored → facts of its evaluation."""
     return {each.model: load_shuffled_facts_and_counts(warehouse, each, inputs.params)[1] for each in inputs.subjects}
 
 
-def load_paired_answers_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
+def load_paired_answer_parts_file(file: Path | SourceFile) -> dict[str, tuple[str, str]]:
     """Load a file of pairs: id → (short text, long text), an empty text: search that side; SourceError if invalid."""
     source = file if isinstance(file, SourceFile) else make_source_file_without_digest(file)
     found: dict[str, tuple[str, str]] = {}
-    for number, row in iterate_csv(source, PAIR_COLUMNS):
+    for number, row in iterate_numbered_csv_rows(source, PAIR_COLUMNS):
         if row["id"] in found:
             raise SourceError(f"{source.path}: row {number}: {row['id']} is paired twice; expected one row per fact")
         found[row["id"]] = row["short_text"], row["long_text"]
     return found
 
 
-def write_paired_answers_file(path: Path, facts: Iterable[FactInShortAndLongAnswer]) -> None:
+def write_paired_answer_parts_file(path: Path, facts: Iterable[FactInShortAndLongAnswer]) -> None:
     """Write the pairs found as a CSV file, for people to correct."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -234,7 +234,7 @@ def explain_fact(row: FactWithComponentSimilarities) -> Iterator[str]:
     yield from [f"  unscored    {row.unscored}: {row.detail}"] if row.unscored else []
 
 
-def explain_tokens(rows: Sequence[AblatedTokenRow], _: object) -> Iterator[str]:
+def explain_tokens(rows: Sequence[TokenRowWithComponentImportances], _: object) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for a fact's tokens."""
     for row in sorted(rows, key=lambda each: (each.side != "short", each.place)):
         first = ", ".join(row.components[:5]) + (", …" if len(row.components) > 5 else "")
@@ -258,7 +258,7 @@ SLAQ_MECHANISM: Benchmark = Benchmark(
     recipe="factmill.flows.evaluate.slaq_mechanism:analyse_slaq_mechanism",
     tables={
         MECHANISM_NAME: FactWithComponentSimilarities,
-        "slaq_mechanism_tokens": AblatedTokenRow,
+        "slaq_mechanism_tokens": TokenRowWithComponentImportances,
         EVALUATION_METRICS_TABLE: EvaluationMetric,
     },
     main_table=MECHANISM_NAME,

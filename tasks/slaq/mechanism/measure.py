@@ -53,7 +53,7 @@ def compute_compared_fact_metrics(
         for kind, kind_rows in of_kind.items()
         if kind_rows
     ]
-    found = [*measure_mean_metrics(scores, seed), *_measure_kind_differences(compared_facts, seed)]
+    found = [*measure_mean_metrics(scores, seed), *_measure_aligned_minus_misaligned(compared_facts, seed)]
     found += _measure_fact_kind_predictability(compared_facts, folds, seed)
     return [
         EvaluationMetric(
@@ -67,7 +67,7 @@ def compute_compared_fact_metrics(
     ]
 
 
-def _measure_kind_differences(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
+def _measure_aligned_minus_misaligned(rows: Sequence[Mapping[str, Any]], seed: int) -> Iterator[MeasuredMetric]:
     """Yield each measure's difference aligned − misaligned, with p adjusted over the six (Benjamini and Hochberg)."""
     scored = [[row for row in rows if row[feature] is not None] for feature in SIMILARITY_MEASURES]
     values = [

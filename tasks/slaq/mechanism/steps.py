@@ -27,18 +27,18 @@ from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETT
 from factmill.tasks.slaq.core.mechanism.pairing import (
     QUOTED_PART_FORM,
     pair_fact_answers,
-    read_quoted_part,
+    read_span_quoted_from_answer,
     replace_pair_by_judged_span,
 )
 from factmill.tasks.slaq.core.mechanism.rows import (
     SIMILARITY_MEASURES,
     AblatedFact,
-    AblatedTokenRow,
-    AnsweredFact,
     AnswerSide,
+    FactAnsweredByOneModel,
     FactInShortAndLongAnswer,
     FactWithComponentSimilarities,
     TokenComponentImportances,
+    TokenRowWithComponentImportances,
     count_drawn_and_unscored_by_kind,
     format_scored_fact_counts,
 )
@@ -60,7 +60,7 @@ from factmill.tasks.slaq.mechanism.benchmark import (
     PAIRS_FILE_UNIT,
     QUOTE_PART_PROMPT,
     MechanismInputs,
-    load_paired_answers_file,
+    load_paired_answer_parts_file,
     load_shuffled_facts_and_counts,
 )
 
@@ -90,7 +90,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     while True:
         # first one fact of each kind, to find the model's limits before computing much
         at_once = _FACTS_PER_ROUND if found else 1
-        facts: list[AnsweredFact] = []
+        facts: list[FactAnsweredByOneModel] = []
         for kind, left in waiting.items():
             counted = sum(
                 row.kind == kind and (not row.unscored or row.unscored in _TRANSIENT_REASONS) for row in found
@@ -102,7 +102,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
             work.add_input_row(fact.id, fact.model_dump_json())
         ablated = _ablate_facts(work, subject.model, _pair_answer_parts_asking_judge(work, facts))
         if not inputs.params.centre and all(row.unscored for row in found):
-            _require_mostly_positive_logits(ablated)
+            _require_most_logits_positive_per_fact(ablated)
         found += ablated
         kinds = count_drawn_and_unscored_by_kind((row.kind, row.unscored) for row in found)
         progress.log_to_current_run(f"{subject.model}: scored {format_scored_fact_counts(kinds)}")
@@ -110,7 +110,7 @@ def ablate_answered_facts(batch: StageBatch) -> BatchReceipt:
     return work.finish(sorted(found, key=attrgetter("id")), AblatedFact)
 
 
-def _require_mostly_positive_logits(rows: Sequence[AblatedFact]) -> None:
+def _require_most_logits_positive_per_fact(rows: Sequence[AblatedFact]) -> None:
     """Raise UsageError if half or more of a fact's tokens have a logit of 0 or less, as the model's other facts would."""
     for row in rows:
         tokens = [*row.short_tokens, *row.long_tokens]
@@ -122,11 +122,11 @@ def _require_mostly_positive_logits(rows: Sequence[AblatedFact]) -> None:
 
 
 def _pair_answer_parts_asking_judge(
-    work: BatchInProgress, facts: Sequence[AnsweredFact]
+    work: BatchInProgress, facts: Sequence[FactAnsweredByOneModel]
 ) -> list[FactInShortAndLongAnswer]:
     """Return facts with the part of the long answer that states each, quoted by a judge where needed."""
     params, files = work.inputs(MechanismInputs).params, work.source_files(PAIRS_FILE_UNIT)
-    chosen = load_paired_answers_file(files[0]) if files else {}
+    chosen = load_paired_answer_parts_file(files[0]) if files else {}
     words = frozenset(load_list_entries("function_words"))
     rows = [pair_fact_answers(fact, words, params.least_matched, chosen) for fact in facts]
     if params.judge == EXACT_JUDGE:
@@ -147,7 +147,10 @@ def _pair_answer_parts_asking_judge(
     ]
     judged: dict[str, FactInShortAndLongAnswer] = {}
     for row, answer in work.prompt_model(
-        params.judge, asked, QUOTED_PART_FORM, lambda row, texts: read_quoted_part(texts[0], row.long_answer)
+        params.judge,
+        asked,
+        QUOTED_PART_FORM,
+        lambda row, texts: read_span_quoted_from_answer(texts[0], row.long_answer),
     ):
         if isinstance(answer.parsed, Reject):
             why = "judge_unreadable" if answer.parsed.reason in UNREADABLE_COMPLETION_KINDS else "judge_failed"
@@ -206,11 +209,11 @@ def make_compared_fact(row: AblatedFact) -> FactWithComponentSimilarities:
     )
 
 
-def list_ablated_token_rows(rows: pa.Table) -> list[AblatedTokenRow]:
+def list_ablated_token_rows(ablated_facts: pa.Table) -> list[TokenRowWithComponentImportances]:
     """Return a row of the published table for each token of facts (rows of `AblatedFact`)."""
     sides: tuple[AnswerSide, AnswerSide] = "short", "long"
     return [
-        AblatedTokenRow(
+        TokenRowWithComponentImportances(
             id=f"{fact.id}/{side}/{place}",
             fact=fact.id,
             side=side,
@@ -222,7 +225,7 @@ def list_ablated_token_rows(rows: pa.Table) -> list[AblatedTokenRow]:
             heads=fact.heads,
             importances=each.importances,
         )
-        for fact in rows_from_arrow(AblatedFact, rows)
+        for fact in rows_from_arrow(AblatedFact, ablated_facts)
         for side, tokens in zip(sides, (fact.short_tokens, fact.long_tokens), strict=True)
         for place, each in enumerate(tokens, 1)
     ]

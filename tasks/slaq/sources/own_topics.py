@@ -5,15 +5,17 @@ Wikimedia's dumps of category links and of page views name pages by the same pag
 
 from dataclasses import dataclass
 
-from factmill.tasks.core.table_columns import TableField, TableForm
-from factmill.tasks.storage.own_tables import TableRow
+from factmill.tasks.core.table_columns import ExpectedTableField, TableForm
+from factmill.tasks.storage.own_tables import UserTableRow
 from factmill.tasks.text.wikipedia_urls import canonical_title, find_article_title_problem
 
 TOPIC_FORM: TableForm = (
-    TableField("topic", "title of an article of the wiki", is_required=True, other_name="title"),
-    TableField("category", "category of the topic; the topics of each are halved by page views", is_required=True),
-    TableField("pageid", "number of the page, for a Wikipedia that states none (a ZIM file)"),
-    TableField("views", "page views, used in place of the service's; empty where unknown"),
+    ExpectedTableField("topic", "title of an article of the wiki", is_required=True, other_name="title"),
+    ExpectedTableField(
+        "category", "category of the topic; the topics of each are halved by page views", is_required=True
+    ),
+    ExpectedTableField("pageid", "number of the page, for a Wikipedia that states none (a ZIM file)"),
+    ExpectedTableField("views", "page views, used in place of the service's; empty where unknown"),
 )
 _MAX_NUMBER = 1 << 53
 _MAX_QUOTED_CHARACTERS = 100
@@ -30,7 +32,7 @@ class TopicFromTable:
     views: int | None
 
 
-def read_topic_from_table_row(row: TableRow) -> TopicFromTable | str:
+def read_topic_from_table_row(row: UserTableRow) -> TopicFromTable | str:
     """Return the topic of a row, or what is wrong with it."""
     if isinstance(row.fields, str):
         return row.fields

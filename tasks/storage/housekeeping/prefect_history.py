@@ -125,7 +125,7 @@ def trim_history(home: Path, most_runs: int = MAX_HISTORY_RUNS) -> int:
         with _history_transaction(path) as db:
             found = db.execute("SELECT created FROM flow_run ORDER BY created DESC LIMIT 1 OFFSET ?", [most_runs - 1])
             oldest = found.fetchone()
-            return _delete_runs_and_events_before(db, oldest[0]) if oldest else 0
+            return _delete_history_and_count_runs(db, oldest[0]) if oldest else 0
     except sqlite3.Error:
         return 0
 
@@ -142,7 +142,7 @@ def clean_history(home: Path, since: datetime, *, remove: bool) -> ReclaimedSpac
             query = f"SELECT count(*), max(created) FROM flow_run WHERE {_ENDED} AND created >= ?"
             young, newest = db.execute(query, [before]).fetchone()
             pages = _count_free_bytes(db)
-            _delete_runs_and_events_before(db, before)
+            _delete_history_and_count_runs(db, before)
             size_bytes = _count_free_bytes(db) - pages
             if not remove:
                 db.rollback()
@@ -176,7 +176,7 @@ def _history_transaction(path: Path) -> Iterator[sqlite3.Connection]:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _delete_runs_and_events_before(db: sqlite3.Connection, before: str) -> int:
+def _delete_history_and_count_runs(db: sqlite3.Connection, before: str) -> int:
     """Delete ended runs created before a moment, and earlier events, in the open transaction; return the runs deleted."""
     ended = f"SELECT id FROM flow_run WHERE {_ENDED} AND created < ?"
     for table in ("log", "artifact"):  # these tables do not cascade when a run is deleted

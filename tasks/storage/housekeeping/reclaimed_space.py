@@ -114,7 +114,7 @@ OWN_SERVER = "our own"
 """Stands for the Prefect servers that builds start themselves; they share one history."""
 
 
-def run_marker_folder(home: Path) -> Path:
+def get_prefect_run_marker_folder(home: Path) -> Path:
     """Return the folder in a home with one file for each Prefect run."""
     return home / "prefect" / "runs"
 
@@ -124,10 +124,10 @@ def get_prefect_server() -> str:
     return get_environment_variable("PREFECT_API_URL") or OWN_SERVER
 
 
-def find_crashed_run_markers_and_servers(home: Path) -> dict[Path, str]:
+def find_servers_by_crashed_run_marker(home: Path) -> dict[Path, str]:
     """Return the unlocked run files, each with its server: an address, or OWN_SERVER."""
     gone = {}
-    for path in sorted(run_marker_folder(home).glob("*-*")):
+    for path in sorted(get_prefect_run_marker_folder(home).glob("*-*")):
         if is_file_locked(path):
             continue
         try:

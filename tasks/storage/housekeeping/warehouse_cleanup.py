@@ -21,7 +21,7 @@ from factmill.tasks.errors import WarehouseError
 from factmill.tasks.processes import is_file_locked
 from factmill.tasks.storage.housekeeping.reclaimed_space import (
     ReclaimedSpaceOfKind,
-    find_crashed_run_markers_and_servers,
+    find_servers_by_crashed_run_marker,
     get_prefect_server,
     is_process_alive,
     remove_paths,
@@ -164,7 +164,7 @@ def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, policy: RetentionPol
 
 
 def _select_and_measure_unused_records(
-    db: duckdb.DuckDBPyConnection, folders: Sequence[Path], since: datetime
+    db: duckdb.DuckDBPyConnection, folders: Sequence[Path], keep_since: datetime
 ) -> ReclaimedSpaceOfKind:
     """Fill the table `unused` with earlier records that no build uses, except those that came since a stopped run began,
     which that run may need when it resumes."""
@@ -175,12 +175,12 @@ def _select_and_measure_unused_records(
     ]
     db.execute(
         "CREATE TEMP TABLE unused AS SELECT record_id FROM calls ANTI JOIN kept_uses USING (record_id) WHERE asked_at < ?",
-        [min([since, *begun])],
+        [min([keep_since, *begun])],
     )
     select = "SELECT count(*), coalesce(sum(strlen(body) + strlen(parts)), 0)::BIGINT, max(asked_at) FROM calls"
     count, size_bytes, _ = db.execute(f"{select} JOIN unused USING (record_id)").fetchone() or (0, 0, None)
     young, young_bytes, newest = db.execute(
-        f"{select} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [since]
+        f"{select} ANTI JOIN kept_uses USING (record_id) WHERE asked_at >= ?", [keep_since]
     ).fetchone() or (0, 0, None)
     moment = newest.isoformat() if newest else ""
     return ReclaimedSpaceOfKind("records", count, size_bytes, young=young, young_bytes=young_bytes, young_newest=moment)
@@ -209,7 +209,9 @@ _SPILL_PREFIX = "factmill-"
 temporary folders."""
 
 
-def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: bool) -> list[ReclaimedSpaceOfKind]:
+def clean_files_of_dead_processes(
+    home: Path, warehouse: Path, since: datetime, *, remove: bool
+) -> list[ReclaimedSpaceOfKind]:
     """Remove orphan files (only find them unless `remove`); those without a pid in their name only if older than a moment."""
     temporary, runs = Path(tempfile.gettempdir()), work_folder(warehouse)
     old_logs, young_logs = split_old_and_young_paths((home / "world-cache").glob("*.log"), since)
@@ -223,7 +225,7 @@ def clean_orphan_files(home: Path, warehouse: Path, since: datetime, *, remove: 
     aged += (home / "world-cache").glob("building-*")
     # of runs on servers that may no longer exist; flows/commands/housekeeping.py ends those of the current server
     aged += (
-        each for each, server in find_crashed_run_markers_and_servers(home).items() if server != get_prefect_server()
+        each for each, server in find_servers_by_crashed_run_marker(home).items() if server != get_prefect_server()
     )
     old, young = split_old_and_young_paths(aged, since)
     names = tuple(each.name for each in runs.glob("*"))

@@ -102,14 +102,14 @@ def _fill_copy(db: Connection, path: Path, draft: Path, copy: Callable[[Connecti
         db.execute("BEGIN")
 
 
-def _copy_and_verify(db: Connection, path: Path) -> None:
+def _copy_and_verify(db: Connection, original: Path) -> None:
     """Copy an open warehouse into the database COPY and compare the two."""
     (name,) = db.execute("SELECT current_database()").fetchone() or ("",)
     db.execute(f"COPY FROM DATABASE {name} TO {COPY_DATABASE}")
     here, there = _digest_tables(db, name), _digest_tables(db, COPY_DATABASE)
     if here != there:
         differing = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
-        raise WarehouseError(f"{path} is unchanged, because the copy differs in {', '.join(differing)}")
+        raise WarehouseError(f"{original} is unchanged, because the copy differs in {', '.join(differing)}")
 
 
 def _digest_tables(db: Connection, database: str) -> dict[str, tuple[object, ...]]:

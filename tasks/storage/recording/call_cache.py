@@ -31,10 +31,10 @@ from factmill.tasks.storage.recording.call_records import (
     rekey_record,
 )
 from factmill.tasks.storage.recording.journal import (
+    CallJournal,
     CallRecord,
+    CallRecordsOfOtherProcesses,
     CallReservations,
-    Journal,
-    OtherProcessJournals,
     find_damaged_lines,
     lock_orphan_journals,
     make_record,
@@ -45,7 +45,7 @@ from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_j
 
 
 @dataclass(slots=True)
-class ValidRecordLookup:
+class LookupOfRecordsValidForRun:
     """Look-up of the recorded replies that are valid for one run."""
 
     warehouse: Path
@@ -207,9 +207,9 @@ class CallCache:
         self._warehouse = warehouse
         self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
-        self._journal = Journal(self._journal_folder) if mode != "replay" else None
+        self._journal = CallJournal(self._journal_folder) if mode != "replay" else None
         self._claims = CallReservations(self._journal_folder.with_name("claims")) if mode != "replay" else None
-        self._others = OtherProcessJournals(self._journal_folder)
+        self._others = CallRecordsOfOtherProcesses(self._journal_folder)
         self._fresh: dict[str, CallRecord] = {}
         self._fresh_length = 0
         """Approximate number of characters in them."""
@@ -221,7 +221,7 @@ class CallCache:
         self._lock = threading.Lock()
         if mode != "replay":
             self._merge_orphan_journals()
-        self._serving = ValidRecordLookup(
+        self._serving = LookupOfRecordsValidForRun(
             warehouse,
             mode,
             newer_than if mode == "refresh" else "",

@@ -103,7 +103,7 @@ def make_record(call: Call, reply: CallResponse, after: str = "") -> CallRecord:
     )
 
 
-class Journal:
+class CallJournal:
     """The journal file of this process; safe to append to from several threads."""
 
     def __init__(self, folder: Path) -> None:
@@ -194,7 +194,7 @@ def _parse_journal_line(line: bytes) -> CallRecord | None:
         return None  # a line of another program or another factmill
 
 
-class OtherProcessJournals:
+class CallRecordsOfOtherProcesses:
     """Records in the journals of other live processes in a folder, indexed as the files grow."""
 
     def __init__(self, folder: Path) -> None:

@@ -154,7 +154,7 @@ def format_localized_amount(text: str, language: str) -> str | None:
     if unit in _CLDR_UNIT_BY_SYMBOL:
         return str(format_unit(number, _CLDR_UNIT_BY_SYMBOL[unit], "short", pattern, language))
     if unit:
-        name, _ = _get_cldr_units_by_english_name(_LANGUAGES).get(unit.lower(), ("", ""))
+        name, _ = _get_shared_cldr_units_by_english_name(_LANGUAGES).get(unit.lower(), ("", ""))
         return str(format_unit(number, name, "long", pattern, language)) if name else None
     is_year = found["number"].isdigit() and len(found["number"]) <= 4
     return None if is_year else format_decimal(number, pattern, language)
@@ -166,7 +166,7 @@ def format_value_with_plural_unit(text: str, language: str) -> str | None:
     The number is unchanged. None for any other text, including titles such as 127 Hours, and for units not in CLDR.
     """
     found = _PATH_VALUE.fullmatch(text)
-    names = _get_cldr_units_by_english_name(() if language == "en" else _LANGUAGES)
+    names = _get_shared_cldr_units_by_english_name(() if language == "en" else _LANGUAGES)
     if not found or found["unit"] not in names:
         return None
     name, spelling = names[found["unit"]]
@@ -208,7 +208,7 @@ def _localize_date_or_amount(original: str, language: str) -> str:
 
 
 @cache
-def _get_cldr_units_by_english_name(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _get_shared_cldr_units_by_english_name(languages: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return English name → CLDR's unit and the English locale of that spelling, for units of all the languages."""
     spellings = ("en", "en_GB")
     patterns = {language: Locale.parse(language)._data["unit_patterns"] for language in (*spellings, *languages)}

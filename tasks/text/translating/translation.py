@@ -39,7 +39,7 @@ PATH_PART_SEPARATOR = "; "
 
 
 @dataclass(frozen=True, slots=True)
-class Untranslatable:
+class UntranslatableReason:
     """Why a text has no translation."""
 
     reason: str
@@ -50,7 +50,7 @@ class Untranslatable:
 
 TranslationRequest = tuple[str, str]
 """A text and its target language."""
-TranslationOutcome = str | Untranslatable
+TranslationOutcome = str | UntranslatableReason
 
 
 class TranslationEngine(Protocol):
@@ -96,7 +96,7 @@ class PathPartAfterTranslation:
 
     text: str
     origin: PathPartOrigin
-    problem: Untranslatable | None = None
+    problem: UntranslatableReason | None = None
     """Why the original stands here, with origin `untranslatable`."""
 
 
@@ -114,7 +114,7 @@ class TranslatedPath:
         return PATH_PART_SEPARATOR.join(part.text for part in self.parts)
 
     @property
-    def problem(self) -> Untranslatable | None:
+    def problem(self) -> UntranslatableReason | None:
         """The first part's problem; None when all parts are translated."""
         return next((part.problem for part in self.parts if part.problem), None)
 
@@ -126,7 +126,7 @@ def translate_texts(requests: Sequence[TranslationRequest], engine: TranslationE
 
     found = [amounts.get(pair) or words[pair] for pair in requests]
     return [
-        each if isinstance(each, Untranslatable) else localize_dates_and_numbers(each, text, language)
+        each if isinstance(each, UntranslatableReason) else localize_dates_and_numbers(each, text, language)
         for each, (text, language) in zip(found, requests, strict=True)
     ]
 
@@ -141,9 +141,7 @@ def translate_path_parts(
         words = [text for text in own_texts if not needs_no_translation(text)]
         texts = [text for text in words if format_value_with_plural_unit(text, language) is None]
         paths.append((parts, language, texts))
-    singles = _translate_path_parts_separately(
-        [(text, language) for _, language, texts in paths for text in texts], engine
-    )
+    singles = _translate_single_path_parts([(text, language) for _, language, texts in paths for text in texts], engine)
     reasons = [
         _find_partwise_reason([singles[text, language] for text in texts], texts, engine)
         for _, language, texts in paths
@@ -192,7 +190,7 @@ def _translate_distinct_keeping_numbers(
     answers = _run_engine_on_unique([(protected.text, language) for (_, language), protected in shown.items()], engine)
     for pair, protected in shown.items():
         answer = answers[protected.text, pair[1]]
-        restored = answer if isinstance(answer, Untranslatable) else restore_placeholders(protected, answer)
+        restored = answer if isinstance(answer, UntranslatableReason) else restore_placeholders(protected, answer)
         if restored is not None:
             found[pair] = restored
     # texts that need too many stand-ins, or lost one
@@ -221,12 +219,12 @@ def _translate_between_numbers(
     outcomes: list[TranslationOutcome] = []
     for stretches, language in cut:
         pieces = [answers[text, language] if is_words else text for text, is_words in stretches]
-        problems = [piece for piece in pieces if isinstance(piece, Untranslatable)]
+        problems = [piece for piece in pieces if isinstance(piece, UntranslatableReason)]
         outcomes.append(problems[0] if problems else "".join(map(str, pieces)))
     return outcomes
 
 
-def _translate_path_parts_separately(
+def _translate_single_path_parts(
     asked: Iterable[TranslationRequest], engine: TranslationEngine
 ) -> dict[TranslationRequest, TranslationOutcome]:
     """Translate parts of paths separately; a number at the beginning, as in values, stays there."""
@@ -268,7 +266,7 @@ def _split_joined_translation(
 
     `own`: text of a part → its separate translation, in the order of the path; `names`: texts of the path's items.
     """
-    if isinstance(answer, Untranslatable):
+    if isinstance(answer, UntranslatableReason):
         return "untranslatable"
     pieces = [piece.strip() for piece in answer.split(";")]
     if len(pieces) != len(own) or not all(pieces):
@@ -298,6 +296,6 @@ def _make_translated_part(
     found = by_text.get(part.text, format_value_with_plural_unit(part.text, language))
     if found is None:
         return PathPartAfterTranslation(part.text, "kept")
-    if isinstance(found, Untranslatable):
+    if isinstance(found, UntranslatableReason):
         return PathPartAfterTranslation(part.text, "untranslatable", found)
     return PathPartAfterTranslation(found, "translated")

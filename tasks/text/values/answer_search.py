@@ -110,7 +110,7 @@ def index_text(text: str) -> IndexedText:
     for place, each in enumerate(tokens):
         if each is None:
             continue
-        for value in _list_implied_values(each):
+        for value in _list_own_and_implied_values(each):
             places.setdefault(value, []).append(place)
         if isinstance(each.value, UnitlessNumberValue):
             numbers.append((Decimal(each.value.number), place))
@@ -213,7 +213,7 @@ def _read_answer_values(answer: str) -> tuple[TokenValue, ...]:
     )
 
 
-def _list_implied_values(token: WordNumberOrDateToken) -> tuple[TokenValue, ...]:
+def _list_own_and_implied_values(token: WordNumberOrDateToken) -> tuple[TokenValue, ...]:
     """Return the value of a part of a text, and the values that follow from it."""
     value = token.value
     if isinstance(value, UnitlessNumberValue):
@@ -238,7 +238,8 @@ def _iterate_value_sequence_places(wanted: Sequence[TokenValue], text: IndexedTe
         first = place - rarest
         row = text.tokens[first : first + len(wanted)] if first >= 0 else ()
         if len(row) == len(wanted) and all(
-            token is not None and value in _list_implied_values(token) for token, value in zip(row, wanted, strict=True)
+            token is not None and value in _list_own_and_implied_values(token)
+            for token, value in zip(row, wanted, strict=True)
         ):
             yield first
 
@@ -254,12 +255,12 @@ def _contains_number_with_unit(wanted: Sequence[TokenValue], text: IndexedText) 
     if width == 0 or not 0 < len(tail) <= _MAX_UNIT_WORDS or any(map(is_number_or_date, tail)):
         return False
     return any(
-        _is_followed_by_unit_or_alone(place + width, tail, text)
+        _is_followed_by_unit_or_in_number_cell(place + width, tail, text)
         for place in _iterate_value_sequence_places(wanted[:width], text)
     )
 
 
-def _is_followed_by_unit_or_alone(place: int, tail: Sequence[TokenValue], text: IndexedText) -> bool:
+def _is_followed_by_unit_or_in_number_cell(place: int, tail: Sequence[TokenValue], text: IndexedText) -> bool:
     """True when the tail follows a number, after other numbers of a range or up to three words, or the number stands
     alone.
 
@@ -305,7 +306,7 @@ def _contains_number_rounding_to_answer(answer: str, wanted: Sequence[TokenValue
     number = Decimal(first.number)
     at = bisect_left(text.numbers, (number - half, -1))
     while at < len(text.numbers) and text.numbers[at][0] <= number + half:
-        if not tail or _is_followed_by_unit_or_alone(text.numbers[at][1] + 1, tail, text):
+        if not tail or _is_followed_by_unit_or_in_number_cell(text.numbers[at][1] + 1, tail, text):
             return True
         at += 1
     return False
@@ -319,7 +320,7 @@ def _contains_range(wanted: Sequence[TokenValue], text: IndexedText) -> bool:
         for token in text.tokens[place + 1 : place + 2 + _MAX_GAP_IN_RANGE]:
             if token is None:
                 break
-            if wanted[1] in _list_implied_values(token):
+            if wanted[1] in _list_own_and_implied_values(token):
                 return True
     return False
 

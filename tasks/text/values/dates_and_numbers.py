@@ -307,7 +307,7 @@ def format_date_in_prose(formatted: str) -> str:
 
 
 def _read_formatted_date(formatted: str) -> DateOrYearRange | None:
-    """Read a whole text as a date, formatted by `format_wikidata_date` or written by people; None for no date."""
+    """Read a whole text as a date, formatted by `format_wikidata_iso_date` or written by people; None for no date."""
     text = _normalize_dash_era_century_spelling(formatted.removeprefix("about ").removeprefix("the "))
     return PartialDate(int(text)) if _SHORT_YEAR.fullmatch(text) else _read_date_or_years(text)
 

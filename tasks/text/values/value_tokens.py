@@ -101,7 +101,7 @@ def tokenize_values(text: str) -> list[TextPartWithValue]:
     return tokens
 
 
-def iterate_capitalized_words_with_values(tokens: Sequence[TextPartWithValue]) -> Iterator[tuple[bool, str, str]]:
+def iterate_capitalized_words_marking_first(tokens: Sequence[TextPartWithValue]) -> Iterator[tuple[bool, str, str]]:
     """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":
@@ -316,7 +316,7 @@ def normalize_amount_and_name_spelling(text: str) -> str:
     """Return a text with money, scales, ranges, durations, thousands and initials in forms that are read whole."""
     plain = _URL_PREFIX.sub("", _NARROW_SPACES.sub(" ", text)).replace("&", " and ")
     if any(character.isdigit() for character in plain):
-        plain = _normalize_number_spelling(plain)
+        plain = _normalize_amount_spellings_in_text(plain)
     for pattern, name in _COUNTRIES:
         plain = pattern.sub(name, plain)
     return _INITIALS.sub(r"\1", plain)
@@ -327,7 +327,7 @@ def is_number_or_date(value: TokenValue) -> bool:
     return not isinstance(value, str)
 
 
-def _normalize_number_spelling(plain: str) -> str:
+def _normalize_amount_spellings_in_text(plain: str) -> str:
     plain = _DASH_AFTER_UNIT_SIGN.sub(" – ", plain)
     plain = _THOUSANDS.sub(lambda found: found[0].replace(" ", ""), plain)
     plain = _SCALE_LETTER_OF_MONEY.sub(lambda found: f"{found[1]} {_SCALE_BY_LETTERS[found[2].lower()]}", plain)

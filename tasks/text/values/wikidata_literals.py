@@ -105,7 +105,7 @@ def hash_number(number: str) -> int:
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
 
 
-def format_wikidata_date(text: str, precision: int | None) -> str:
+def format_wikidata_iso_date(text: str, precision: int | None) -> str:
     """Format an xsd:dateTime for readers, cut at its precision (Wikidata's number; None: to the day).
 
     Day and month are ISO 8601, which needs no translation: 1952-03-11, 1952-03, 1952, 1950s, 20th century, 44 BC,
@@ -134,10 +134,10 @@ def format_wikidata_date(text: str, precision: int | None) -> str:
 
 
 def format_wikidata_literal(text: str, precision: int | None, unit: str | None = None) -> str:
-    """Format the value at the end of a path for readers: a date with `format_wikidata_date`, a number with its unit."""
+    """Format the value at the end of a path for readers: a date with `format_wikidata_iso_date`, a number with its unit."""
     number = canonical_number(text)
     if number is None:
-        return format_wikidata_date(text, precision)
+        return format_wikidata_iso_date(text, precision)
     return f"{number} {unit}" if unit else number
 
 

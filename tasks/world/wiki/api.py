@@ -14,10 +14,10 @@ from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.world.data import WorldArticleRevision
 from factmill.tasks.world.faults import get_injected_lag_s
 from factmill.tasks.world.wiki.pages import (
-    EmbeddedWiki,
     InvalidWikiTitleError,
     WikiPage,
     WikiTitle,
+    WorldWikiPageIndex,
     find_linked_files,
     map_linked_pages_by_full_title,
     parse_wiki_title,
@@ -35,7 +35,7 @@ _IGNORED_PARAMETERS = (
 )
 
 
-def answer_parse_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat) -> dict[str, Any]:
+def answer_parse_action(wiki: WorldWikiPageIndex, params: ActionApiParameters, shape: ReplyFormat) -> dict[str, Any]:
     """Return the response to action=parse, without warnings."""
     wanted = set(params.list_known_values("prop", (*_PARSE_PROPS, _WIKITEXT), "parse", "|".join(_PARSE_PROPS)))
     for ignored in _IGNORED_PARAMETERS:
@@ -48,12 +48,16 @@ def answer_parse_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
         parsed["revid"] = revision.revid
     if params.has_flag("redirects"):
         parsed["redirects"] = [{"from": source, "to": target.full_title} for source, target in redirects]
-    parsed |= {name: part for name, part in _make_parse_parts(wiki, page, revision, shape).items() if name in wanted}
+    parsed |= {
+        name: part
+        for name, part in _make_parse_reply_fields_by_name(wiki, page, revision, shape).items()
+        if name in wanted
+    }
     return {"parse": parsed}
 
 
 def _resolve_page_revision_and_redirects(
-    wiki: EmbeddedWiki, params: ActionApiParameters
+    wiki: WorldWikiPageIndex, params: ActionApiParameters
 ) -> tuple[WikiPage, WorldArticleRevision, list[tuple[str, WikiTitle]]]:
     """Return the requested page and revision, and the redirects followed; ActionApiError if there is none."""
     oldid, pageid, name = params.get_integer("oldid"), params.get_integer("pageid"), params.get_text("page")
@@ -82,8 +86,8 @@ def _resolve_page_revision_and_redirects(
     return page, page.revisions[-1], steps
 
 
-def _make_parse_parts(
-    wiki: EmbeddedWiki, page: WikiPage, revision: WorldArticleRevision, shape: ReplyFormat
+def _make_parse_reply_fields_by_name(
+    wiki: WorldWikiPageIndex, page: WikiPage, revision: WorldArticleRevision, shape: ReplyFormat
 ) -> dict[str, Any]:
     def describe_category(name: str, key: str) -> dict[str, Any]:
         flags = shape.format_flags(missing=f"Category:{name}" not in wiki.by_title)
@@ -113,7 +117,7 @@ def _make_parse_parts(
     }
 
 
-_ACTIONS: Mapping[str, Callable[[EmbeddedWiki, ActionApiParameters, ReplyFormat], dict[str, Any]]] = {
+_ACTIONS: Mapping[str, Callable[[WorldWikiPageIndex, ActionApiParameters, ReplyFormat], dict[str, Any]]] = {
     "query": answer_query_action,
     "parse": answer_parse_action,
 }
@@ -121,7 +125,7 @@ _HELP_TEXT = "See https://en.wikipedia.org/w/api.php for API usage."
 _DATABASE_HOST = "10.64.16.27"
 
 
-def make_action_api_routes(wiki: EmbeddedWiki) -> APIRouter:
+def make_action_api_routes(wiki: WorldWikiPageIndex) -> APIRouter:
     """Return the route of the Action API."""
     router = APIRouter()
 
@@ -134,7 +138,7 @@ def make_action_api_routes(wiki: EmbeddedWiki) -> APIRouter:
     return router
 
 
-def answer_action_api_request(wiki: EmbeddedWiki, parameters: Mapping[str, str], lag_s: float) -> Response:
+def answer_action_api_request(wiki: WorldWikiPageIndex, parameters: Mapping[str, str], lag_s: float) -> Response:
     """Return the response to a request with these parameters, at a replication lag of `lag_s` seconds."""
     params = ActionApiParameters(parameters)
     shape = ReplyFormat(2 if parameters.get("formatversion") in {"2", "latest"} else 1)
@@ -160,7 +164,9 @@ def answer_action_api_request(wiki: EmbeddedWiki, parameters: Mapping[str, str],
     return JSONResponse(reply, headers=headers)
 
 
-def _run_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat, lag_s: float) -> dict[str, Any]:
+def _run_action(
+    wiki: WorldWikiPageIndex, params: ActionApiParameters, shape: ReplyFormat, lag_s: float
+) -> dict[str, Any]:
     if params.given.get("format", "json") not in {"json", "jsonfm"}:
         raise ActionApiError("badvalue", f'Unrecognized value for parameter "format": {params.given["format"]}.')
     most = params.get_integer("maxlag")

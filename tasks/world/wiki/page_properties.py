@@ -12,9 +12,9 @@ from typing import Any
 from factmill.tasks.world.data import WorldArticleRevision
 from factmill.tasks.world.wiki.pages import (
     CATEGORY_NAMESPACE,
-    EmbeddedWiki,
     WikiPage,
     WikiTitle,
+    WorldWikiPageIndex,
     format_page_path,
     map_linked_pages_by_full_title,
 )
@@ -37,7 +37,7 @@ ContinueParameters = dict[str, str]
 class RequestedPagesAndEntries:
     """The pages of a request and their entries in the response so far."""
 
-    wiki: EmbeddedWiki
+    wiki: WorldWikiPageIndex
     params: ActionApiParameters
     shape: ReplyFormat
     pages: Mapping[int, WikiPage | WikiTitle]

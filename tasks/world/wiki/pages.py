@@ -100,7 +100,7 @@ class WikiCategoryMember:
     """page or subcat."""
 
 
-class EmbeddedWiki:
+class WorldWikiPageIndex:
     """All pages, indexed for look-up."""
 
     def __init__(self, data: WorldData) -> None:

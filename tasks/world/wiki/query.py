@@ -16,10 +16,10 @@ from factmill.tasks.world.wiki.pages import (
     CATEGORY_NAMESPACE,
     MAIN_NAMESPACE,
     WIKI_NAMESPACES,
-    EmbeddedWiki,
     InvalidWikiTitleError,
     WikiPage,
     WikiTitle,
+    WorldWikiPageIndex,
     parse_wiki_title,
     strip_html_tags_to_line,
 )
@@ -42,7 +42,9 @@ class QueryListResult:
     """What the response has besides the list."""
 
 
-def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
+def list_category_members(
+    wiki: WorldWikiPageIndex, params: ActionApiParameters, parameter_prefix: str
+) -> QueryListResult:
     """List a category's members by sort key within each kind; pages come first by default."""
     members = _list_matching_category_members(wiki, params, parameter_prefix)
     limit = params.get_limit(f"{parameter_prefix}limit", 10, "categorymembers")
@@ -70,7 +72,7 @@ def list_category_members(wiki: EmbeddedWiki, params: ActionApiParameters, param
 
 
 def _list_matching_category_members(
-    wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str
+    wiki: WorldWikiPageIndex, params: ActionApiParameters, parameter_prefix: str
 ) -> list[Any]:
     title, pageid = params.get_text(f"{parameter_prefix}title"), params.get_integer(f"{parameter_prefix}pageid")
     if (title is None) == (pageid is None):
@@ -106,7 +108,7 @@ def _list_matching_category_members(
     return members[::-1] if direction in {"desc", "descending", "older"} else members
 
 
-def list_all_pages(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
+def list_all_pages(wiki: WorldWikiPageIndex, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
     """List the pages of a namespace, sorted by title."""
     namespace = params.get_integer(f"{parameter_prefix}namespace") or MAIN_NAMESPACE
     start, end = params.get_text(f"{parameter_prefix}from") or "", params.get_text(f"{parameter_prefix}to")
@@ -128,7 +130,9 @@ def list_all_pages(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_pr
     return QueryListResult(entries, [page.title for page in pages], more, {})
 
 
-def list_search_results(wiki: EmbeddedWiki, params: ActionApiParameters, parameter_prefix: str) -> QueryListResult:
+def list_search_results(
+    wiki: WorldWikiPageIndex, params: ActionApiParameters, parameter_prefix: str
+) -> QueryListResult:
     """List the pages with every query word in title, redirects or text; the closest titles come first."""
     question = params.get_text(f"{parameter_prefix}search")
     if question is None:
@@ -156,7 +160,7 @@ def list_search_results(wiki: EmbeddedWiki, params: ActionApiParameters, paramet
     )
 
 
-QUERY_LISTS: Mapping[str, tuple[str, Callable[[EmbeddedWiki, ActionApiParameters, str], QueryListResult]]] = {
+QUERY_LISTS: Mapping[str, tuple[str, Callable[[WorldWikiPageIndex, ActionApiParameters, str], QueryListResult]]] = {
     "categorymembers": ("cm", list_category_members),
     "allpages": ("ap", list_all_pages),
     "search": ("sr", list_search_results),
@@ -164,7 +168,7 @@ QUERY_LISTS: Mapping[str, tuple[str, Callable[[EmbeddedWiki, ActionApiParameters
 """List → (parameter prefix, function)."""
 
 
-def _score_search_match(wiki: EmbeddedWiki, page: WikiPage, words: list[str]) -> int:
+def _score_search_match(wiki: WorldWikiPageIndex, page: WikiPage, words: list[str]) -> int:
     titles = [page.title, *wiki.redirects_by_target.get(page.title, [])]
     named = [{word.casefold() for word in _WORD.findall(title)} for title in titles]
     text = _count_occurrences_of_html_words(page.newest_html)
@@ -220,7 +224,7 @@ class RequestedPageSet:
     redirects: dict[str, WikiTitle] = field(default_factory=dict)
     bad_revids: list[int] = field(default_factory=list)
 
-    def add_title(self, title: WikiTitle, wiki: EmbeddedWiki) -> None:
+    def add_title(self, title: WikiTitle, wiki: WorldWikiPageIndex) -> None:
         """Add a page by title, existing or not, once."""
         page = wiki.by_title.get(title.full_title)
         known = {(p.title if isinstance(p, WikiPage) else p.full_title) for p in self.pages.values()}
@@ -232,7 +236,7 @@ class RequestedPageSet:
         return min([0, *self.pages, *self.invalid]) - 1
 
 
-def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat) -> dict[str, Any]:
+def answer_query_action(wiki: WorldWikiPageIndex, params: ActionApiParameters, shape: ReplyFormat) -> dict[str, Any]:
     """Return the response to action=query, without warnings."""
     query: dict[str, Any] = {}
     more: dict[str, Any] = {}
@@ -281,7 +285,7 @@ def answer_query_action(wiki: EmbeddedWiki, params: ActionApiParameters, shape: 
 
 
 def _resolve_page_set_and_continuation(
-    wiki: EmbeddedWiki, params: ActionApiParameters, shape: ReplyFormat
+    wiki: WorldWikiPageIndex, params: ActionApiParameters, shape: ReplyFormat
 ) -> tuple[RequestedPageSet, dict[str, Any]]:
     page_set = RequestedPageSet()
     follow = params.has_flag("redirects")
@@ -311,7 +315,7 @@ def _resolve_page_set_and_continuation(
 
 
 def _add_page_following_redirects(
-    page_set: RequestedPageSet, title: WikiTitle, wiki: EmbeddedWiki, follow: bool
+    page_set: RequestedPageSet, title: WikiTitle, wiki: WorldWikiPageIndex, follow: bool
 ) -> None:
     if not follow:
         page_set.add_title(title, wiki)
@@ -325,7 +329,7 @@ def _add_page_following_redirects(
 def _generate_page_set(
     generator: str,
     requested_pages: RequestedPageSet,
-    wiki: EmbeddedWiki,
+    wiki: WorldWikiPageIndex,
     params: ActionApiParameters,
     shape: ReplyFormat,
 ) -> tuple[RequestedPageSet, dict[str, Any]]:
@@ -346,7 +350,7 @@ def _generate_page_set(
 def _generate_links_or_categories(
     generator: str,
     requested_pages: RequestedPageSet,
-    wiki: EmbeddedWiki,
+    wiki: WorldWikiPageIndex,
     params: ActionApiParameters,
     shape: ReplyFormat,
 ) -> QueryListResult:

@@ -15,7 +15,7 @@ from factmill.tasks.biokalma.core.evolution import (
     choose_piece_or_missing_perplexities,
     classify_deciding_score,
     compute_coherence,
-    compute_specificity,
+    compute_relation_specificity,
     count_pools_by_relation,
     list_addable_values_by_relation,
     list_candidates_tried_then_by_score,
@@ -23,7 +23,7 @@ from factmill.tasks.biokalma.core.evolution import (
     list_people_without_pieces,
     list_semantically_new_pieces,
 )
-from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, RelationCandidate
+from factmill.tasks.biokalma.core.rows import ParagraphEvolutionRound, PersonRelationCandidate
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 
 SCALES = get_args(CoherenceScale)
@@ -71,7 +71,7 @@ def test_scores_follow_equation_1() -> None:
     # score: 0.25 · 0 + 0.75 · 0.396885 = 0.297664
     #        0.25 · 0.693147 + 0.75 · 0.309094 = 0.173287 + 0.231821 = 0.405108
     #        0.25 · 1.386294 + 0.75 · 0.294020 = 0.346574 + 0.220515 = 0.567089
-    specificity = [compute_specificity(count, 4) for count in (4, 2, 1)]
+    specificity = [compute_relation_specificity(count, 4) for count in (4, 2, 1)]
     found = list_candidates_tried_then_by_score([A, B, C], specificity, weigh_all([2.0, 4.0, 5.0]), [], 0.25, "softmax")
     expected = [
         ("P3", 1.386294, 5.0, 0.294020, 0.567089),
@@ -138,7 +138,7 @@ def test_lazy_choice_equals_choice_with_all_perplexities(
 
 def a_round(*candidates: tuple[float, bool], refused: int = 0) -> ParagraphEvolutionRound:
     lines = [
-        RelationCandidate(
+        PersonRelationCandidate(
             qid="Q1", pid="P1", value="x", specificity=specificity, is_weighed=weighed, perplexity=None, coherence=None,
             score=None,
         )
@@ -160,15 +160,15 @@ def test_round_reports_which_score_decided_it() -> None:
 
 
 def test_specificity_is_zero_for_relation_in_all_graphs_and_highest_for_rarest() -> None:
-    assert compute_specificity(200, 200) == 0
-    assert compute_specificity(100, 200) == pytest.approx(math.log(2))
-    assert compute_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
+    assert compute_relation_specificity(200, 200) == 0
+    assert compute_relation_specificity(100, 200) == pytest.approx(math.log(2))
+    assert compute_relation_specificity(1, 200) == pytest.approx(5.298317, abs=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 5])
 def test_relation_count_out_of_range_raises(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 4"):
-        compute_specificity(count, 4)
+        compute_relation_specificity(count, 4)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from factmill.tasks.biokalma.core.author_replies import (
     read_question,
 )
 from factmill.tasks.biokalma.evolve import EXTEND_PROMPT, GENERAL_QUESTION_PROMPT, SPECIFIC_QUESTION_PROMPT
-from factmill.tasks.biokalma.sources.person_pairs import load_biography_properties
+from factmill.tasks.biokalma.sources.person_pairs import load_biography_wordings_by_label
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.completions import UnreadableCompletion
 
@@ -322,7 +322,7 @@ TWO = "Richard Hertwig and Oscar Hertwig"
 
 
 def check_question(question: str, *partial_labels: str) -> str | UnreadableCompletion:
-    return check_pair_question(question, BROTHERS, PIECES, load_biography_properties(), partial_labels)
+    return check_pair_question(question, BROTHERS, PIECES, load_biography_wordings_by_label(), partial_labels)
 
 
 @pytest.mark.parametrize(
@@ -392,12 +392,15 @@ def test_question_about_anything_else_is_rejected_with_reason(question: str, cod
     ],
 )
 def test_asked_share_counts_pieces_that_question_asks_for(question: str, share: float) -> None:
-    assert check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties()) == (question, share)
+    assert check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_wordings_by_label()) == (
+        question,
+        share,
+    )
 
 
 def test_specific_question_for_less_than_half_reports_missing_relations() -> None:
     question = "Where was he born, and what was his occupation?"
-    found = check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_properties())
+    found = check_and_measure_asked_share(question, PEOPLE, PIECES, load_biography_wordings_by_label())
     assert get_unreadable_reason(found) == (
         "asks_too_little: the question asks for 2 of 5 facts, expected all; not for: doctoral student, doctoral advisor, "
         "sibling"
@@ -406,7 +409,10 @@ def test_specific_question_for_less_than_half_reports_missing_relations() -> Non
 
 def test_unlisted_property_is_asked_for_by_its_label() -> None:
     piece, question = make_piece("Q1", "P999", "x", "Q5", property="favourite colour"), "What is the favourite colour?"
-    assert check_and_measure_asked_share(question, PEOPLE, [piece], load_biography_properties()) == (question, 1.0)
+    assert check_and_measure_asked_share(question, PEOPLE, [piece], load_biography_wordings_by_label()) == (
+        question,
+        1.0,
+    )
 
 
 ADA_AND_LORD = {"Q1": "Ada Lovelace", "Q2": "Lord Byron"}
@@ -425,10 +431,14 @@ def find_error(kind: str, said: str) -> str | UnreadableCompletion | tuple[str, 
     """Return the error in a reply of a kind, or the parsed value."""
     if kind == "extend":
         return extract_checked_added_sentence(TEXT, said, [BORN], [FATHER], ADA_AND_LORD)
-    found = check_pair_question(said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_biography_properties())
+    found = check_pair_question(
+        said, list(ADA_AND_LORD.values()), [FATHER, BORN, POET], load_biography_wordings_by_label()
+    )
     if kind == "general" or isinstance(found, UnreadableCompletion):
         return found
-    return check_and_measure_asked_share(found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_biography_properties())
+    return check_and_measure_asked_share(
+        found, list(ADA_AND_LORD), [FATHER, BORN, POET], load_biography_wordings_by_label()
+    )
 
 
 @pytest.mark.parametrize("name", WRONG_CONTENTS)

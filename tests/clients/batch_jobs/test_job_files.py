@@ -10,9 +10,9 @@ from support.webs.loopback import Loopback
 
 from factmill.tasks.clients.batch_jobs.job_control import cancel_job, inspect_jobs
 from factmill.tasks.clients.batch_jobs.job_files import (
+    BatchJobsFolderAndRun,
     JobFile,
-    JobFileRegistry,
-    JobFolderAndRun,
+    JobFilesOfOneQueue,
     JobModelAndServerSettings,
     delete_job_file_if_unlocked,
     load_job_files,
@@ -22,13 +22,13 @@ from factmill.tasks.errors import ServiceError, ShardError
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> JobFileRegistry:
-    files = JobFileRegistry(JobFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+def files(tmp_path: Path) -> JobFilesOfOneQueue:
+    files = JobFilesOfOneQueue(BatchJobsFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     files.add_user()
     return files
 
 
-def begin(files: JobFileRegistry, *ids: str, name: str = "a.jsonl", **learnt: object):
+def begin(files: JobFilesOfOneQueue, *ids: str, name: str = "a.jsonl", **learnt: object):
     job = files.create(name, ids, learnt)
     job.append(file="file-1")
     job.append(job="batch-1")
@@ -39,7 +39,7 @@ def test_job_is_found_by_its_open_requests_and_removed_when_none_are_left(files,
     begin(files, "x", "y", seed=False)
     files.mark_recorded(["x"])
     files.remove_user()
-    others = JobFileRegistry(JobFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFilesOfOneQueue(BatchJobsFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     (job,) = others.lock_jobs_with(["x", "y"])
@@ -58,7 +58,7 @@ def test_job_is_found_by_its_open_requests_and_removed_when_none_are_left(files,
 
 def test_job_locked_by_another_process_is_skipped(files, tmp_path):
     begin(files, "x")
-    others = JobFileRegistry(JobFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFilesOfOneQueue(BatchJobsFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     others.add_user()
     assert others.lock_jobs_with(["x"]) == []
     files.remove_user()
@@ -78,7 +78,7 @@ def test_job_file_is_deleted_unless_locked_and_missing_file_is_ignored(files, tm
 def test_job_file_removed_concurrently_by_another_process_is_ignored(files, tmp_path, monkeypatch):
     begin(files, "x", seed=False)
     files.remove_user()
-    others = JobFileRegistry(JobFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
+    others = JobFilesOfOneQueue(BatchJobsFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb"))
     (path,) = (tmp_path / "jobs").iterdir()
     lock = fcntl.flock
 
@@ -118,7 +118,7 @@ def test_torn_line_damages_no_other_line(files, tmp_path, torn):
 def test_unwritable_folder_is_reported(tmp_path):
     (tmp_path / "jobs").write_text("")
     with pytest.raises(ShardError, match="cannot write"):
-        JobFileRegistry(JobFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create(
+        JobFilesOfOneQueue(BatchJobsFolderAndRun(tmp_path / "jobs", "tests-1", tmp_path / "w.duckdb")).create(
             "a.jsonl", ["x"], {}
         )
 
@@ -140,8 +140,8 @@ STATE = {"json": {"id": "batch-1", "status": "in_progress", "request_counts": {"
 def note_job(folder: Path, server: Loopback, **settings: object) -> JobFile:
     """Return a job of a model with these settings, read back from its file."""
     model = ModelSettings.model_validate({"kind": "openai", "name": "m", "url": f"{server.url}/v1"} | settings)
-    files = JobFileRegistry(
-        JobFolderAndRun(folder / "jobs", "r", folder / "w.duckdb"), JobModelAndServerSettings.of_model(model)
+    files = JobFilesOfOneQueue(
+        BatchJobsFolderAndRun(folder / "jobs", "r", folder / "w.duckdb"), JobModelAndServerSettings.of_model(model)
     )
     files.add_user()
     files.create("a.jsonl", ["x", "y"], {}).append(job="batch-1")

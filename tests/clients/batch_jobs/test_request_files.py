@@ -6,7 +6,7 @@ import pytest
 from support.batches.asking import answer, ask_all, bodies, collect, open_chat
 from support.batches.run_batch import run_batch
 
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFilesOfRun
 from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.errors import AwaitingReplyFile, OutputError, SourceError
 
@@ -18,8 +18,8 @@ class Rounds:
         self.folder, self.server, self.run = folder, server, run
         self.requests, self.replies = folder / "a.jsonl", folder / "b.jsonl"
 
-    def open(self, replies=None, writes=True) -> OfflineRequestAndReplyFiles:
-        return OfflineRequestAndReplyFiles(self.run, self.folder, self.requests if writes else None, replies)
+    def open(self, replies=None, writes=True) -> OfflineRequestAndReplyFilesOfRun:
+        return OfflineRequestAndReplyFilesOfRun(self.run, self.folder, self.requests if writes else None, replies)
 
     def ask(self, calls, replies=None, **changed):
         """Return the responses, and the run's message about the file it wrote; empty if it wrote none."""

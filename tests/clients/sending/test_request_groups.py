@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from factmill.tasks.clients.sending.limiter import AdaptiveGroupSize
+from factmill.tasks.clients.sending.limiter import AdaptiveCallsPerRequest
 from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -31,7 +31,7 @@ class Service:
 
 
 def send(
-    service: Service, items: int, size: AdaptiveGroupSize, limits: ServiceLimits = ONE_BY_ONE
+    service: Service, items: int, size: AdaptiveCallsPerRequest, limits: ServiceLimits = ONE_BY_ONE
 ) -> dict[int, CallResponse]:
     got: dict[int, CallResponse] = {}
 
@@ -44,7 +44,7 @@ def send(
 
 
 def test_group_is_split_into_requests_of_current_size():
-    service, size = Service(most=100), AdaptiveGroupSize(8)
+    service, size = Service(most=100), AdaptiveCallsPerRequest(8)
     got = send(service, 20, size)
     assert service.sizes == [8, 8, 4]
     assert {item: reply.body for item, reply in got.items()} == {item: item for item in range(20)}
@@ -52,7 +52,7 @@ def test_group_is_split_into_requests_of_current_size():
 
 @pytest.mark.parametrize("limits", [ONE_BY_ONE, PARALLEL], ids=["one by one", "parallel"])
 def test_waiting_calls_are_split_to_size_that_works(limits):
-    service, size = Service(most=7), AdaptiveGroupSize(64)
+    service, size = Service(most=7), AdaptiveCallsPerRequest(64)
     got = send(service, 1000, size, limits)
     assert {reply.status for reply in got.values()} == {"ok"}
     assert sum(each > 7 for each in service.sizes) < 30, service.sizes
@@ -61,7 +61,7 @@ def test_waiting_calls_are_split_to_size_that_works(limits):
 
 
 def test_learned_size_persists_across_sends():
-    service, size = Service(most=7), AdaptiveGroupSize(64)
+    service, size = Service(most=7), AdaptiveCallsPerRequest(64)
     send(service, 200, size)
     tried = len(service.sizes)
     send(service, 7, size)
@@ -69,7 +69,7 @@ def test_learned_size_persists_across_sends():
 
 
 def test_one_heavy_call_fails_alone_and_other_calls_are_still_grouped():
-    service, size = Service(most=1000, heavy=[37]), AdaptiveGroupSize(64)
+    service, size = Service(most=1000, heavy=[37]), AdaptiveCallsPerRequest(64)
     got = send(service, 640, size)
     assert [item for item, reply in got.items() if reply.status == "failed"] == [37]
     assert got[37].error == "timeout: too much"
@@ -78,7 +78,7 @@ def test_one_heavy_call_fails_alone_and_other_calls_are_still_grouped():
 
 
 def test_size_grows_back_when_service_has_recovered():
-    service, size = Service(most=7), AdaptiveGroupSize(64)
+    service, size = Service(most=7), AdaptiveCallsPerRequest(64)
     send(service, 200, size)
     service.most = 1000
     send(service, 30_000, size)
@@ -86,7 +86,7 @@ def test_size_grows_back_when_service_has_recovered():
 
 
 def test_growth_is_tried_less_often_after_failures():
-    service, size = Service(most=7), AdaptiveGroupSize(64)
+    service, size = Service(most=7), AdaptiveCallsPerRequest(64)
     send(service, 500, size)
     early = len(service.sizes), sum(each > 7 for each in service.sizes)
     send(service, 5000, size)
@@ -95,7 +95,7 @@ def test_growth_is_tried_less_often_after_failures():
 
 
 def test_success_of_small_groups_does_not_grow_size():
-    size = AdaptiveGroupSize(64)
+    size = AdaptiveCallsPerRequest(64)
     size.note_too_big(64)
     for _ in range(1000):
         size.note_success(31)
@@ -106,11 +106,11 @@ def test_success_of_small_groups_does_not_grow_size():
 
 
 def test_failures_of_old_size_shrink_it_once_and_size_stays_at_least_one():
-    size = AdaptiveGroupSize(100)
+    size = AdaptiveCallsPerRequest(100)
     for _ in range(4):
         size.note_too_big(100)
     assert size.current == 50
-    size = AdaptiveGroupSize(2)
+    size = AdaptiveCallsPerRequest(2)
     for _ in range(5):
         size.note_too_big(2)
         size.note_too_big(1)
@@ -118,7 +118,7 @@ def test_failures_of_old_size_shrink_it_once_and_size_stays_at_least_one():
 
 
 def test_groups_of_different_kinds_have_separate_sizes():
-    sizes = [AdaptiveGroupSize(10), AdaptiveGroupSize(3)]
+    sizes = [AdaptiveCallsPerRequest(10), AdaptiveCallsPerRequest(3)]
     seen: list[tuple[str, int]] = []
 
     async def answer(group: Sequence[str]) -> list[CallResponse]:

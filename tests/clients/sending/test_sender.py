@@ -12,7 +12,7 @@ import pytest
 from support.steps.virtual_clock import VirtualLoop
 
 from factmill.tasks.clients.sending import sender as sending
-from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender, cancel_all_sends, run_in_thread
+from factmill.tasks.clients.sending.sender import Retry, RetryingRequestSender, cancel_all_sends, run_blocking_in_thread
 from factmill.tasks.clients.sending.web_sessions import make_http_session
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.service_settings import ServiceLimits
@@ -329,7 +329,7 @@ def test_ctrl_c_ends_sending_without_waiting_for_pending_requests():
         is_over.wait()
 
     async def request(group):
-        await run_in_thread(block, group[0])
+        await run_blocking_in_thread(block, group[0])
 
     with pytest.raises(KeyboardInterrupt):
         send([[item] for item in range(100)], request)
@@ -360,7 +360,7 @@ def test_sending_in_other_threads_can_be_interrupted():
 
 def test_exception_in_thread_is_raised_where_it_is_awaited():
     async def request(group):
-        return [CallResponse(await run_in_thread(int, "no number"))]
+        return [CallResponse(await run_blocking_in_thread(int, "no number"))]
 
     with pytest.raises(ValueError, match="no number"):
         send([[1]], request)
@@ -390,7 +390,10 @@ class Scarce:
         def try_it() -> None:
             try:
                 ended.append(
-                    send([[1], [2], [3]], lambda group: run_in_thread(lambda: [CallResponse(item) for item in group]))
+                    send(
+                        [[1], [2], [3]],
+                        lambda group: run_blocking_in_thread(lambda: [CallResponse(item) for item in group]),
+                    )
                 )
             except (MemoryError, ResourcesExhausted) as error:
                 ended.append(error)
@@ -423,9 +426,9 @@ def test_abandoned_function_closes_no_connection_after_reading_its_response(serv
         goes_on.wait()
 
     async def main() -> str:
-        first = asyncio.create_task(run_in_thread(read_and_work))
+        first = asyncio.create_task(run_blocking_in_thread(read_and_work))
         await asyncio.to_thread(has_read.wait)
-        second = asyncio.create_task(run_in_thread(session.get, server.url))
+        second = asyncio.create_task(run_blocking_in_thread(session.get, server.url))
         while len(server.seen) < 2:
             await asyncio.sleep(0.01)
         first.cancel()

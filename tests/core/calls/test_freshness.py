@@ -18,7 +18,7 @@ from factmill.tasks.core.calls.freshness import (
     parse_resource_states,
 )
 from factmill.tasks.core.calls.item_facts import make_item_facts_call
-from factmill.tasks.core.calls.operation import WikiItemLabelOrPage
+from factmill.tasks.core.calls.operation import WikiItemLabelOrPageDependency
 from factmill.tasks.core.calls.pageviews import make_pageviews_call
 from factmill.tasks.core.calls.path_calls import make_literal_paths_call, make_paths_between_items_call
 from factmill.tasks.core.calls.wikidata import (
@@ -169,17 +169,19 @@ def test_unknown_item_state_is_undecidable(state: Any) -> None:
 def test_one_hop_date_path_depends_only_on_its_subject() -> None:
     wanted = PartialDate(1952, 3, 11)
     call = make_literal_paths_call("w", 3012, wanted, [569], 1)
-    assert find_resources_response_depends_on(call.operation, call.parts, []) == [WikiItemLabelOrPage("item", "Q3012")]
+    assert find_resources_response_depends_on(call.operation, call.parts, []) == [
+        WikiItemLabelOrPageDependency("item", "Q3012")
+    ]
     far = make_literal_paths_call("w", 3012, wanted, [569], 2)
     assert find_resources_response_depends_on(far.operation, far.parts, []) is None
 
 
 def test_many_resources_are_checked_in_bundled_requests() -> None:
-    things = [WikiItemLabelOrPage("item", f"Q{number}") for number in range(1, 121)]
+    things = [WikiItemLabelOrPageDependency("item", f"Q{number}") for number in range(1, 121)]
     things += [
-        WikiItemLabelOrPage("label", "Q1", "de"),
-        WikiItemLabelOrPage("page", "A", "follow"),
-        WikiItemLabelOrPage("page", "A", "stay"),
+        WikiItemLabelOrPageDependency("label", "Q1", "de"),
+        WikiItemLabelOrPageDependency("page", "A", "follow"),
+        WikiItemLabelOrPageDependency("page", "A", "stay"),
     ]
     looks = make_state_calls("w", "p", things, MAX_RESOURCES_PER_REQUEST, "now")
     sizes = [(call.service, call.operation, len(result)) for call, result in looks]
@@ -194,14 +196,19 @@ def test_many_resources_are_checked_in_bundled_requests() -> None:
 
 def test_long_titles_are_split_across_requests_with_acceptable_url_length() -> None:
     looks = make_state_calls(
-        "w", "p", [WikiItemLabelOrPage("page", f"{number} " + "Ж" * 100, "follow") for number in range(50)], 50, "now"
+        "w",
+        "p",
+        [WikiItemLabelOrPageDependency("page", f"{number} " + "Ж" * 100, "follow") for number in range(50)],
+        50,
+        "now",
     )
     assert 1 < len(looks) < 20
 
 
 def test_each_run_checks_resource_states_again() -> None:
     first, second = (
-        make_state_calls("w", "p", [WikiItemLabelOrPage("item", "Q1")], 50, on)[0][0] for on in ("then", "now")
+        make_state_calls("w", "p", [WikiItemLabelOrPageDependency("item", "Q1")], 50, on)[0][0]
+        for on in ("then", "now")
     )
     assert first.key != second.key
 

@@ -9,8 +9,8 @@ import pytest
 
 from factmill.tasks.core.measures.audits import (
     AuditCriterion,
+    AuditMarksOfRow,
     AuditProtocol,
-    AuditVerdict,
     compute_audit_criterion_results,
     draw_audit_sample_ids,
     format_audit_criterion_result,
@@ -38,12 +38,12 @@ def fill(sheet: str, **cells: dict[str, Any]) -> str:
     return file.getvalue()
 
 
-def format_csv(shown: dict[str, str], verdicts: dict[str, AuditVerdict]) -> str:
+def format_csv(shown: dict[str, str], verdicts: dict[str, AuditMarksOfRow]) -> str:
     sheet = make_audit_sheet(AUDIT, "b-1", shown, verdicts)
     return format_sheet_files(sheet, PurePath("s.csv"), "csv")["s.csv"]
 
 
-def parse_csv(text: str) -> list[AuditVerdict]:
+def parse_csv(text: str) -> list[AuditMarksOfRow]:
     return parse_audit_rows(AUDIT, "b-1", parse_sheet_csv(make_audit_layout(AUDIT), text, "s.csv"), "s.csv")
 
 
@@ -58,8 +58,8 @@ def test_filled_in_audit_sheet_is_parsed_without_unreviewed_rows() -> None:
     sheet = format_csv({"a": "=row a\n  of two lines", "b": "row b", "c": "row c"}, {})
     filled = fill(sheet, a={"wrong": "x", "pairs": "2", "natural": "4", "reviewer": "ada"}, b={"natural": "5"})
     assert parse_csv(filled) == [
-        AuditVerdict(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
-        AuditVerdict(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
+        AuditMarksOfRow(row_id="a", marks={"wrong": 1, "pairs": 2, "natural": 4}, reviewer="ada"),
+        AuditMarksOfRow(row_id="b", marks={"wrong": 0, "pairs": 0, "natural": 5}),
     ]
     known = {verdict.row_id: verdict for verdict in parse_csv(filled)}
     again = format_csv({"b": "row b"}, known)
@@ -99,7 +99,7 @@ def test_typed_audit_marks_are_parsed(kind: AuditCriterion, given: str, mark: in
 
 
 def test_audit_figures_have_interval_row_count_and_paper_figure() -> None:
-    verdicts = [AuditVerdict(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
+    verdicts = [AuditMarksOfRow(row_id=str(at), marks={"wrong": at % 2, "pairs": at, "natural": 4}) for at in range(4)]
     wrong, pairs, natural = compute_audit_criterion_results(AUDIT, verdicts)
     assert (wrong.here, wrong.low, wrong.high, wrong.rows) == (0.5, 0.15, 0.85, 4)
     assert (pairs.here, pairs.rows) == (0.25, 4)

@@ -10,8 +10,8 @@ import pytest
 
 from factmill.tasks.core.measures.audits import (
     AuditCriterion,
+    AuditMarksOfRow,
     AuditProtocol,
-    AuditVerdict,
     make_audit_sheet,
     parse_audit_rows,
 )
@@ -146,7 +146,7 @@ def test_skipped_tasks_and_drafts_are_reported_and_not_counted_as_answers() -> N
 
 @pytest.mark.parametrize("form", OTHER_TOOLS)
 def test_audits_are_parsed_as_verdicts_people_entered(form: SheetForm) -> None:
-    earlier = {"r1": AuditVerdict(row_id="r1", marks={"wrong": 0, "nice": 5}, reviewer="old")}
+    earlier = {"r1": AuditMarksOfRow(row_id="r1", marks={"wrong": 0, "nice": 5}, reviewer="old")}
     sheet = make_audit_sheet(AUDIT, "b-1", {"r1": "row one", "r2": "row two", "r3": "row three"}, earlier)
     ones, twos = {"wrong": "1", "nice": "4"}, {"wrong": "0", "nice": "2"}
     given: Given = {
@@ -156,7 +156,7 @@ def test_audits_are_parsed_as_verdicts_people_entered(form: SheetForm) -> None:
     }
     found = read(sheet.layout, form, export(sheet, form, given))
     assert parse_audit_rows(AUDIT, "b-1", found.rows, "f") == [
-        AuditVerdict(row_id="r1", marks={"wrong": 1, "nice": 4}, reviewer="ada, bob")
+        AuditMarksOfRow(row_id="r1", marks={"wrong": 1, "nice": 4}, reviewer="ada, bob")
     ]
     assert [each.kind for each in found.problems] == ["missing", "contradicting"]
     assert "no nice by ada; expected one of 1, 2, 3, 4, 5" in found.problems[0].message

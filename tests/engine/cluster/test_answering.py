@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from factmill.tasks.engine.cluster.capabilities import (
-    RequestAnsweredByUnpickling,
+    RequestGroupAnsweredByUnpickling,
     ServableModelOrGraph,
     ServedResources,
     answer_or_refuse_driver_request,
@@ -51,7 +51,7 @@ def test_worker_answers_only_for_its_resources_and_matching_code_version() -> No
         )
     )  # type: ignore[arg-type, return-value]
     question = pickle.dumps(
-        RequestAnsweredByUnpickling(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", ["text"])
+        RequestGroupAnsweredByUnpickling(NLLB.kind, NLLB.identity, format_worker_code_version(), "calls", ["text"])
     )
     assert [pickle.loads(question), pickle.loads(question)] == [["answered", ["calls", ["text"]]]] * 2
     assert opened == [1]

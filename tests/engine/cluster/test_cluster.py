@@ -24,14 +24,14 @@ from factmill.tasks.core.calls.translation_and_perplexity import (
     make_translate_path_call,
     make_translate_text_call,
 )
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathFinder, PathSearchOptions
+from factmill.tasks.core.wikidata_paths import PathFinder, PathSearchOptions, PathsFoundForPairs
 from factmill.tasks.engine.cluster import capabilities, driver, remote_models
-from factmill.tasks.engine.cluster.capabilities import RequestAnsweredByUnpickling
+from factmill.tasks.engine.cluster.capabilities import RequestGroupAnsweredByUnpickling
 from factmill.tasks.engine.cluster.driver import DaskClusterClient
 from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph
 from factmill.tasks.engine.cluster.remote_models import (
+    LocalModelOnClusterService,
     RemoteGraphPathFinder,
-    RemoteModelService,
     open_remote_cross_encoder,
     open_remote_embedder,
 )
@@ -113,7 +113,7 @@ def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClu
         make_translate_path_call(identity, ["London", "born in"], [None, "né à"], "fr"),
         Call(identity, "sing", {}),
     ]
-    replies, delivered = ask(RemoteModelService(cluster, RequiredModelOrGraph("translator", identity)), calls)
+    replies, delivered = ask(LocalModelOnClusterService(cluster, RequiredModelOrGraph("translator", identity)), calls)
     assert (replies, delivered) == ask(local, calls)
     assert set(delivered.values()) == {1} and {reply.status for reply in replies.values()} == {"ok", "failed"}
 
@@ -122,7 +122,9 @@ def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClu
         identity, lambda: perplexity.LanguageModel(perplexity.EMBEDDED_LANGUAGE_MODEL_FOLDER, threads=1)
     )
     calls = [make_log_probability_call(identity, text) for text in SENTENCES]
-    assert ask(RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)), calls) == ask(local, calls)
+    assert ask(LocalModelOnClusterService(cluster, RequiredModelOrGraph("perplexity", identity)), calls) == ask(
+        local, calls
+    )
 
 
 def test_cluster_vectors_and_scores_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
@@ -147,7 +149,7 @@ def test_cluster_paths_equal_local_ones(cluster: DaskClusterClient, home: Path) 
     with open_graph("small", graphs_folder(home)) as graph:
         finders: list[PathFinder] = [graph, RemoteGraphPathFinder(graph.manifest.digest, cluster)]
 
-        def find(finder: PathFinder) -> list[FoundPaths]:
+        def find(finder: PathFinder) -> list[PathsFoundForPairs]:
             return [
                 finder.find_item_paths(subjects, objects, options),
                 finder.find_literal_paths(subjects, dates, frozenset({569}), options),
@@ -168,21 +170,23 @@ def test_malformed_answer_names_its_worker(
             ServiceUnreachable, match=rf"^the worker tcp://\S+ of \S+ returned a malformed answer .*: .*{message};"
         )
 
-    def ask_of_fewer(kind: Any, identity: str, code: str, operation: str, asked: Any) -> RequestAnsweredByUnpickling:
+    def ask_of_fewer(
+        kind: Any, identity: str, code: str, operation: str, asked: Any
+    ) -> RequestGroupAnsweredByUnpickling:
         fewer = (
             asked[:-1]
             if operation == "calls"
             else tuple(each[:-1] if isinstance(each, np.ndarray) else each for each in asked)
         )
-        return RequestAnsweredByUnpickling(kind, identity, code, operation, fewer)
+        return RequestGroupAnsweredByUnpickling(kind, identity, code, operation, fewer)
 
     # the worker never receives the last call
-    monkeypatch.setattr(capabilities, "RequestAnsweredByUnpickling", ask_of_fewer)
+    monkeypatch.setattr(capabilities, "RequestGroupAnsweredByUnpickling", ask_of_fewer)
     identity = translator.get_translator_identity(translator.EMBEDDED_TRANSLATOR, home)
     calls = [make_translate_text_call(identity, text, "de") for text in SENTENCES[:2]]
     delivered: list[Call] = []
     with refused("0 answers to 1 questions"):
-        RemoteModelService(cluster, RequiredModelOrGraph("translator", identity)).send(
+        LocalModelOnClusterService(cluster, RequiredModelOrGraph("translator", identity)).send(
             calls, lambda call, reply: delivered.append(call)
         )
     assert not delivered
@@ -227,7 +231,7 @@ def test_no_work_is_lost_or_repeated_when_all_workers_die_and_new_one_joins(
         seen[call.key] += 1
         replies[call.key] = reply
 
-    RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
+    LocalModelOnClusterService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
     assert replies == expected
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     for worker in loopback.workers[:2]:
@@ -255,7 +259,7 @@ def test_work_of_stopped_worker_moves_to_another(
             stopped.send_signal(signal.SIGSTOP)
         seen[call.key] += 1
 
-    RemoteModelService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
+    LocalModelOnClusterService(cluster, RequiredModelOrGraph("perplexity", identity)).send(calls, take)
     assert set(seen.values()) == {1} and len(seen) == len(calls)
     assert any(f"the worker {address} does not respond" in each for each in said)
     assert any(re.search(rf"the worker {address} was silent for \d+ s and is removed", each) for each in said)
@@ -292,7 +296,7 @@ def test_killed_scheduler_ends_work_and_next_run_does_only_the_rest(home: Path) 
                     DaskClusterClient(ComputeSettings(engine="dask", address=address, wait_s=300))
                 ) as connected:
                     left = [call for call in calls if call.key not in seen]
-                    RemoteModelService(connected, RequiredModelOrGraph("perplexity", identity)).send(left, take)
+                    LocalModelOnClusterService(connected, RequiredModelOrGraph("perplexity", identity)).send(left, take)
             finally:
                 there.kill(worker)
                 scheduler.kill()

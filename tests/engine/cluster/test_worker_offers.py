@@ -6,7 +6,11 @@ import pytest
 from support.models.tiny_encoder import make_weights, write_checkpoint
 
 from factmill.tasks.engine.cluster.protocol import RequiredModelOrGraph
-from factmill.tasks.engine.cluster.worker import check_worker_options, load_servable_resources, run_worker_until_signal
+from factmill.tasks.engine.cluster.worker import (
+    check_worker_options,
+    load_servable_resources,
+    run_worker_and_return_end_signal,
+)
 from factmill.tasks.errors import LocalGraphError, UsageError
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.converting.encoder import make_embedder_folder
@@ -77,6 +81,6 @@ def test_incompatible_worker_options_are_reported(address: str, files: tuple[str
 
 def test_invalid_host_option_is_distinguished_from_other_start_failures() -> None:
     with pytest.raises(UsageError, match=r"^--host 192\.0\.2\.1: not an address of this machine"):
-        run_worker_until_signal(ADDRESS, [], print, "192.0.2.1")
+        run_worker_and_return_end_signal(ADDRESS, [], print, "192.0.2.1")
     with pytest.raises(UsageError, match=r"cannot start a worker with these options: .*IPv6"):
-        run_worker_until_signal(ADDRESS, [], print, "::1")
+        run_worker_and_return_end_signal(ADDRESS, [], print, "::1")

@@ -13,7 +13,7 @@ import pytest
 from support.commands.command import Factmill, Ran
 from support.commands.without_privileges import PROGRAM, find_hindrance
 
-from factmill.flows.serve_options import RebuildParams, check_rebuild_access
+from factmill.flows.serve_options import RebuildParams, check_rebuild_models_and_credentials
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.options import RunOptions
@@ -136,12 +136,14 @@ def test_invalid_service_access_is_named_before_prefect_starts(
         assert "c2VjcmV0" not in ran.err
     serving = RunOptions(world=str(world))
     with pytest.raises(SettingsError, match=re.escape(message)):
-        check_rebuild_access(RebuildParams(benchmarks=("granola",)), serving)
+        check_rebuild_models_and_credentials(RebuildParams(benchmarks=("granola",)), serving)
 
 
 def test_replay_needs_no_contact_address(alone: Factmill, tmp_path: Path) -> None:
     world = write(tmp_path, "world.toml", OUTSIDE + SERVED)
-    check_rebuild_access(RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay"))
+    check_rebuild_models_and_credentials(
+        RebuildParams(benchmarks=("granola",)), RunOptions(world=str(world), mode="replay")
+    )
 
 
 @pytest.mark.parametrize(

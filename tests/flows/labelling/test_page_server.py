@@ -13,7 +13,7 @@ import pytest
 from support.docs.read_page import ReadPage
 
 from factmill.flows.labelling.journal import DecisionJournal, open_decision_journal
-from factmill.flows.labelling.page import LabellingPage
+from factmill.flows.labelling.page import SheetLabellingSession
 from factmill.flows.labelling.page_server import PageServer, collect_decisions_on_page
 from factmill.tasks.core.review import make_review_item, make_review_sheet, parse_review_row
 from factmill.tasks.core.sheets.sheet import Sheet, SheetLayout, SheetQuestion
@@ -37,7 +37,7 @@ class Served:
     """A running page, and requests to it."""
 
     server: PageServer
-    page: LabellingPage
+    page: SheetLabellingSession
     journal: DecisionJournal
 
     def ask(self, name: str, body: Any = None, path: str = "", method: str = "", **headers: str) -> tuple[int, Any]:
@@ -67,7 +67,7 @@ class Served:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     with open_decision_journal(tmp_path / "j" / "p.jsonl") as journal:
-        page = LabellingPage(SHEET, "Label <b>", "ada & co", journal)
+        page = SheetLabellingSession(SHEET, "Label <b>", "ada & co", journal)
         with PageServer(page, 0) as server:
             Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             yield Served(server, page, journal)
@@ -221,7 +221,7 @@ def test_edit_counts_as_decided_once_its_text_is_present(tmp_path: Path) -> None
     )
     with open_decision_journal(tmp_path / "p.jsonl") as journal:
         check = partial(parse_review_row, file="the page")
-        page = LabellingPage(make_review_sheet([done, item]), "t", "ada", journal, check)
+        page = SheetLabellingSession(make_review_sheet([done, item]), "t", "ada", journal, check)
         assert (page.show()["key"], page.show()["done"]) == (item.id, 1)
         assert page.decide(item.id, {"decision": "edit"}, stays=False)["done"] == 1
         assert page.decide(item.id, {"decision": "keep", "edited": "a: b"}, stays=False)["answers"] == {

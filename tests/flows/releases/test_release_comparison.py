@@ -9,7 +9,7 @@ from support.builds.published import publish_rows
 from support.builds.released import Rows, fanout_tables, multihal_tables
 from support.commands.command import Factmill
 
-from factmill.flows.commands.release import compare_releases, make_release, release_if_gates_pass
+from factmill.flows.commands.release import compare_release_folders_or_builds, make_release, release_if_gates_pass
 from factmill.tasks.diff.core.changes import BuildDiff
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.errors import ReleaseGateFailed, SourceError, UsageError
@@ -58,7 +58,7 @@ class Maker:
         return str(write_release(read, self.folder / name).folder)
 
     def compare(self, before: str, after: str) -> BuildDiff:
-        return compare_releases(self.warehouse, before, after)
+        return compare_release_folders_or_builds(self.warehouse, before, after)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.batches.asking import answer, ask_all, bodies, collect, interrupt, 
 from support.batches.server import BatchServer
 from support.commands.command import ROOT, Factmill
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFileRegistry, JobFolderAndRun, load_job_files
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun, JobFilesOfOneQueue, load_job_files
 from factmill.tasks.errors import ServiceUnreachable
 
 CALLS = ask_all(10)
@@ -189,8 +189,8 @@ def test_inspecting_job_does_not_block_build_from_resuming_it(left: Path, tmp_pa
         stdout=subprocess.PIPE,
     )
     assert looking.stdout and looking.stdout.readline()
-    found = JobFileRegistry(JobFolderAndRun(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")).lock_jobs_with(
-        job.request_ids
-    )
+    found = JobFilesOfOneQueue(
+        BatchJobsFolderAndRun(job.path.parent, "granola-1a2b", tmp_path / "w.duckdb")
+    ).lock_jobs_with(job.request_ids)
     assert [each.job_id for each in found] == ["batch_0001"]
     looking.wait()

@@ -15,7 +15,7 @@ from factmill.tasks.core.authoring.granular_answers import (
 )
 from factmill.tasks.core.calls.wikidata import ItemNeighbour, Pid, Qid
 from factmill.tasks.core.completions import UnreadableCompletion
-from factmill.tasks.granola.core.grounding import gather_evidence, split_grounded_levels
+from factmill.tasks.granola.core.grounding import drop_unsupported_or_redundant_levels, gather_evidence
 from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import LEVELS_PROMPT, TRIVIAL_LIST
 
@@ -56,7 +56,7 @@ def clean(row: Row, levels: Sequence[str], with_counties: bool = False) -> tuple
         [answer, *levels], relation.template.replace("[X]", subject), relation, trivial
     )
     evidence = gather_evidence(answer, description, CLAIMS, qid, LEXICON)
-    kept, removed = split_grounded_levels(cleaned.levels, evidence, LEXICON, with_counties)
+    kept, removed = drop_unsupported_or_redundant_levels(cleaned.levels, evidence, LEXICON, with_counties)
     return kept[1:], [why for _, why in (*cleaned.removed, *removed)]
 
 

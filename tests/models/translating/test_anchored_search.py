@@ -12,7 +12,7 @@ import pytest
 from support.models.random_translator import make_random_translator
 
 from factmill.tasks.models import devices
-from factmill.tasks.models.devices import find_matmul_instructions, open_ctranslate2_model
+from factmill.tasks.models.devices import find_amd_onednn_matmul_instructions, open_ctranslate2_model
 from factmill.tasks.models.exact_batches import list_avx2_row_ranges_summed_differently
 from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR_FOLDER,
@@ -33,7 +33,7 @@ TEXTS = [
 Multiplier = Literal["avx512", "avx2"]
 MULTIPLIERS: tuple[Multiplier, ...] = ("avx512", "avx2")
 needs_onednn = pytest.mark.skipif(
-    find_matmul_instructions("cpu") is None,
+    find_amd_onednn_matmul_instructions("cpu") is None,
     reason="this CPU multiplies floats by other than oneDNN with AVX2 or AVX-512",
 )
 ASKED: list[TranslationRequest] = [(text, language) for text in TEXTS for language in TARGET_LANGUAGES]
@@ -89,7 +89,7 @@ def test_row_bits_are_same_in_products_of_any_number_of_rows(model: str, request
             return_logits_vocab=True,
         )
         bits = Counter(b"".join(np.array(step).tobytes() for step in result.logits[0]) for result in results)
-        if find_matmul_instructions("cpu") == "avx2":
+        if find_amd_onednn_matmul_instructions("cpu") == "avx2":
             odd = {row for rows in list_avx2_row_ranges_summed_differently(count) for row in rows}
             odd |= {
                 row // len(source)
@@ -99,7 +99,7 @@ def test_row_bits_are_same_in_products_of_any_number_of_rows(model: str, request
             assert count - max(bits.values()) == len(odd), count
         elif count >= 16:
             assert len(bits) == 1, count
-        if find_matmul_instructions("cpu") == "avx2" or count >= 16:
+        if find_amd_onednn_matmul_instructions("cpu") == "avx2" or count >= 16:
             seen.add(bits.most_common(1)[0][0])
     assert len(seen) == 1
 
@@ -243,4 +243,4 @@ def test_matmul_instructions_follow_cpu_and_library_limits(
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n", "utf-8")
     monkeypatch.setattr(devices, "_CPU_INFO_FILE", tmp_path / "cpuinfo")
     monkeypatch.setattr(devices.platform, "machine", lambda: "x86_64")
-    assert find_matmul_instructions("cpu") == found
+    assert find_amd_onednn_matmul_instructions("cpu") == found

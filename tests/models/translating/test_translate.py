@@ -20,7 +20,7 @@ from factmill.tasks.models.translator import (
     get_translator_identity,
     resolve_translator_folder,
 )
-from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, Untranslatable
+from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest, UntranslatableReason
 
 SHORT = BeamSearchOptions(max_tokens=24)
 """A limit, since random weights never end a translation."""
@@ -163,7 +163,7 @@ def test_numbers_and_dates_are_localized_and_ids_stay(embedded: Translator) -> N
 )
 def test_text_unknown_to_embedded_translator_is_rejected(embedded: Translator, text: str, reason: str) -> None:
     outcome = embedded.translate([(text, "de")])[0]
-    assert isinstance(outcome, Untranslatable)
+    assert isinstance(outcome, UntranslatableReason)
     assert outcome.reason == reason
     assert outcome.detail
 
@@ -172,7 +172,7 @@ def test_uncertain_translation_is_rejected() -> None:
     translator = Translator(EMBEDDED_TRANSLATOR_FOLDER, "cpu", threads=1)
     translator.settings = translator.settings.model_copy(update={"least_probability": 1.01})
     outcome = translator.translate([("Germany", "de")])[0]
-    assert isinstance(outcome, Untranslatable)
+    assert isinstance(outcome, UntranslatableReason)
     assert outcome.reason == "unsure"
 
 
@@ -184,7 +184,7 @@ def test_translation_rejected_by_rule_is_searched_again_without_it(embedded: Tra
 
 def test_unfinished_translation_is_rejected(random_small: Path) -> None:
     outcome = Translator(random_small, "cpu", decoding=SHORT).translate([("Who founded Microsoft?", "de")])[0]
-    assert isinstance(outcome, Untranslatable)
+    assert isinstance(outcome, UntranslatableReason)
     assert outcome.reason == "unfinished"
 
 

@@ -8,7 +8,7 @@ from factmill.tasks.multihal.core.linking import (
     find_wikipedia_addresses_and_titles,
     list_linkable_spans,
     list_spelling_variants,
-    select_mentions,
+    select_mentions_with_ranked_candidates,
 )
 
 WORDS = frozenset(load_list_entries("function_words"))
@@ -35,7 +35,7 @@ DEGREES = {"Q15228": 5, "Q190214": 9, "Q208460": 1, "Q2434": 1}
 
 
 def link(text: str) -> list[EntityMention]:
-    return select_mentions(list_linkable_spans(text, WORDS), BEARERS, DEGREES)
+    return select_mentions_with_ranked_candidates(list_linkable_spans(text, WORDS), BEARERS, DEGREES)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from factmill.tasks.multihal.core.path_selection import (
     SELECTION_REPLY_FORM,
     PathSelectionState,
     count_paths_to_score,
-    find_path_parts_without_readable_text,
     list_path_labels,
+    list_unreadable_path_texts,
     make_score_prompt,
     make_selection_prompt,
     read_path_score,
@@ -166,6 +166,4 @@ def test_unit_of_value_is_plural() -> None:
 
 
 def test_id_in_place_of_label_counts_as_missing_label() -> None:
-    assert find_path_parts_without_readable_text(
-        path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}
-    ) == ["Q3"]
+    assert list_unreadable_path_texts(path_of("Q1", "P2", "Q3"), {"Q1": "K2", "P2": "elevation", "Q3": "Q3"}) == ["Q3"]

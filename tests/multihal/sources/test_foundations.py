@@ -27,8 +27,8 @@ from factmill.tasks.errors import SourceError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import (
     FOUNDATIONS,
+    append_question_on_marked_word_meaning,
     find_foundation_files,
-    make_sentence_with_meaning_question,
     parse_simpleqa_metadata,
 )
 from factmill.tasks.storage.source_files import ParsedSourceRow, SourceFile, make_source_file_without_digest
@@ -301,7 +301,7 @@ def test_halubench_rows_from_parquet_equal_those_from_jsonl(tmp_path: Path) -> N
     ],
 )
 def test_definition_sentence_becomes_meaning_question(sentence: str, question: str | None) -> None:
-    assert make_sentence_with_meaning_question(sentence) == question
+    assert append_question_on_marked_word_meaning(sentence) == question
 
 
 def defan_group(answer: str, kind: str, size: int = 15) -> list[Row]:

@@ -47,7 +47,7 @@ from factmill.tasks.reports.builds.page_loading import (
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
 from factmill.tasks.reports.page_frame import (
     format_build_command,
-    format_unknown_prompts_folder_note,
+    format_prompts_folder_placeholder_note,
     make_build_reference,
 )
 from factmill.tasks.storage.builds import resolve_build
@@ -265,7 +265,7 @@ def test_rebuild_command_names_prompts_folder_or_placeholder(tmp_path: Path) -> 
     unknown = replace(build, origin=own)
     assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts FOLDER")
     sentence = " FOLDER holds the own prompts above, such as FOLDER/multihal/score_path.md."
-    assert [format_unknown_prompts_folder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
+    assert [format_prompts_folder_placeholder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
     assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 

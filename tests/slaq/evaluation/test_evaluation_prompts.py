@@ -11,7 +11,7 @@ from support.steps.replies import make_reader
 from factmill.tasks.assets import load_list_entries, load_prompt
 from factmill.tasks.core.prompts import PromptTemplate
 from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
-from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
+from factmill.tasks.slaq.core.evaluation.exact_judge import judge_stated_facts_by_program
 from factmill.tasks.slaq.core.evaluation.verdicts import SLAQ_VERDICT_FORM, read_verdicts
 from factmill.tasks.slaq.evaluation.definition import (
     JUDGE_LONG_PROMPT,
@@ -91,7 +91,7 @@ def test_exact_judge_accepts_no_wrong_prompt_example_except_made_up(prompt: Prom
     taken = set()
     for each in read_examples(prompt):
         row = answer_row(each.answer, question=each.question, questions=[each.question], golds=[each.gold])
-        if judge_answer_exactly(row, LISTS)[0] > each.verdict:
+        if judge_stated_facts_by_program(row, LISTS)[0] > each.verdict:
             taken.add(each.condition)
     # the program does not know the truth, as exact.py states
     assert taken == {"Made up"}

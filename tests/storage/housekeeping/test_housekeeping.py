@@ -19,7 +19,7 @@ from support.steps.warehouses import empty_warehouse
 
 from factmill.tasks.core.batch_receipts import SUMMED_COUNTS
 from factmill.tasks.core.calls.call import Call, CallResponse
-from factmill.tasks.core.measures.audits import AuditVerdict
+from factmill.tasks.core.measures.audits import AuditMarksOfRow
 from factmill.tasks.engine.runs import acquire_run_lock
 from factmill.tasks.errors import WarehouseBusy, WarehouseError
 from factmill.tasks.processes import is_file_locked
@@ -32,12 +32,16 @@ from factmill.tasks.storage.builds import (
 )
 from factmill.tasks.storage.housekeeping import warehouse_rewriting
 from factmill.tasks.storage.housekeeping.reclaimed_space import ReclaimedSpaceOfKind, remove_paths
-from factmill.tasks.storage.housekeeping.warehouse_cleanup import RetentionPolicy, clean_orphan_files, clean_warehouse
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import (
+    RetentionPolicy,
+    clean_files_of_dead_processes,
+    clean_warehouse,
+)
 from factmill.tasks.storage.housekeeping.warehouse_rewriting import compact_warehouse
 from factmill.tasks.storage.human_judgments import save_audit_verdicts
 from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.recording.call_records import insert_new_call_records
-from factmill.tasks.storage.recording.journal import Journal, make_record
+from factmill.tasks.storage.recording.journal import CallJournal, make_record
 from factmill.tasks.storage.recording.work_folders import work_folder
 from factmill.tasks.storage.shards import (
     CALL_USES_SCHEMA,
@@ -175,7 +179,7 @@ def test_evaluated_or_audited_builds_are_kept_unless_policy_allows_removal(house
     analysis = house.build("f", "folder", params={"evaluation": digest(evaluation)})
     house.build("g", "a model")
     with open_warehouse(house.path) as db:
-        save_audit_verdicts(db, audited, [AuditVerdict(row_id="r", marks={}, reviewer="me", note="")])
+        save_audit_verdicts(db, audited, [AuditMarksOfRow(row_id="r", marks={}, reviewer="me", note="")])
     house.clean()
     assert {measured, audited, evaluation, analysis} <= set(house.builds())
     assert plain not in house.builds()
@@ -222,7 +226,7 @@ def hold_run(house: House) -> int:
 
 
 def hold_journal(house: House) -> int:
-    return Journal(house.runs / "journal")._fd
+    return CallJournal(house.runs / "journal")._fd
 
 
 @pytest.mark.parametrize("hold", [hold_run, hold_journal])
@@ -290,13 +294,13 @@ def test_stray_files_of_dead_processes_are_removed_and_those_of_live_ones_kept(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     held = hold_file(tmp_path / "tmp/factmill-verify-b/held")
-    found = clean_orphan_files(tmp_path, house.path, ALL.records_since, remove=False)
+    found = clean_files_of_dead_processes(tmp_path, house.path, ALL.records_since, remove=False)
     assert [each.count for each in found] == [2, 6, 1]
-    assert clean_orphan_files(tmp_path, house.path, ALL.records_since, remove=True) == found
+    assert clean_files_of_dead_processes(tmp_path, house.path, ALL.records_since, remove=True) == found
     os.close(held)
     assert [name for name in stray if (tmp_path / name).exists()] == []
     assert [name for name in alive if not (tmp_path / name).exists()] == []
-    later = clean_orphan_files(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
+    later = clean_files_of_dead_processes(tmp_path, house.path, NOW - timedelta(hours=1), remove=True)
     assert [each.count for each in later] == [0, 0, 0], "young data may belong to a run that has just started"
     assert [(each.young, each.young_bytes) for each in later] == [(0, 0), (1, 1), (0, 0)]
     assert datetime.fromisoformat(later[1].young_newest) > NOW
@@ -370,7 +374,7 @@ def test_empty_journal_is_removed_unless_just_created(house: House) -> None:
     for name, moment in (("left", NOW - timedelta(hours=1)), ("made", NOW + timedelta(hours=1))):
         (journals / f"{name}.journal").touch()
         os.utime(journals / f"{name}.journal", (moment.timestamp(),) * 2)
-    clean_orphan_files(house.path.parent, house.path, ALL.records_since, remove=True)
+    clean_files_of_dead_processes(house.path.parent, house.path, ALL.records_since, remove=True)
     assert [each.stem for each in journals.iterdir()] == ["made"]
 
 

@@ -19,8 +19,13 @@ from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.core.digests import digest_bytes
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.recording import call_cache
-from factmill.tasks.storage.recording.call_cache import CallCache, ValidRecordLookup
-from factmill.tasks.storage.recording.journal import CallReservations, Journal, OtherProcessJournals, make_record
+from factmill.tasks.storage.recording.call_cache import CallCache, LookupOfRecordsValidForRun
+from factmill.tasks.storage.recording.journal import (
+    CallJournal,
+    CallRecordsOfOtherProcesses,
+    CallReservations,
+    make_record,
+)
 from factmill.tasks.storage.warehouse import open_warehouse
 
 A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
@@ -166,14 +171,14 @@ def test_call_merged_by_another_cache_between_two_lookups_is_not_sent(
     with closing(CallCache(warehouse, "record")) as second:
         look = second._serving.find_records
 
-        def look_too_early(_: ValidRecordLookup, wanted: Sequence[Call]) -> object:
+        def look_too_early(_: LookupOfRecordsValidForRun, wanted: Sequence[Call]) -> object:
             monkeypatch.undo()
             found = look(wanted)
             with closing(CallCache(warehouse, "record")) as first:
                 first.get_or_send(calls("a"), service)
             return found
 
-        monkeypatch.setattr(ValidRecordLookup, "find_records", look_too_early)
+        monkeypatch.setattr(LookupOfRecordsValidForRun, "find_records", look_too_early)
         assert second.get_or_send(calls("a"), service).sent == 0
     assert service.asked == ["a"]
 
@@ -193,8 +198,8 @@ def test_transient_failure_in_foreign_journal_is_retried_by_later_cache(tmp_path
 
 
 def test_journals_of_other_processes_are_followed_as_they_grow_and_are_cleared(tmp_path: Path) -> None:
-    ours, theirs = Journal(tmp_path), Journal(tmp_path)
-    others = OtherProcessJournals(tmp_path)
+    ours, theirs = CallJournal(tmp_path), CallJournal(tmp_path)
+    others = CallRecordsOfOtherProcesses(tmp_path)
     asked = calls("a", 'say "key":"0123"', "c")
     keys = [call.key for call in asked]
 
@@ -270,9 +275,9 @@ def test_waiting_process_prints_note_and_sends_call_when_other_is_killed(
 
 @pytest.mark.parametrize("newest", [0, 1])
 def test_newest_record_among_several_journals_is_used(tmp_path: Path, newest: int) -> None:
-    ours, *theirs = (Journal(tmp_path) for _ in range(3))
+    ours, *theirs = (CallJournal(tmp_path) for _ in range(3))
     asked = calls("a")[0]
     for journal in (theirs[1 - newest], theirs[newest]):
         journal.append(make_record(asked, CallResponse({"from": theirs.index(journal)})))
-    found = OtherProcessJournals(tmp_path).find([asked.key], ours.path)
+    found = CallRecordsOfOtherProcesses(tmp_path).find([asked.key], ours.path)
     assert found[asked.key].reply().body == {"from": newest}

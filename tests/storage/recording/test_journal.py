@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from factmill.tasks.core.calls.call import Call, CallResponse
 from factmill.tasks.errors import ShardError
 from factmill.tasks.storage.recording.journal import (
-    Journal,
+    CallJournal,
     encode_line,
     find_damaged_lines,
     lock_orphan_journals,
@@ -28,7 +28,7 @@ def record(text: str = "x", **reply: object):
 
 
 def test_appended_records_are_read_back(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = CallJournal(tmp_path)
     written = [record("a"), record('quote " and \\ and \n newline'), record("日本語")]
     for one in written:
         journal.append(one)
@@ -36,7 +36,7 @@ def test_appended_records_are_read_back(tmp_path: Path) -> None:
 
 
 def test_closed_journal_with_records_is_kept_and_empty_one_removed(tmp_path: Path) -> None:
-    kept, emptied = Journal(tmp_path), Journal(tmp_path)
+    kept, emptied = CallJournal(tmp_path), CallJournal(tmp_path)
     written = record()
     kept.append(written)
     emptied.append(written)
@@ -89,7 +89,7 @@ def test_unreadable_journal_is_named(tmp_path: Path) -> None:
 
 
 def test_full_disk_raises_error_and_leaves_journal_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path)
+    journal = CallJournal(tmp_path)
     journal.append(record("kept"))
     real_write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real_write(fd, data[:10]))
@@ -114,7 +114,7 @@ def test_journal_gets_its_name_only_once_locked_and_stale_drafts_are_removed(
 
     monkeypatch.setattr(Path, "rename", look)
     (tmp_path / "1-x.opening").touch()
-    journal = Journal(tmp_path)
+    journal = CallJournal(tmp_path)
     assert (found, list(tmp_path.iterdir())) == ([[], []], [journal.path])
 
 
@@ -126,7 +126,7 @@ def test_journal_just_adopted_by_another_process_is_left_alone(tmp_path: Path, m
 
 
 def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
-    mine = Journal(tmp_path)
+    mine = CallJournal(tmp_path)
     mine.append(record("mine"))
     code = (
         "import sys, os; from pathlib import Path; from factmill.tasks.storage.recording.journal import *; from factmill.tasks.core.calls.call import *\n"

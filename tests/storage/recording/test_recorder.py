@@ -13,7 +13,7 @@ from support.steps.echo import Echo, ask, bodies, calls, recorder
 
 from factmill.tasks.core.calls.call import Call, CallResponse, ResponseHandler
 from factmill.tasks.errors import ReplayMiss, ServiceUnreachable
-from factmill.tasks.storage.recording.call_cache import ValidRecordLookup
+from factmill.tasks.storage.recording.call_cache import LookupOfRecordsValidForRun
 from factmill.tasks.storage.recording.call_records import insert_new_call_records, load_newest_record_id
 from factmill.tasks.storage.recording.journal import CallRecord, make_record, read_journal
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -134,14 +134,14 @@ def test_call_sent_and_stored_by_another_batch_meanwhile_is_not_sent_again(
     service, shared = Echo(), recorder(tmp_path)
     look_up = shared._serving.find_records
 
-    def look_up_too_early(_: ValidRecordLookup, keys: Sequence[str]) -> dict[str, CallRecord]:
+    def look_up_too_early(_: LookupOfRecordsValidForRun, keys: Sequence[str]) -> dict[str, CallRecord]:
         monkeypatch.undo()
         found = look_up(keys)
         shared.get_or_send(calls("a"), service)
         shared.merge_journal()
         return found
 
-    monkeypatch.setattr(ValidRecordLookup, "find_records", look_up_too_early)
+    monkeypatch.setattr(LookupOfRecordsValidForRun, "find_records", look_up_too_early)
     answers = shared.get_or_send(calls("a"), service)
     shared.close()
     assert (bodies(answers), answers.sent, service.asked) == ([{"echo": "a"}], 0, ["a"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from support.batches.server import BatchServer
 
-from factmill.tasks.clients.batch_jobs.job_files import JobFolderAndRun
-from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFiles
+from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
+from factmill.tasks.clients.batch_jobs.offline_batches import OfflineRequestAndReplyFilesOfRun
 from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.sending.sender import cancel_all_sends
 from factmill.tasks.core.calls.call import CallResponse
@@ -41,7 +41,7 @@ def open_chat(
     server: BatchServer,
     folder: Path | None,
     key: str = "key",
-    files: OfflineRequestAndReplyFiles | None = None,
+    files: OfflineRequestAndReplyFilesOfRun | None = None,
     **changed,
 ) -> ChatClient:
     """Return a model at a server, with job files in a folder; `files`: request and reply files to use instead of jobs."""
@@ -66,9 +66,9 @@ def open_chat(
     )
 
 
-def place_of(folder: Path) -> JobFolderAndRun:
+def place_of(folder: Path) -> BatchJobsFolderAndRun:
     """Return where a folder's job files are; its warehouse has an unusual name."""
-    return JobFolderAndRun(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
+    return BatchJobsFolderAndRun(folder / "jobs", "granola-1a2b", folder / "w.duckdb")
 
 
 def jobs(**changed) -> BatchJobSettings:

@@ -13,7 +13,7 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.core.rows import make_arrow_table
 from factmill.tasks.evaluation.definition import AnswerShownInReport, Evaluation, PaperResult
 from factmill.tasks.multihal.evaluation.definition import MULTIHAL_EVALUATION
-from factmill.tasks.reports.evaluation_report import PublishedEvaluation
+from factmill.tasks.reports.evaluation_report import LoadedEvaluation
 from factmill.tasks.storage.builds import BuildRecord
 
 HOSTILE = (
@@ -87,7 +87,7 @@ EVALUATION: Evaluation = dataclasses.replace(
 
 def make_evaluated(
     model: str, answers: Sequence[str], scripted: dict[str, str] | None = None, **facts: Any
-) -> PublishedEvaluation:
+) -> LoadedEvaluation:
     """Return an evaluation of one setting with these answers: `gold` is right, and an empty one has no score."""
     result = {"measured": "multihal-1", "model": model, "judge": "", "items": len(answers), "unscored": 0, **facts}
     params = {"params": {"seed": 0, "limit": None}, "settings": ["ask"], "source_digest": "ab" * 32}
@@ -135,7 +135,7 @@ def make_evaluated(
         )
         for each in found
     ]
-    return PublishedEvaluation(
+    return LoadedEvaluation(
         _record(f"multihal_evaluation-{len(model)}", lock, result),
         _record(
             "multihal-1",

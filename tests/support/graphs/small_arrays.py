@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from factmill.tasks.core.wikidata_paths import FoundPaths, PathSearchOptions
+from factmill.tasks.core.wikidata_paths import PathSearchOptions, PathsFoundForPairs
 from factmill.tasks.graph.arrays import GraphArrays, Ints, open_mapped_graph_arrays, write_graph_arrays
 from factmill.tasks.graph.paths import find_item_paths, find_literal_paths
 from factmill.tasks.text.values.wikidata_literals import (
@@ -113,7 +113,7 @@ class SmallGraph:
     def knows(self, item: int) -> bool:
         return bool(self.arrays.items.find_places(np.array([item]))[0] >= 0)
 
-    def find_items(self, pairs: Sequence[tuple[int, int]], options: PathSearchOptions) -> FoundPaths:
+    def find_items(self, pairs: Sequence[tuple[int, int]], options: PathSearchOptions) -> PathsFoundForPairs:
         subjects, objects = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
         return find_item_paths(self.arrays, subjects, objects, options)
 
@@ -122,7 +122,7 @@ class SmallGraph:
         pairs: Sequence[tuple[int, PartialDate]] | Sequence[tuple[int, NumberWithUnit]],
         properties: set[int],
         options: PathSearchOptions,
-    ) -> FoundPaths:
+    ) -> PathsFoundForPairs:
         subjects, wanted = np.array([pair[0] for pair in pairs], np.int64), [pair[1] for pair in pairs]
         return find_literal_paths(
             self.arrays,
@@ -216,7 +216,7 @@ def make_pair_row(position: int, outcome: str | None, total: int, options: PathS
     return position, outcome or ("none" if not total else "found" if kept == total else "capped"), total, kept
 
 
-def rows_of(found: FoundPaths) -> tuple[list[Row], list[Row]]:
+def rows_of(found: PathsFoundForPairs) -> tuple[list[Row], list[Row]]:
     """Return the rows of paths and of pairs as tuples."""
     return [tuple(row.values()) for row in found.paths.to_pylist()], [
         tuple(row.values()) for row in found.pairs.to_pylist()

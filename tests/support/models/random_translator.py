@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from factmill.tasks.models.model_folder import ConversionResult, write_model_folder
+from factmill.tasks.models.model_folder import ConversionManifestFields, write_model_folder
 from factmill.tasks.models.translator import EMBEDDED_TRANSLATOR_FOLDER, NLLB_SENTENCEPIECE_FILE, TranslatorSettings
 from factmill.tasks.text.translating.translation import NLLB_LANGUAGE_CODES
 
@@ -57,7 +57,7 @@ def make_random_translator(folder: Path, width: int, heads: int, inner_width: in
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
 
-    def write(making: Path) -> ConversionResult:
+    def write(making: Path) -> ConversionManifestFields:
         spec.validate()
         spec.optimize("float32")
         spec.save(str(making))
@@ -65,7 +65,7 @@ def make_random_translator(folder: Path, width: int, heads: int, inner_width: in
         settings = TranslatorSettings(
             identity=f"random-{width}", codes=NLLB_LANGUAGE_CODES, code_first=True, max_tokens=POSITIONS
         )
-        return ConversionResult({}, settings.model_dump(), "random weights")
+        return ConversionManifestFields({}, settings.model_dump(), "random weights")
 
     write_model_folder(f"random-{width}", folder, "translator", write)
     return folder / f"random-{width}"

@@ -6,12 +6,12 @@ from typing import Any
 from factmill.tasks.biokalma.core.evolution import count_pools_by_relation
 from factmill.tasks.biokalma.core.rows import (
     PairWithEvolutionRounds,
+    PairWithInitialParagraph,
     PairWithKnowledgePools,
-    PairWithParagraph,
     PairWithRelationCounts,
     ParagraphEvolutionRound,
     PersonPair,
-    RelationGraphCount,
+    RelationWithGraphCount,
     ResolvedPair,
 )
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
@@ -64,10 +64,12 @@ def pooled_pair(
     )
 
 
-def described_pair(row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece], **changed: Any) -> PairWithParagraph:
+def described_pair(
+    row_id: str, text: str, *pools: Sequence[PersonKnowledgePiece], **changed: Any
+) -> PairWithInitialParagraph:
     """Return a pair with the text that evolution begins with."""
     return pooled_pair(row_id, *pools, **changed).extend_to(
-        PairWithParagraph, text=text, text_source="file", text_pages=[], licence="none stated"
+        PairWithInitialParagraph, text=text, text_source="file", text_pages=[], licence="none stated"
     )
 
 
@@ -81,7 +83,8 @@ def counted_pair(
     counts = {**count_pools_by_relation(pools), **changed.pop("counts", {})}
     graphs = changed.pop("graphs", 2)
     lines = [
-        RelationGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs) for pid, count in counts.items()
+        RelationWithGraphCount(id=pid, property=pid, graphs=count, graphs_in_all=graphs)
+        for pid, count in counts.items()
     ]
     return described_pair(row_id, text, *pools, **changed).extend_to(PairWithRelationCounts, relation_counts=lines)
 

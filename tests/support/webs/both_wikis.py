@@ -25,7 +25,7 @@ from factmill.tasks.core.service_settings import ServiceLimits
 from factmill.tasks.world.data import WorldArticle, WorldData
 from factmill.tasks.world.files import WorldFileFindings, load_world_data, parse_world_article
 from factmill.tasks.world.serving import running_world
-from factmill.tasks.world.wiki.pages import EmbeddedWiki
+from factmill.tasks.world.wiki.pages import WorldWikiPageIndex
 
 LIMITS = ServiceLimits(parallel=4, timeout_s=30, attempts=2, backoff_s=0.02, batch=50)
 _CATEGORIES = "  Pages with broken file links: []\n  Probes: []\n  Probes within: [Probes]\n  Probes beside: [Probes, Probes within]\n"
@@ -58,7 +58,7 @@ class Both:
     """The two wikis and their contents."""
 
     data: WorldData
-    wiki: EmbeddedWiki
+    wiki: WorldWikiPageIndex
     written: frozenset[str]
     """Titles of the pages with the same text in both."""
     real: WikipediaClient
@@ -86,7 +86,7 @@ def running_both(folder: Path, pages: Path) -> Iterator[Both]:
         for file, article in wikitexts.items():
             copy_article(name_copy(world_folder, file), article, real)
         data = load_world_data(world_folder)
-        wiki = EmbeddedWiki(data)
+        wiki = WorldWikiPageIndex(data)
         with running_world(folder / "home", world_folder) as world:
             yield Both(
                 data=data,
@@ -141,7 +141,7 @@ def open_wiki(url: str, limits: ServiceLimits = LIMITS) -> WikipediaClient:
     return WikipediaClient(url, "p", limits, "factmill tests")
 
 
-def match_revids(real: RealMediaWiki, wiki: EmbeddedWiki) -> dict[int, int]:
+def match_revids(real: RealMediaWiki, wiki: WorldWikiPageIndex) -> dict[int, int]:
     """Return the real wiki's revision ids by ours, matched by title and date; neither wiki has more."""
     ours = {(page.title, revision.at) for page in wiki.by_title.values() for revision in page.revisions}
     assert ours == {(title, at) for title, at in real.revids if title in wiki.by_title}

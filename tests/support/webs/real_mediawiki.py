@@ -35,7 +35,7 @@ from factmill.tasks.processes import (
     stop_child_process,
 )
 from factmill.tasks.world.data import WorldArticleRevision, WorldData
-from factmill.tasks.world.wiki.pages import EmbeddedWiki, WikiPage
+from factmill.tasks.world.wiki.pages import WikiPage, WorldWikiPageIndex
 
 PACKAGES = "mediawiki php-cli php-sqlite3 php-mbstring php-xml php-intl"
 """Required Debian packages."""
@@ -208,7 +208,7 @@ def write_dump(pages: list[WikiPage]) -> str:
 
 def _list_pages(data: WorldData, written: Mapping[str, Sequence[str]]) -> list[WikiPage]:
     """Return templates, then categories, then the rest, so that dependencies are parsed first."""
-    pages = sorted(EmbeddedWiki(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
+    pages = sorted(WorldWikiPageIndex(data).by_title.values(), key=lambda page: (-page.namespace, page.title))
     for at, page in enumerate(pages):
         texts = written.get(page.title) or [_stand_in(page)] * len(page.revisions)
         revisions = (replace(each, text=text) for each, text in zip(page.revisions, texts, strict=True))

@@ -9,7 +9,7 @@ from factmill.tasks.text.translating.translation import (
     TranslatedPath,
     TranslationOutcome,
     TranslationRequest,
-    Untranslatable,
+    UntranslatableReason,
     repeats_ngram,
     translate_path_parts,
     translate_texts,
@@ -25,7 +25,7 @@ class Dictionary:
 
     def run(self, asked: Sequence[TranslationRequest]) -> list[TranslationOutcome]:
         self.sent += asked
-        return [self.known.get(text) or Untranslatable("unknown_words", text) for text, _ in asked]
+        return [self.known.get(text) or UntranslatableReason("unknown_words", text) for text, _ in asked]
 
     def tokenize(self, text: str) -> list[str]:
         return text.replace(";", " ;").split()
@@ -64,7 +64,11 @@ def test_text_with_too_many_numbers_is_translated_between_them() -> None:
 def test_untranslatable_text_has_reason_and_does_not_affect_others() -> None:
     engine = Dictionary({"red": "rot", "blue 2001": "lost"})
     found = translate_texts([("green", "de"), ("red", "de"), ("blue 7", "de")], engine)
-    assert found == [Untranslatable("unknown_words", "green"), "rot", Untranslatable("unknown_words", "blue")]
+    assert found == [
+        UntranslatableReason("unknown_words", "green"),
+        "rot",
+        UntranslatableReason("unknown_words", "blue"),
+    ]
 
 
 def test_path_parts_are_translated_in_one_text() -> None:
@@ -161,7 +165,7 @@ def test_untranslatable_part_is_kept_and_reported() -> None:
     path = translate(Dictionary(WORDS), "Germany", "Plimsollwerke")
     assert path.text == "Deutschland; Plimsollwerke"
     assert [part.origin for part in path.parts] == ["translated", "untranslatable"]
-    assert path.problem == Untranslatable("unknown_words", "Plimsollwerke")
+    assert path.problem == UntranslatableReason("unknown_words", "Plimsollwerke")
     assert path.partwise_reason == "untranslatable"
     alone = translate(Dictionary(WORDS), "Plimsollwerke", "1871-01-18")
     assert (alone.problem, alone.partwise_reason) == (path.problem, None)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.fanoutqa.core.flags import contains_all_prefixes_anywhere, list_required_word_prefixes
+from factmill.tasks.fanoutqa.core.flags import contains_all_substrings, list_required_word_prefixes
 from factmill.tasks.text.text_normalization import fold_case_and_accents
 from factmill.tasks.text.values.answer_search import AnswerFinding, find_answer_in_text, index_text
 
@@ -205,7 +205,7 @@ def test_answer_that_reader_would_find_is_found(answer: object, text: str) -> No
 
 @pytest.mark.parametrize(("answer", "text"), FOUND)
 def test_prefix_filter_never_excludes_answer_that_is_found(answer: object, text: str) -> None:
-    assert contains_all_prefixes_anywhere(list_required_word_prefixes([answer]), fold_case_and_accents(text))
+    assert contains_all_substrings(list_required_word_prefixes([answer]), fold_case_and_accents(text))
 
 
 @pytest.mark.parametrize(("answer", "text"), NOT_FOUND)

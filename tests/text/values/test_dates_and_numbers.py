@@ -17,7 +17,7 @@ from factmill.tasks.text.values.dates_and_numbers import (
     resolve_number_unit,
     states_date,
 )
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_date
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_iso_date
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_date_is_formatted_in_prose(text: str, written: str) -> None:
 @given(st.integers(-3000, 2100), st.integers(1, 12), st.integers(1, 28), st.integers(6, 11))
 def test_date_formatted_in_prose_states_original_date(year: int, month: int, day: int, precision: int) -> None:
     sign = "-" if year < 0 else ""
-    text = format_wikidata_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
+    text = format_wikidata_iso_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
     assert states_date(f"It was in {format_date_in_prose(text)}, they say.", text) is True
     assert is_same_date(format_date_in_prose(text), text)
 

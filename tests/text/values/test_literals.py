@@ -10,7 +10,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     PartialDate,
     canonical_number,
     compute_date_key,
-    format_wikidata_date,
+    format_wikidata_iso_date,
     hash_number,
     parse_iso_partial_date,
 )
@@ -139,4 +139,4 @@ def test_number_hash_matches_database_key(number: str) -> None:
     ],
 )
 def test_date_is_formatted_at_its_precision(text: str, precision: int | None, expected: str) -> None:
-    assert format_wikidata_date(text, precision) == expected
+    assert format_wikidata_iso_date(text, precision) == expected

@@ -78,7 +78,9 @@ def list_na_marked_sentence_indices(cited: CitedAnswer) -> list[int]:
     return sorted({each.sentence for each in cited.citations if each.kind == "not_available"})
 
 
-def list_alignment_claims(cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]) -> Iterator[SentenceAndPiece]:
+def list_claims_of_citations_and_na_marks(
+    cited: CitedAnswer, removed: Sequence[PersonKnowledgePiece]
+) -> Iterator[SentenceAndPiece]:
     """Yield all claims to check for an answer: its citations, and each marked sentence with each removed piece."""
     for each in cited.citations:
         if each.kind == "triple":
@@ -152,7 +154,7 @@ def score_citations(
         **counts,
         scorer=scorer,
         malformed=malformed,
-        near=_count_near_miss_citations([each for each in triples if not each.is_correct], shown),
+        near=_count_citations_wrong_only_in_spelling([each for each in triples if not each.is_correct], shown),
         minimum=len(minimum),
         triples=len(triples),
         aligned=sum(each.is_aligned is True for each in triples),
@@ -173,7 +175,7 @@ def _count_cited_keys(wanted: Iterable[TripleKey], cited: Iterable[TripleKey]) -
     return sum(key in known for key in wanted)
 
 
-def _count_near_miss_citations(
+def _count_citations_wrong_only_in_spelling(
     wrong_citations: Sequence[AnswerCitation], shown_pieces: Sequence[PersonKnowledgePiece]
 ) -> int:
     near: dict[tuple[str, str], set[str]] = {}

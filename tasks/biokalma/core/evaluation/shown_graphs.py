@@ -213,7 +213,7 @@ _POSSESSIVE = re.compile(r"(?<=[\w.])(?:['’]s|(?<=s)['’])$")
 
 
 @dataclass(frozen=True, slots=True)
-class NameSpan:
+class PossibleNameSpan:
     """A run of words that may be a name."""
 
     start: int
@@ -231,7 +231,7 @@ class NameInQuestionWithItems:
     candidates: tuple[ItemMatchedByName, ...]
 
 
-def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> list[NameSpan]:
+def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> list[PossibleNameSpan]:
     """Return the runs of at least `min_words` words that begin and end with a capitalised word.
 
     A function word alone is not a run. Words in scripts without case count as capitalised.
@@ -245,12 +245,12 @@ def list_name_spans(question: str, min_words: int, function_words: Set[str]) -> 
             bare = name.rstrip("." + _NAME_PUNCTUATION)
             spellings = tuple(filter(None, dict.fromkeys([name, bare, _POSSESSIVE.sub("", bare)])))
             if spellings and spellings[0].lower() not in function_words:
-                spans.append(NameSpan(start, stop, spellings))
+                spans.append(PossibleNameSpan(start, stop, spellings))
     return spans
 
 
 def choose_longest_names(
-    spans: Sequence[NameSpan], bearers: Mapping[str, Sequence[ItemMatchedByName]]
+    spans: Sequence[PossibleNameSpan], bearers: Mapping[str, Sequence[ItemMatchedByName]]
 ) -> list[NameInQuestionWithItems]:
     """Return the names among spans in text order; longer names take precedence and never overlap.
 

@@ -85,7 +85,7 @@ class ArticleTitleRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceRequest:
+class QuestionArticlesRequest:
     """Request for the articles that a question needs."""
 
     articles: tuple[tuple[str, int], ...]
@@ -137,7 +137,9 @@ class FanOutDialogueResult(ModelPrediction):
 
 
 FanOutDialogue = Generator[
-    FilledPrompt | ArticleTitleRequest | EvidenceRequest, ModelPrediction | ArticleLookupResult, FanOutDialogueResult
+    FilledPrompt | ArticleTitleRequest | QuestionArticlesRequest,
+    ModelPrediction | ArticleLookupResult,
+    FanOutDialogueResult,
 ]
 
 
@@ -153,7 +155,7 @@ def answer_from_evidence(
     empty = fill("")
     room = bounds.context_characters - _count_prompt_and_max_reply_characters(empty)
     articles = tuple((each.title, each.revid) for each in asked.evidence)
-    found = yield from _yield_lookup_and_receive_result(EvidenceRequest(articles, asked.question, room))
+    found = yield from _yield_lookup_and_receive_result(QuestionArticlesRequest(articles, asked.question, room))
     if found.is_transient_failure:
         return _make_lookup_failure(found)
     given = yield from _yield_prompt_and_receive_prediction(fill(format_chunks(found.chunks)))
@@ -293,8 +295,10 @@ def _yield_prompt_and_receive_prediction(
 
 
 def _yield_lookup_and_receive_result(
-    request: ArticleTitleRequest | EvidenceRequest,
-) -> Generator[ArticleTitleRequest | EvidenceRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult]:
+    request: ArticleTitleRequest | QuestionArticlesRequest,
+) -> Generator[
+    ArticleTitleRequest | QuestionArticlesRequest, ModelPrediction | ArticleLookupResult, ArticleLookupResult
+]:
     found = yield request
     assert isinstance(found, ArticleLookupResult)
     return found

@@ -27,7 +27,7 @@ from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     get_gold_json_shape,
     list_gold_string_spellings,
 )
-from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer, RuleLemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import RuleLemmatizer, TextBatchLemmatizer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
 
 GRADES = {
@@ -77,7 +77,7 @@ _DEFAULT_LEMMATIZER = RuleLemmatizer({})
 
 
 def choose_grade_letter_by_gold_strings(
-    answer: str, gold: GoldAnswer, lemmatize: Lemmatizer = _DEFAULT_LEMMATIZER
+    answer: str, gold: GoldAnswer, lemmatize: TextBatchLemmatizer = _DEFAULT_LEMMATIZER
 ) -> str:
     """Return a grade by the share of the gold answer in an answer.
 

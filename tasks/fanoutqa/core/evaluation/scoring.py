@@ -30,7 +30,7 @@ from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import (
     format_gold_answer,
     list_gold_string_spellings,
 )
-from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import TextBatchLemmatizer
 from factmill.tasks.fanoutqa.core.evaluation.strings.upstream_scorer import (
     list_upstream_gold_strings,
     normalise_like_upstream,
@@ -90,7 +90,7 @@ def _compute_lcs_length(gold: Sequence[str], answer: Sequence[str]) -> int:
     return len(gold) - row.bit_count()
 
 
-def add_string_and_rouge_scores(answers: pa.Table, lemmatize: Lemmatizer) -> pa.Table:
+def add_string_and_rouge_scores(answers: pa.Table, lemmatize: TextBatchLemmatizer) -> pa.Table:
     """Add the columns loose, strict, upstream_…, rouge1, rouge2, rougeL and lemmatizer to rows of `FanOutPrediction`."""
     golds = [json.loads(gold) for gold in answers["gold"].to_pylist()]
     unscored: list[str] = answers["unscored"].to_pylist()
@@ -138,7 +138,7 @@ _ANSWERS_PER_BATCH = 5_000
 
 
 def score_loose_and_strict(
-    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: Lemmatizer, scorer: StringScorer = "fixed"
+    answers: Sequence[str], golds: Sequence[GoldAnswer], lemmatize: TextBatchLemmatizer, scorer: StringScorer = "fixed"
 ) -> tuple[ScoreArray, ScoreArray]:
     """Return for each answer the share of its gold answer's strings that it says, and 1 if it says all, else 0.
 

@@ -24,7 +24,7 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     check_id,
     check_page_and_revision_ids,
     check_question_text,
-    check_repeated_ids,
+    check_repeated_sub_question_ids,
     check_sub_question_list,
     check_unknown_keys,
     enumerate_sub_questions,
@@ -52,7 +52,7 @@ def check_authored_question(found: object, least_articles: int = MIN_ARTICLES) -
     broken = [
         *_check_question(found, "", 0),
         *check_categories(found),
-        *check_repeated_ids(found, _AUTHORED_LISTS),
+        *check_repeated_sub_question_ids(found, _AUTHORED_LISTS),
     ]
     subs = [sub for _, sub in walk_sub_questions(found, _AUTHORED_LISTS)]
     articles = {_make_article_key(sub) for sub in subs if isinstance(sub.get("evidence"), str)}
@@ -173,11 +173,13 @@ def _check_dependencies_and_order(found: Mapping[Any, Any], path: str) -> Iterat
             yield make_violation(path, "wrong_order", message)
 
 
-def _make_article_key(found: Mapping[Any, Any]) -> str:
+def _make_article_key(sub_question: Mapping[Any, Any]) -> str:
     """Return the key that distinguishes articles: the title, or an invalid address itself, reported elsewhere."""
-    page = found.get("page")
+    page = sub_question.get("page")
     title = page.get("title") if isinstance(page, Mapping) else None
-    return canonical_title(title if is_nonblank_utf8_text(title) else _parse_title_or_keep_url(found["evidence"]))
+    return canonical_title(
+        title if is_nonblank_utf8_text(title) else _parse_title_or_keep_url(sub_question["evidence"])
+    )
 
 
 def _parse_title_or_keep_url(url: str) -> str:

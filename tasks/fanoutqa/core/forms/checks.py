@@ -187,7 +187,7 @@ def check_sub_question_list(
                 yield make_mismatch_violation(sub_path, "no_object", wanted, sub)
 
 
-def check_repeated_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[FormViolation]:
+def check_repeated_sub_question_ids(found: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[FormViolation]:
     """Yield a violation for each sub-question that repeats an earlier id."""
     seen: dict[str, str] = {}
     for path, sub in walk_sub_questions(found, keys):

@@ -22,7 +22,7 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     check_id,
     check_page_and_revision_ids,
     check_question_text,
-    check_repeated_ids,
+    check_repeated_sub_question_ids,
     check_sub_question_list,
     check_unknown_keys,
     enumerate_sub_questions,
@@ -38,7 +38,7 @@ from factmill.tasks.fanoutqa.core.questions import (
     parse_released_decomposition,
     parse_released_evidence,
 )
-from factmill.tasks.text.wikipedia_urls import find_non_english_wikipedia_url_problem, find_page_title_problem
+from factmill.tasks.text.wikipedia_urls import find_english_wikipedia_url_problem, find_page_title_problem
 
 _DEV_KEYS = ("id", "question", "decomposition", "answer", "categories")
 _TEST_KEYS = ("id", "question", "necessary_evidence", "categories")
@@ -71,7 +71,9 @@ def check_released_question(found: object) -> list[FormViolation]:
     """Return all violations of the released form; if there are none, `parse_released_question` can parse the question."""
     if not isinstance(found, Mapping):
         return [make_mismatch_violation("", "no_object", "an object with id, question and categories", found)]
-    return sort_violations_by_path([*_check_top_level_question(found), *check_repeated_ids(found, _RELEASED_LISTS)])
+    return sort_violations_by_path(
+        [*_check_top_level_question(found), *check_repeated_sub_question_ids(found, _RELEASED_LISTS)]
+    )
 
 
 def parse_released_question(found: Mapping[str, Any]) -> FanOutQuestion:
@@ -151,5 +153,5 @@ def _check_released_article(found: object, path: str, above: str) -> Iterator[Fo
         yield make_violation(path, "wrong_page", f"{above}title: {trouble}")
     if not is_nonblank_utf8_text(url):
         yield make_mismatch_violation(path, "evidence_no_text", f"the URL of one article as {above}url", url)
-    elif trouble := find_non_english_wikipedia_url_problem(url):
+    elif trouble := find_english_wikipedia_url_problem(url):
         yield make_violation(path, "evidence_no_article", f"{above}url: {trouble}")

@@ -17,7 +17,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     YEAR_PRECISION,
     canonical_number,
     compute_date_key,
-    format_wikidata_date,
+    format_wikidata_iso_date,
 )
 
 _PLACE_LEVEL = re.compile(
@@ -92,7 +92,7 @@ def _read_date_value(fact: ItemFact) -> PropertyValue | None:
     key = compute_date_key(fact.value or "")
     if key is None or (fact.precision is not None and fact.precision < YEAR_PRECISION):
         return None
-    date = format_wikidata_date(fact.value or "", fact.precision)
+    date = format_wikidata_iso_date(fact.value or "", fact.precision)
     year, month_day = divmod(key, 10_000)
     has_day = date.removesuffix(" BC").count("-") == 2
     rank = (year, month_day // 100 if "-" in date else 0, month_day % 100 if has_day else 0)

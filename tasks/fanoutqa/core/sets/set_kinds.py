@@ -17,8 +17,8 @@ from string import Template
 from typing import Literal, cast, get_args
 
 from factmill.tasks.core.authoring.question_wording import (
-    add_definite_article,
     add_definite_article_where_needed,
+    ensure_definite_article,
     insert_moment,
 )
 from factmill.tasks.errors import SettingsError
@@ -174,7 +174,7 @@ def get_property_phrases(properties: PropertyPhraseTable, pid: str, kind: SetKin
 
 def _fill_name_template(template: str, name: str) -> str:
     if template == "the $name":
-        return add_definite_article(name)
+        return ensure_definite_article(name)
     return Template(template).substitute(name=name, place=add_definite_article_where_needed(name))
 
 

@@ -65,7 +65,7 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             palette="ordered",
         ),
         *(_draw_accuracy_by_popularity(by, run, name) for run, name in runs.items()),
-        *_draw_similarity_by_accuracy_agreement(by, runs),
+        *_draw_mean_similarity_by_agreement_cell(by, runs),
     ]
 
 
@@ -107,7 +107,7 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
     )
 
 
-def _draw_similarity_by_accuracy_agreement(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
+def _draw_mean_similarity_by_agreement_cell(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
     cells = {cell.replace("_", " "): ("agreement", cell) for cell in AGREEMENT_CELLS}
     lines = (
         _make_series(metrics_by_key, label, {name: (*run, SIMILARITY_METRIC, *cell) for name, cell in cells.items()})

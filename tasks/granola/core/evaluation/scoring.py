@@ -152,7 +152,7 @@ TAUS, DECAYS = (0.3, 0.4, 0.5, 0.6, 0.8), (0.0, 0.25, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class MetricScoresByAnswer:
+class SingleMetricScoresByAnswer:
     """The scores of one metric, one entry per answer."""
 
     metric: str
@@ -166,7 +166,7 @@ class MetricScoresByAnswer:
     """Grouping columns: relation, popularity, agreement."""
 
 
-def guess_from_other_facts(
+def guess_fact_answers_from_other_facts(
     relations: Sequence[str], facts: Sequence[str], answers: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Return fact → the answer (of any level) that most other facts of its relation have, ties by text; empty where there is
@@ -227,7 +227,7 @@ def compute_cosines(
     return cosines
 
 
-def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScoresByAnswer]:
+def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[SingleMetricScoresByAnswer]:
     """Yield the scores of answers (rows of ScoredGranolaPrediction), one column per metric.
 
     Selective accuracy covers answers that are not IDK. Similarity, and the agreement of the two accuracies (Table 3),
@@ -239,8 +239,8 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
 
     def make(
         metric: str, values: npt.NDArray[Any], kept: BoolArray, unit: str = "share", *groups: str
-    ) -> MetricScoresByAnswer:
-        return MetricScoresByAnswer(metric, np.where(unscored, np.nan, values), kept, unit, groups)
+    ) -> SingleMetricScoresByAnswer:
+        return SingleMetricScoresByAnswer(metric, np.where(unscored, np.nan, values), kept, unit, groups)
 
     by = ("relation", "popularity")
     yield make("accuracy", levels == 1, everything, "share", *by)
@@ -264,7 +264,7 @@ def list_metric_columns(answers: pa.Table, decay: float) -> Iterator[MetricScore
 
 def list_metrics_for_varied_parameters(
     answers: pa.Table, tau: float, decay: float
-) -> Iterator[tuple[str, float, MetricScoresByAnswer]]:
+) -> Iterator[tuple[str, float, SingleMetricScoresByAnswer]]:
     """Yield metrics for varied τ and λ, one at a time: (`tau` or `lambda`, its value, scores)."""
     unscored = to_numpy(answers["matched_level"].is_null())
     lists = answers["level_f1"].to_pylist()
@@ -274,8 +274,8 @@ def list_metrics_for_varied_parameters(
     level_f1[to_numpy(answers["is_idk"])] = 0
     everything = np.ones(len(lists), bool)
 
-    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> MetricScoresByAnswer:
-        return MetricScoresByAnswer(metric, np.where(unscored, np.nan, values), everything, unit)
+    def make(metric: str, values: npt.NDArray[Any], unit: str = "share") -> SingleMetricScoresByAnswer:
+        return SingleMetricScoresByAnswer(metric, np.where(unscored, np.nan, values), everything, unit)
 
     for tried in sorted({*TAUS, tau}):
         levels = find_finest_matched_levels(level_f1, tried)

@@ -89,7 +89,7 @@ class SourceChangedError(SourceError):
     """A source's content differs from what was read before."""
 
 
-class RdfSource:
+class RdfSourceReader:
     """Reader of one source; `size_bytes` and `sha256` are complete once `read_blocks` has ended."""
 
     def __init__(
@@ -253,7 +253,7 @@ class RdfSource:
                 self._check_skipped_bytes(after)
             return data.removeprefix(_BOM) if is_start else data
 
-        for data, triples in convert_turtle_to_ntriples(hand_out, self.path, after.lines):
+        for data, triples in convert_turtle_to_counted_ntriples(hand_out, self.path, after.lines):
             lines = max(self.end.lines, after.lines)
             self.end = SourcePosition(handed_out, lines + triples, self._digest_of_text.hexdigest())
             yield LineBlock(self.path, lines + 1, data, self.end)
@@ -363,7 +363,7 @@ class _CountedRawFile(io.RawIOBase):
         super().close()
 
 
-def convert_turtle_to_ntriples(
+def convert_turtle_to_counted_ntriples(
     read: Callable[[int], bytes], source: str, skipped_triples: int = 0
 ) -> Iterator[tuple[bytes, int]]:
     """Yield batches of N-Triples lines, one per triple, with their number, after the first `skipped_triples` triples.

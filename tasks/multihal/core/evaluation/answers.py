@@ -148,7 +148,7 @@ def make_premise_answer_pairs(
     ]
 
 
-def choose_scores_of_best_pair_per_answer(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: Floats) -> Floats:
+def choose_best_pair_score_row_per_answer(pairs: Sequence[Sequence[PremiseAnswerPair]], scores: Floats) -> Floats:
     """Return each answer's scores (answers × kinds): those of its pair with the highest first score; NaN without pairs.
 
     `scores`: one row per pair, in the order of `pairs` (pairs × kinds of scores). Among equals the first pair counts.

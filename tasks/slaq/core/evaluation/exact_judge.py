@@ -60,7 +60,7 @@ _PUNCTUATION_MARKS = '.,;:!?()[]"“”*_'
 _ARTICLES_AND_PREPOSITIONS = frozenset({"a", "an", "the", "in", "on", "at", "of"})
 
 
-def judge_answer_exactly(row: SlaqPrediction, lists: QuestionCheckWordLists) -> Verdicts:
+def judge_stated_facts_by_program(row: SlaqPrediction, lists: QuestionCheckWordLists) -> Verdicts:
     """Return 1 for each fact (short question and gold answer) that an answer states, else 0.
 
     `lists`: only the function words are used.
@@ -124,9 +124,9 @@ def _belongs_to_question(
     own_words_by_question: Sequence[Collection[TokenValue]],
     lists: QuestionCheckWordLists,
 ) -> bool:
-    """True if a sentence or the gold answer is more than one number, or the number belongs to question `at`.
+    """True if a sentence or the gold answer is more than one number, or the number belongs to this question.
 
-    `item`: number of that question in the long one; `own`: each question's words that not all questions have.
+    `item_number`: number of the question in the long one; `own_words_by_question`: each question's words that not all questions have.
     """
     both = map(list_content_words_and_hedged_amounts, (gold, sentence))
     if not any(len(values) == 1 and is_number_or_date(values[0]) for values in both):
@@ -212,10 +212,10 @@ def _split_clauses(words: Sequence[str]) -> list[list[str]]:
     return [clause for clause in clauses if clause]
 
 
-def _is_clause_calling_wrong(clause: Sequence[str], asked: Collection[str]) -> bool:
+def _is_clause_calling_wrong(clause: Sequence[str], question_words: Collection[str]) -> bool:
     """True if a clause calls something wrong, or not right, sure or known."""
     return any(
-        word not in asked
+        word not in question_words
         and (
             _RIGHT_WORD
             if any(map(_DENIAL_WORD.fullmatch, clause[max(0, at - _DENIAL_REACH_WORDS) : at]))

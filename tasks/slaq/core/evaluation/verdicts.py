@@ -104,7 +104,7 @@ def compute_signed_alignment(short: VerdictMatrix, long: VerdictMatrix) -> Verdi
     return short + long - 1
 
 
-def count_preceding_equal_verdicts(verdicts: VerdictMatrix, verdict: float) -> VerdictMatrix:
+def count_consecutive_verdicts_before_each(verdicts: VerdictMatrix, verdict: float) -> VerdictMatrix:
     """Count the consecutive answers just before each one that have the verdict `verdict` (momentum, Figures 3b and 3c).
 
     Runs are exact: 2 means two and no third before them. The paper counts so: with "at least" both of its curves would

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from factmill.tasks.core.completions import CompletionFormat, UnreadableCompletion
-from factmill.tasks.slaq.core.mechanism.rows import AnsweredFact, FactInShortAndLongAnswer, UnscoredFactReason
+from factmill.tasks.slaq.core.mechanism.rows import FactAnsweredByOneModel, FactInShortAndLongAnswer, UnscoredFactReason
 from factmill.tasks.slaq.core.pair_replies import PAIRS_PER_TOPIC
 
 _WORD_OR_NUMBER = re.compile(r"\w+(?:[.,'’]\w+)*")
@@ -92,7 +92,7 @@ def find_numbered_parts(answer: str) -> list[tuple[int, int]]:
     return []
 
 
-def read_quoted_part(text: str, answer: str) -> tuple[int, int] | UnreadableCompletion | None:
+def read_span_quoted_from_answer(text: str, answer: str) -> tuple[int, int] | UnreadableCompletion | None:
     """Return the span in an answer of the part that a judge quotes; None if the judge finds none.
 
     All white space matches alike.
@@ -108,7 +108,7 @@ def read_quoted_part(text: str, answer: str) -> tuple[int, int] | UnreadableComp
 
 
 def pair_fact_answers(
-    fact: AnsweredFact,
+    fact: FactAnsweredByOneModel,
     function_words: Collection[str],
     least_matched: float,
     human_paired_texts_by_id: Mapping[str, tuple[str, str]],

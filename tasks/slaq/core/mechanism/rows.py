@@ -36,7 +36,7 @@ single row does not fit into memory; no set of components of the allowed size re
 not vary, so they have no correlation. Empty: scored."""
 
 
-class AnsweredFact(Row):
+class FactAnsweredByOneModel(Row):
     """A fact as one model answered it; the id is `model/topic/number`."""
 
     model: str
@@ -71,7 +71,7 @@ class AnsweredFact(Row):
     """aligned: right in both answers; misaligned: right in one."""
 
 
-class FactInShortAndLongAnswer(AnsweredFact):
+class FactInShortAndLongAnswer(FactAnsweredByOneModel):
     """A fact with the parts of both answers that state it."""
 
     short_text: str
@@ -121,7 +121,7 @@ class AblatedFact(FactInShortAndLongAnswer):
     long_call: str
 
 
-class AblationSimilarities(StrictModel):
+class ComponentSimilaritiesOfPair(StrictModel):
     """The paper's six measures of how alike the components of two tokens, or two answers, are."""
 
     containment: float | None
@@ -154,11 +154,11 @@ class FactWithComponentSimilarities(FactInShortAndLongAnswer):
     """Pearson's correlation of the importances of MLPs."""
     spearman_mlp: float | None
     """Spearman's correlation of the importances of MLPs."""
-    hungarian: AblationSimilarities
+    hungarian: ComponentSimilaritiesOfPair
     """The same measures by the best one-to-one assignment of tokens, without the longer answer's surplus tokens."""
 
 
-class AblatedTokenRow(Row):
+class TokenRowWithComponentImportances(Row):
     """A token of an answer with the importance of every component of the model; the id is `model/topic/number/side/place`."""
 
     fact: str
@@ -182,20 +182,20 @@ class AblatedTokenRow(Row):
     """Importance of each component, layer by layer: its heads, then its MLP; empty if nothing was ablated."""
 
 
-SIMILARITY_MEASURES = tuple(AblationSimilarities.model_fields)
+SIMILARITY_MEASURES = tuple(ComponentSimilaritiesOfPair.model_fields)
 """The six measures, in the paper's order."""
 
 
 def shuffle_and_count_facts_by_kind(
     answers: Iterable[Mapping[str, Any]], model: str, asked_as: str, seed: int
-) -> tuple[dict[FactKind, tuple[AnsweredFact, ...]], dict[str, int]]:
+) -> tuple[dict[FactKind, tuple[FactAnsweredByOneModel, ...]], dict[str, int]]:
     """Return all facts of each kind in a random order by seed, and the counts that they were drawn from.
 
     `answers`: rows of `slaq_answers` in both settings. The counts: aligned, misaligned, wrong_in_both, unscored → facts.
     """
     rows = list(answers)
     long = {row["item"]: row for row in rows if row["setting"] == LONG_SETTING}
-    facts: dict[FactKind, dict[str, AnsweredFact]] = {kind: {} for kind in get_args(FactKind)}
+    facts: dict[FactKind, dict[str, FactAnsweredByOneModel]] = {kind: {} for kind in get_args(FactKind)}
     others = {"wrong_in_both": 0, "unscored": 0}
     for row in (row for row in rows if row["setting"] == SHORT_SETTING and row["item"] in long):
         item, number, long_row = row["item"], row["position"], long[row["item"]]
@@ -207,7 +207,7 @@ def shuffle_and_count_facts_by_kind(
             others["wrong_in_both"] += 1
             continue
         kind: FactKind = "aligned" if all(right) else "misaligned"
-        fact = AnsweredFact(
+        fact = FactAnsweredByOneModel(
             id=f"{model}/{item}/{number}",
             model=model,
             asked_as=asked_as,

@@ -17,7 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from factmill.tasks.slaq.core.mechanism.rows import SIMILARITY_MEASURES, AblationSimilarities, TokenComponentImportances
+from factmill.tasks.slaq.core.mechanism.rows import (
+    SIMILARITY_MEASURES,
+    ComponentSimilaritiesOfPair,
+    TokenComponentImportances,
+)
 
 Floats = npt.NDArray[np.float64]
 _SIMILARITY_DIGITS = 6
@@ -47,7 +51,7 @@ def rank_values(values: Sequence[float] | Floats) -> Floats:
     return ranks
 
 
-def compute_six_token_similarities(
+def compute_six_similarities_of_two_tokens(
     first: TokenComponentImportances, second: TokenComponentImportances, heads: int
 ) -> list[float]:
     """Return the six similarity measures of two tokens, NaN if undefined; `heads`: attention heads a layer."""
@@ -80,16 +84,19 @@ def compute_answer_similarities(
     long: Sequence[TokenComponentImportances],
     heads: int,
     join: Callable[[Floats], float],
-) -> AblationSimilarities:
+) -> ComponentSimilaritiesOfPair:
     """Return the six measures of two answers, each joined by itself; None if any pair of tokens lacks one."""
     pairs = np.array(
-        [[compute_six_token_similarities(short_token, theirs, heads) for theirs in long] for short_token in short]
+        [
+            [compute_six_similarities_of_two_tokens(short_token, theirs, heads) for theirs in long]
+            for short_token in short
+        ]
     )
     joined = {}
     for at, name in enumerate(SIMILARITY_MEASURES):
         matrix = pairs[:, :, at]
         joined[name] = None if np.isnan(matrix).any() else round(join(matrix), _SIMILARITY_DIGITS) + 0.0
-    return AblationSimilarities(**joined)
+    return ComponentSimilaritiesOfPair(**joined)
 
 
 def format_component_name(place: int, heads: int) -> str:
@@ -99,7 +106,7 @@ def format_component_name(place: int, heads: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FactKindCrossValidation:
+class FactKindPredictionCrossValidation:
     """Predictions of a cross-validated regression for held-out facts."""
 
     aucs: tuple[float, ...]
@@ -112,11 +119,11 @@ class FactKindCrossValidation:
 
 def cross_validate_fact_kinds(
     features: Floats, labels: Sequence[int], topics: Sequence[str], folds: int, seed: int, sklearn: Any
-) -> FactKindCrossValidation | None:
+) -> FactKindPredictionCrossValidation | None:
     """Predict labels (1 aligned) from features (shape: facts × features) by cross-validation; None if a kind has fewer
     topics than folds.
 
-    Features are scaled by the training folds. Folds are stratified by kind and keep a topic's facts together. `learn`:
+    Features are scaled by the training folds. Folds are stratified by kind and keep a topic's facts together. `sklearn`:
     scikit-learn with its submodules imported, passed in since the core imports no library of an extra.
     """
     wanted = np.asarray(labels, np.int64)
@@ -140,7 +147,7 @@ def cross_validate_fact_kinds(
         return None
     fitted = make_model().fit(features, wanted)
     coefficients = tuple(round(float(each), _SIMILARITY_DIGITS) + 0.0 for each in fitted[-1].coef_[0])
-    return FactKindCrossValidation(tuple(aucs), tuple(map(bool, right)), coefficients)
+    return FactKindPredictionCrossValidation(tuple(aucs), tuple(map(bool, right)), coefficients)
 
 
 def compute_permutation_p(

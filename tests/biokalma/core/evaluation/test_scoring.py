@@ -10,7 +10,7 @@ from factmill.tasks.biokalma.core.evaluation.rows import CitationCounts, Citatio
 from factmill.tasks.biokalma.core.evaluation.scoring import (
     SentenceAndPiece,
     is_aligned_lexically,
-    list_alignment_claims,
+    list_claims_of_citations_and_na_marks,
     make_alignment_claim,
     make_entailment_pair,
     score_citations,
@@ -42,7 +42,7 @@ def test_lexical_alignment_requires_value_in_sentence(
 
 def test_alignment_claims_cover_citations_and_missing_marks() -> None:
     cited = read_sentences_and_citations("A poet [Q1, occupation: poet]. In London [NA]. On [NA] a day [Q1].", ADA)
-    assert [(each.sentence, each.piece.value) for each in list_alignment_claims(cited, [BORN, DATE])] == [
+    assert [(each.sentence, each.piece.value) for each in list_claims_of_citations_and_na_marks(cited, [BORN, DATE])] == [
         ("A poet.", "poet"), ("In London.", "London"), ("In London.", "1815-12-10"),
         ("On a day.", "London"), ("On a day.", "1815-12-10"),
     ]  # fmt: skip

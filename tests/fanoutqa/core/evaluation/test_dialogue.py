@@ -19,9 +19,9 @@ from factmill.tasks.fanoutqa.core.evaluation.dialogue import (
     ArticleLookupResult,
     ArticleTitleRequest,
     DialogueLimits,
-    EvidenceRequest,
     FanOutDialogue,
     FanOutDialogueResult,
+    QuestionArticlesRequest,
     answer_from_evidence,
     answer_in_closed_book,
     answer_with_searches,
@@ -61,7 +61,7 @@ def call(name: str, arguments: str) -> ModelPrediction:
     return ModelPrediction(("",), ("",), tool_calls=(ToolCall("c", name, arguments),))
 
 
-def find(look: ArticleTitleRequest | EvidenceRequest) -> ArticleLookupResult:
+def find(look: ArticleTitleRequest | QuestionArticlesRequest) -> ArticleLookupResult:
     """Find an article of two chunks."""
     assert isinstance(look, ArticleTitleRequest)
     return ArticleLookupResult(
@@ -71,10 +71,10 @@ def find(look: ArticleTitleRequest | EvidenceRequest) -> ArticleLookupResult:
 
 def play(
     held: FanOutDialogue, *said: ModelPrediction, look: Callable[[Any], ArticleLookupResult] = find
-) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | EvidenceRequest]]:
+) -> tuple[FanOutDialogueResult, list[FilledPrompt], list[ArticleTitleRequest | QuestionArticlesRequest]]:
     """Run a dialogue with a model of scripted turns; return its answer, the prompts, and the lookups."""
     asks: list[FilledPrompt] = []
-    looks: list[ArticleTitleRequest | EvidenceRequest] = []
+    looks: list[ArticleTitleRequest | QuestionArticlesRequest] = []
     turns = iter(said)
     came: ModelPrediction | ArticleLookupResult | None = None
     try:
@@ -269,7 +269,7 @@ def test_evidence_setting_shows_best_chunks_of_required_articles() -> None:
     )
     result, asks, looks = play(answer_from_evidence(ASKED, BOUNDS, fill), say("So."), look=lambda _: found)
     (look,) = looks
-    assert isinstance(look, EvidenceRequest)
+    assert isinstance(look, QuestionArticlesRequest)
     assert look.articles == (("Enns", 10), ("Mur", 20))
     assert (
         look.max_characters

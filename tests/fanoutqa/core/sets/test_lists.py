@@ -8,7 +8,7 @@ from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     parse_phrases_by_property_and_members,
     parse_set_kinds_csv_by_unit,
 )
-from factmill.tasks.fanoutqa.sources.question_files import load_property_phrases, load_set_kinds
+from factmill.tasks.fanoutqa.sources.question_files import load_phrases_by_property_and_members, load_set_kinds
 
 SETS = "relation,listed,owner_classes,member_classes,members,called,group,changes,properties\n"
 LINE = "P47,by owner,Q6|Q7,Q6|Q7,countries,$place,the neighbours of $place,no,P36|P1082\n"
@@ -102,7 +102,7 @@ def test_invalid_property_line_raises_settings_error_naming_it(text: str, part: 
 
 
 def test_shipped_set_kinds_use_exactly_shipped_properties() -> None:
-    properties = load_property_phrases()
+    properties = load_phrases_by_property_and_members()
     used = {
         get_property_phrases(properties, pid, kind) for kind in load_set_kinds().values() for pid in kind.properties
     }
@@ -111,5 +111,5 @@ def test_shipped_set_kinds_use_exactly_shipped_properties() -> None:
 
 @pytest.mark.parametrize("pid", ["P1082", "P2043", "P2044", "P2046", "P2053"])
 def test_repeatedly_measured_property_is_asked_as_of_date(pid: str) -> None:
-    (asked,) = (each for each in load_property_phrases().values() if each.pid == pid)
+    (asked,) = (each for each in load_phrases_by_property_and_members().values() if each.pid == pid)
     assert asked.format_moment("May 2020") == "according to Wikipedia in May 2020"

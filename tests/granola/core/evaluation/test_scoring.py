@@ -7,7 +7,7 @@ from support.rows.granola_answers import LEVELS, ROWS, answered, score
 from factmill.tasks.granola.core.evaluation.rows import ScoredGranolaPrediction
 from factmill.tasks.granola.core.evaluation.scoring import (
     compute_cosines,
-    guess_from_other_facts,
+    guess_fact_answers_from_other_facts,
     list_fact_ids,
     list_metrics_for_varied_parameters,
 )
@@ -61,14 +61,17 @@ def test_cosines_are_computed_per_pair_and_nan_without_pair() -> None:
 def test_guess_is_most_common_answer_among_other_facts_of_relation() -> None:
     relations = ["P19", "P19", "P19", "P20", "P20", "P50"]
     answers = [["Rome", "Italy"], ["Turin", "Italy"], ["Oslo", "Norway"], ["Rome"], ["Bonn", "Bonn"], ["Ada"]]
-    assert guess_from_other_facts(relations, list("abcdef"), answers) == {
+    assert guess_fact_answers_from_other_facts(relations, list("abcdef"), answers) == {
         "a": "Italy", "b": "Italy", "c": "Italy", "d": "Bonn", "e": "Rome", "f": "",
     }  # fmt: skip
 
 
 def test_guess_ignores_other_questions_about_same_fact() -> None:
     answers = [["Brooklyn"], ["Brooklyn", "New York"], ["Chester"]]
-    assert guess_from_other_facts(["P19"] * 3, ["a", "a", "b"], answers) == {"a": "Chester", "b": "Brooklyn"}
+    assert guess_fact_answers_from_other_facts(["P19"] * 3, ["a", "a", "b"], answers) == {
+        "a": "Chester",
+        "b": "Brooklyn",
+    }
 
 
 def test_questions_with_same_subject_and_relation_share_fact_id() -> None:

@@ -15,7 +15,12 @@ import pytest
 
 from factmill.tasks.errors import SourceError
 from factmill.tasks.graph.loading.sources import streams
-from factmill.tasks.graph.loading.sources.streams import SOURCE_START, RdfSource, SourceChangedError, SourcePosition
+from factmill.tasks.graph.loading.sources.streams import (
+    SOURCE_START,
+    RdfSourceReader,
+    SourceChangedError,
+    SourcePosition,
+)
 
 LINES = b"".join(b"line %d\n" % number for number in range(1, 501))
 TURTLE = b"@prefix a: <http://a/> .\n" + b"".join(b"a:s%d a:p a:o , [ a:q 1 ] .\n" % nth for nth in range(300))
@@ -31,7 +36,7 @@ PACKS: dict[str, Pack] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": 
 
 
 def read_all(path: Path, block_bytes: int = 100) -> bytes:
-    return b"".join(block.data for block in RdfSource(path).read_blocks(block_bytes))
+    return b"".join(block.data for block in RdfSourceReader(path).read_blocks(block_bytes))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_every_file_format_yields_same_lines(tmp_path: Path, stored: bytes) -> N
 def test_blocks_contain_complete_lines_and_know_their_position(tmp_path: Path) -> None:
     path = tmp_path / "a.nt"
     path.write_bytes(LINES)
-    blocks = list(RdfSource(path).read_blocks(100))
+    blocks = list(RdfSourceReader(path).read_blocks(100))
     assert len(blocks) > 10
     for block in blocks:
         assert block.data.startswith(b"line %d\n" % block.first_line)
@@ -89,7 +94,7 @@ def test_carriage_return_at_block_end_is_removed(tmp_path: Path) -> None:
 def test_size_and_digest_are_those_of_file_on_disk(tmp_path: Path, name: str, pack: Pack) -> None:
     path = tmp_path / name
     path.write_bytes(pack(TURTLE if name == "a.ttl" else LINES))
-    source, again = RdfSource(path), RdfSource(path)
+    source, again = RdfSourceReader(path), RdfSourceReader(path)
     list(source.read_blocks())
     again.digest_from_disk()
     for read in (source, again):
@@ -149,8 +154,8 @@ def test_endless_line_is_rejected_before_it_fills_memory(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("stored", [LINES, *(pack(LINES) for pack in PACKS.values())], ids=["plain", *PACKS])
 def test_standard_input_is_read_like_file(stored: bytes) -> None:
     program = (
-        "import sys; from factmill.tasks.graph.loading.sources.streams import RdfSource\n"
-        "for block in RdfSource('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
+        "import sys; from factmill.tasks.graph.loading.sources.streams import RdfSourceReader\n"
+        "for block in RdfSourceReader('-').read_blocks(100): sys.stdout.buffer.write(block.data)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -173,7 +178,7 @@ def test_named_pipe_written_byte_by_byte_is_read_like_file(tmp_path: Path) -> No
 
     writer = threading.Thread(target=write)
     writer.start()
-    source = RdfSource(path)
+    source = RdfSourceReader(path)
     assert b"".join(block.data for block in source.read_blocks()) == LINES
     writer.join()
     assert not source.is_rereadable
@@ -199,7 +204,7 @@ def test_turtle_is_detected_by_name_or_content_or_user_option(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    (block,) = RdfSource(path, form).read_blocks()
+    (block,) = RdfSourceReader(path, form).read_blocks()
     if triples:
         assert block.data.count(b"^^<http://www.w3.org/2001/XMLSchema#integer> .\n") == triples == block.end.lines
     else:
@@ -216,7 +221,7 @@ def test_turtle_is_written_as_one_canonical_line_per_triple(tmp_path: Path, monk
         "utf-8",
         newline="",
     )
-    blocks = list(RdfSource(path).read_blocks())
+    blocks = list(RdfSourceReader(path).read_blocks())
     assert [block.first_line for block in blocks] == [1, 3, 5, 7][: len(blocks)]
     lines = b"".join(block.data for block in blocks).decode().splitlines()
     assert lines[:5] == [
@@ -267,10 +272,10 @@ def test_reading_resumes_after_any_block(
     path.write_bytes(text)
     # the same text compressed differently, as after a second download
     other.write_bytes(pack(text))
-    blocks = list(RdfSource(path).read_blocks(700))
+    blocks = list(RdfSourceReader(path).read_blocks(700))
     assert len(blocks) > 4
     for nth, block in enumerate(blocks):
-        source = RdfSource(other)
+        source = RdfSourceReader(other)
         rest = list(source.read_blocks(700, after=block.end))
         assert without_labels(rest) == without_labels(blocks[nth + 1 :])
         assert source.sha256 == hashlib.sha256(other.read_bytes()).hexdigest()
@@ -288,9 +293,9 @@ def without_labels(blocks: list[streams.LineBlock]) -> list[bytes]:
 def test_changed_source_raises_error_on_resume(tmp_path: Path, name: str, text: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(text)
-    end = next(iter(RdfSource(path).read_blocks(700))).end
+    end = next(iter(RdfSourceReader(path).read_blocks(700))).end
     assert end != SOURCE_START
     for changed in (text.replace(b"5", b"6", 1), text[: end.text_bytes - 30]):
         path.write_bytes(changed)
         with pytest.raises(SourceChangedError, match="has changed"):
-            list(RdfSource(path).read_blocks(700, after=end))
+            list(RdfSourceReader(path).read_blocks(700, after=end))

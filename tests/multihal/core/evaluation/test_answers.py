@@ -6,7 +6,7 @@ import pytest
 from factmill.tasks.core.completions import StrippedCompletion, strip_completion_wrappers
 from factmill.tasks.multihal.core.evaluation.answers import (
     ANSWER_REPLY_FORM,
-    choose_scores_of_best_pair_per_answer,
+    choose_best_pair_score_row_per_answer,
     guess_answers_by_question_and_language,
     make_premise_answer_pairs,
     score_semantic_similarity,
@@ -62,9 +62,9 @@ def test_answer_is_paired_with_each_accepted_answer_prefixed_by_question() -> No
 def test_highest_scoring_pair_counts_and_first_one_wins_ties() -> None:
     pairs = [[("a", "x"), ("b", "x")], [], [("a", "y"), ("b", "y"), ("c", "y")]]
     scores = np.array([[0.2, 0.7], [0.311, 0.1], [0.5004, 0.1], [0.4996, 0.9], [0.0, 0.3]])
-    kept = choose_scores_of_best_pair_per_answer(pairs, scores)
+    kept = choose_best_pair_score_row_per_answer(pairs, scores)
     np.testing.assert_array_equal(kept, [[0.31, 0.1], [np.nan, np.nan], [0.5, 0.1]])
-    assert choose_scores_of_best_pair_per_answer([[]], np.zeros((0, 1))).shape == (1, 1)
+    assert choose_best_pair_score_row_per_answer([[]], np.zeros((0, 1))).shape == (1, 1)
 
 
 TEXTS = ["Bonn", "Berlin", "the city of Berlin", "Hauptstadt"]

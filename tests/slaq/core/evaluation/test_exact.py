@@ -5,7 +5,7 @@ from support.rows.slaq_answers import answer_row
 
 from factmill.tasks.assets import load_list_entries
 from factmill.tasks.slaq.core.article_matching import make_question_check_word_lists
-from factmill.tasks.slaq.core.evaluation.exact_judge import judge_answer_exactly
+from factmill.tasks.slaq.core.evaluation.exact_judge import judge_stated_facts_by_program
 
 LISTS = make_question_check_word_lists((), (), load_list_entries("function_words"))
 YEAR = ("In which year did a canal join the rivers Danube and Main?", "1992")
@@ -28,12 +28,14 @@ LONG_ANSWER = (
 
 def judge_short(question: str, gold: str, answer: str) -> tuple[int, ...]:
     row = answer_row(answer, question=question, questions=[question], golds=[gold])
-    return judge_answer_exactly(row, LISTS)
+    return judge_stated_facts_by_program(row, LISTS)
 
 
 def judge_long(answer: str) -> tuple[int, ...]:
     questions, golds = map(list, zip(*FACTS, strict=True))
-    return judge_answer_exactly(answer_row(answer, question=LONG_QUESTION, questions=questions, golds=golds), LISTS)
+    return judge_stated_facts_by_program(
+        answer_row(answer, question=LONG_QUESTION, questions=questions, golds=golds), LISTS
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_list_item_number_is_not_answer() -> None:
     questions, golds = ["Which sea is it?", "How many arms has it?"], ["Zork", "two"]
     question = "Describe it by telling (1) which sea it is, and (2) how many arms it has."
     row = answer_row("1. Zork\n2. Arms, several.", question=question, questions=questions, golds=golds)
-    assert judge_answer_exactly(row, LISTS) == (1, 0)
+    assert judge_stated_facts_by_program(row, LISTS) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from factmill.tasks.slaq.core.evaluation.verdicts import (
     VerdictMatrix,
     compute_alignment,
     compute_signed_alignment,
-    count_preceding_equal_verdicts,
+    count_consecutive_verdicts_before_each,
 )
 
 NO = np.nan
@@ -50,14 +50,17 @@ def test_signed_alignment_distinguishes_both_right_from_both_wrong() -> None:
 def test_runs_are_counted_immediately_before_each_answer(
     answers: list[float], right_before: list[float], wrong_before: list[float]
 ) -> None:
-    assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=1), [right_before])
-    assert_array_equal(count_preceding_equal_verdicts(np.array([answers], float), verdict=0), [wrong_before])
+    assert_array_equal(count_consecutive_verdicts_before_each(np.array([answers], float), verdict=1), [right_before])
+    assert_array_equal(count_consecutive_verdicts_before_each(np.array([answers], float), verdict=0), [wrong_before])
 
 
 @given(verdicts)
 def test_each_answer_after_first_follows_run_of_one_verdict(rows: list[list[float]]) -> None:
     matrix: VerdictMatrix = np.array(rows)
-    right, wrong = count_preceding_equal_verdicts(matrix, verdict=1), count_preceding_equal_verdicts(matrix, verdict=0)
+    right, wrong = (
+        count_consecutive_verdicts_before_each(matrix, verdict=1),
+        count_consecutive_verdicts_before_each(matrix, verdict=0),
+    )
     before = matrix[:, :-1]
     assert np.all(wrong[:, 1:][before == 1] == 0)
     assert np.all(right[:, 1:][before == 0] == 0)

@@ -16,7 +16,7 @@ from factmill.tasks.slaq.core.mechanism.similarity import (
     compute_mean_transported_similarity,
     compute_pearson_correlation,
     compute_permutation_p,
-    compute_six_token_similarities,
+    compute_six_similarities_of_two_tokens,
     cross_validate_fact_kinds,
     format_component_name,
     rank_values,
@@ -73,7 +73,7 @@ def test_attention_and_mlp_correlations_are_computed_separately() -> None:
     # two layers of two heads and an MLP: heads are 1, 2, 4, 8 and 8, 4, 2, 1; MLPs 1, 3 and 2, 6
     first = effect([1, 2, 1, 4, 8, 3], [4, 3])
     second = effect([8, 4, 2, 2, 1, 6], [0, 4])
-    found = compute_six_token_similarities(first, second, heads=2)
+    found = compute_six_similarities_of_two_tokens(first, second, heads=2)
     assert found[:2] == [0.5, pytest.approx(1 / 3)]
     assert found[2] == pytest.approx(compute_pearson_correlation([1, 2, 4, 8], [8, 4, 2, 1]))
     assert found[3:] == [pytest.approx(-1), pytest.approx(1), pytest.approx(1)]

@@ -11,11 +11,11 @@ from factmill.tasks.slaq.core.mechanism.pairing import (
     find_best_aligned_part,
     find_numbered_parts,
     pair_fact_answers,
-    read_quoted_part,
+    read_span_quoted_from_answer,
     replace_pair_by_judged_span,
 )
 from factmill.tasks.slaq.core.mechanism.rows import (
-    AnsweredFact,
+    FactAnsweredByOneModel,
     count_drawn_and_unscored_by_kind,
     format_scored_fact_counts,
     shuffle_and_count_facts_by_kind,
@@ -33,8 +33,8 @@ FACT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fact(**changed: Any) -> AnsweredFact:
-    return AnsweredFact.model_validate(FACT | changed)
+def fact(**changed: Any) -> FactAnsweredByOneModel:
+    return FactAnsweredByOneModel.model_validate(FACT | changed)
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_numbered_parts_are_paired_by_position_whether_right_or_wrong(short: str
 
 
 def test_judge_quote_locates_part_of_long_answer() -> None:
-    assert LONG[slice(*read_quoted_part("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
-    assert read_quoted_part("Part: None.", LONG) is None
+    assert LONG[slice(*read_span_quoted_from_answer("Part: 343  to 341 BCE", LONG))] == "343 to 341 BCE"  # type: ignore[misc]
+    assert read_span_quoted_from_answer("Part: None.", LONG) is None
     for reply, result in (
         ("Part: 327 to 304 BCE", "'327 to 304 BCE' does not stand in the answer"),
         ("343", "0 lines"),
         ("Part: a\nPart: b", "2 lines"),
         ("Part:", "does not stand"),
     ):
-        assert result in get_unreadable_reason(read_quoted_part(reply, LONG))
+        assert result in get_unreadable_reason(read_span_quoted_from_answer(reply, LONG))
     lost = pair_fact_answers(fact(short_answer="327 to 304 BCE"), WORDS, 0.9, {})
     assert lost.unscored == "not_in_long_answer"
     start = LONG.index("343")

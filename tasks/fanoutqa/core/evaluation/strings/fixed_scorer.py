@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import TextBatchLemmatizer
 from factmill.tasks.fanoutqa.core.evaluation.strings.upstream_scorer import fix_encoding
 from factmill.tasks.text.text_normalization import contains_whole_words
 
@@ -54,7 +54,7 @@ class ComparableText:
     """True if it has letters of a script without spaces, so that words may end anywhere."""
 
 
-def make_comparable_texts(texts: Sequence[str], lemmatize: Lemmatizer) -> list[ComparableText]:
+def make_comparable_texts(texts: Sequence[str], lemmatize: TextBatchLemmatizer) -> list[ComparableText]:
     """Prepare texts for comparison."""
     written = [normalise_words(text) for text in texts]
     mended = ((fix_encoding(text), text) for text in texts)
@@ -92,11 +92,11 @@ _MARK_REPLACEMENTS = {"minus": " minus", "nought": "0.", "inner": ""}
 
 def _replace_punctuation(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _space_or_drop_lone_mark(found[0])
+    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _keep_sign_or_drop_lone_mark(found[0])
 
 
 @cache
-def _space_or_drop_lone_mark(mark: str) -> str:
+def _keep_sign_or_drop_lone_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category == "Sc" or mark in _SIGN_WORDS:
         return f" {mark} "

@@ -28,7 +28,7 @@ _MAX_CACHED_LEMMAS = 1_000_000
 """Most lemmas cached for further texts."""
 
 
-class Lemmatizer(Protocol):
+class TextBatchLemmatizer(Protocol):
     """Turns the words of texts into their dictionary forms, with a space between them."""
 
     @property

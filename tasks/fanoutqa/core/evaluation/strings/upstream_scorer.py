@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import ftfy
 
 from factmill.tasks.fanoutqa.core.evaluation.strings.gold_answers import GoldAnswer, format_gold_primitive
-from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import Lemmatizer
+from factmill.tasks.fanoutqa.core.evaluation.strings.rule_lemmatizer import TextBatchLemmatizer
 
 _NUMBER_WITH_COMMAS = re.compile(r"(?<!\d)\d++(?:,\d++)++(?:\.\d++)?")
 _DROPPED_PUNCTUATION = str.maketrans("", "", ",.?!:;")
@@ -33,7 +33,7 @@ def fix_encoding(text: str) -> str:
     return ftfy.fix_text(text) if _MAY_NEED_FIXING.search(text) else text
 
 
-def normalise_like_upstream(texts: Sequence[str], lemmatize: Lemmatizer) -> list[str]:
+def normalise_like_upstream(texts: Sequence[str], lemmatize: TextBatchLemmatizer) -> list[str]:
     """Normalise texts as the public scorer does."""
     mended = (fix_encoding(text.lower()) for text in texts)
     plain = [
