@@ -70,6 +70,7 @@ from factmill.tasks.core.sheets.sheet import (
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import OutputError, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
+from factmill.tasks.reports.builds.tracing import validate_traced_row
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.human_judgments import (
     list_draw_item_ids,
@@ -440,11 +441,12 @@ def draw_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows
 
 def _format_row_evidence(db: Connection, benchmark: Benchmark, build_id: str, row_id: str) -> Iterator[str]:
     trace = trace_row_by_id_prefix(db, benchmark, build_id, row_id)
-    row = benchmark.main_row_model.model_validate(trace["row"])
+    row = validate_traced_row(benchmark.main_row_model, trace["row"], build_id)
     yield row_id
     yield from benchmark.explain(row)
     for side in benchmark.companion_tables:
-        if found := [benchmark.tables[side.table].model_validate(each) for each in trace["beside"][side.table]]:
+        model = benchmark.tables[side.table]
+        if found := [validate_traced_row(model, each, build_id) for each in trace["beside"][side.table]]:
             yield from side.explain(found, trace["services"])
     yield from benchmark.audit.list_evidence(row, trace["calls"])
 

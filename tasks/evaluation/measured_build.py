@@ -182,7 +182,10 @@ def is_held_out_of_release(benchmark: Benchmark, store: TableStore, table: str) 
 
 
 def load_benchmark_table_with_digest(benchmark: Benchmark, store: TableStore, table: str) -> tuple[pa.Table, str]:
-    """Load a benchmark's table, sorted by id, and the digest of its source; no rows if the table is held back."""
+    """Load a benchmark's table, sorted by id, and the digest of its source; no rows if the table is held back.
+
+    BuildFormatTooOld if an earlier factmill wrote it without a column.
+    """
     schema = arrow_schema(benchmark.tables[table])
     if is_held_out_of_release(benchmark, store, table):
         return schema.empty_table(), ""
@@ -195,6 +198,11 @@ def load_benchmark_table_with_digest(benchmark: Benchmark, store: TableStore, ta
             f"{error}. An export without answers leaves this table out, and {benchmark.name} cannot be measured without it; export "
             "again with factmill export BUILD --to DIR --with-answers"
         ) from error
+    if lacking := [name for name in schema.names if name not in rows.column_names]:
+        raise BuildFormatTooOld(
+            f"{where} was made by an earlier version of factmill: {table} lacks {', '.join(lacking)}; rebuild it with the same "
+            "command (recorded replies are reused), and use the new build"
+        )
     try:
         return rows.select(schema.names).cast(schema).sort_by("id"), digest
     except (KeyError, ValueError, TypeError) as error:

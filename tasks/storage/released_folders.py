@@ -124,7 +124,8 @@ def validate_and_conform_to_row_model(
     missing = [name for name in schema.names if name not in kinds]
     if missing and not allow_missing:
         raise SourceError(
-            f"{where}: column {missing[0]} is missing; expected the columns of this factmill version: {', '.join(schema.names)}"
+            f"{where}: column {missing[0]} is missing; expected the columns of this factmill version: {', '.join(schema.names)}. "
+            "If an earlier version made it, rebuild it with the same command (recorded replies are reused) and release it again"
         )
     for field in make_nullable_schema(schema):
         if (kind := kinds.get(field.name, field.type)) != field.type:

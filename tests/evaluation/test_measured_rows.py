@@ -9,7 +9,9 @@ from support.builds.released import multihal_tables
 from factmill.tasks.core.calls.call import CallResponse
 from factmill.tasks.core.evaluation.answers import ParsedAnswersFile
 from factmill.tasks.core.rows import make_arrow_table
+from factmill.tasks.errors import BuildFormatTooOld
 from factmill.tasks.evaluation.answering_and_judging import make_predictions_from_file, parse_model_response
+from factmill.tasks.evaluation.measured_build import load_benchmark_table_with_digest
 from factmill.tasks.fanoutqa.core.evaluation.grades import make_judgeable_fanoutqa_answer
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutEvaluationQuestion
 from factmill.tasks.fanoutqa.evaluation.definition import FANOUTQA_EVALUATION
@@ -19,6 +21,7 @@ from factmill.tasks.release.assembly import verify_and_assemble_release
 from factmill.tasks.release.contents import ReleaseOptions
 from factmill.tasks.release.write import write_release
 from factmill.tasks.storage.released_folders import load_verified_release
+from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse
 
 
@@ -53,3 +56,15 @@ def test_withheld_reject_details_do_not_change_content_digest(
     assert release.left_out, "rejects are withheld"
     folder = write_release(release, tmp_path / "out").folder
     assert (load_verified_release(folder).record.content_digest == build.content_digest) is is_whole
+
+
+def test_build_made_before_column_was_added_must_be_rebuilt(tmp_path: Path) -> None:
+    warehouse = tmp_path / "w.duckdb"
+    build = publish_rows(warehouse, MULTIHAL, multihal_tables())
+    store = TableStore(warehouse, build.build_id)
+    assert load_benchmark_table_with_digest(MULTIHAL, store, "multihal")[0].num_rows == 6
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE multihal SET licence = NULL")
+        db.execute("UPDATE build_tables SET columns = list_filter(columns, lambda each: each.name <> 'licence')")
+    with pytest.raises(BuildFormatTooOld, match="multihal lacks licence; rebuild it with the same command"):
+        load_benchmark_table_with_digest(MULTIHAL, store, "multihal")

@@ -58,7 +58,7 @@ def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
     validate."""
     lines: list[str] = []
     if trace["row"]:
-        lines += benchmark.explain(_validate_traced_row(benchmark.main_row_model, trace["row"], trace["build"]))
+        lines += benchmark.explain(validate_traced_row(benchmark.main_row_model, trace["row"], trace["build"]))
     if reject := trace["reject"]:
         lines += [
             f"  rejected at {reject['stage']}: {reject['reason']}",
@@ -67,7 +67,7 @@ def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
         ]
     for side in benchmark.companion_tables:
         model = benchmark.tables[side.table]
-        if found := [_validate_traced_row(model, each, trace["build"]) for each in trace["beside"][side.table]]:
+        if found := [validate_traced_row(model, each, trace["build"]) for each in trace["beside"][side.table]]:
             lines += side.explain(found, trace["services"])
     return lines
 
@@ -80,7 +80,8 @@ def get_call_settings_variables_reply(call: TraceRecord) -> tuple[dict[str, Any]
     return what, parts.get("variables", {}), answer or ""
 
 
-def _validate_traced_row(model: type[BaseModel], row: TraceRecord, build_id: str) -> Any:
+def validate_traced_row(model: type[BaseModel], row: TraceRecord, build_id: str) -> Any:
+    """Return a row of the warehouse as its model; BuildFormatTooOld if an earlier factmill's row does not validate."""
     # the table has the columns of all builds, null in rows of builds without them: a field's default stands for it
     own = {
         column: value

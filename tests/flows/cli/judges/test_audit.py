@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.builds.published import publish_rows
+from support.builds.released import multihal_tables
 from support.commands.command import Factmill
 from support.rows.csv_files import read_csv, write_csv
 
 from factmill.flows.benchmarks import BENCHMARKS
+from factmill.tasks.storage.warehouse import open_warehouse
 
 
 @pytest.fixture
@@ -78,3 +81,14 @@ def test_audit_criteria_have_unique_codes_and_end_with_question_mark(benchmark: 
     kinds = BENCHMARKS[benchmark].audit.criteria
     assert len({kind.code for kind in kinds}) == len(kinds) > 0
     assert all(kind.instruction.endswith("?") for kind in kinds)
+
+
+def test_build_made_before_column_was_added_must_be_rebuilt(factmill: Factmill, tmp_path: Path) -> None:
+    warehouse = tmp_path / "w.duckdb"
+    publish_rows(warehouse, BENCHMARKS["multihal"], multihal_tables())
+    asked = ("audit", "multihal", "--warehouse", warehouse, "--to", tmp_path / "sheet.csv")
+    assert factmill(*asked).code == 0
+    with open_warehouse(warehouse) as db:
+        db.execute("UPDATE multihal SET licence = NULL")
+    ran = factmill(*asked)
+    assert (ran.code, "licence; rebuild it with the same command" in " ".join(ran.err.split())) == (1, True), ran.err
