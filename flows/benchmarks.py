@@ -78,5 +78,7 @@ def get_benchmark(name: str) -> Benchmark:
         raise UsageError(f"the benchmark {name} could not be loaded from {BROKEN_BENCHMARKS[name]}")
     if name not in BENCHMARKS:
         known = ", ".join(BENCHMARKS) or "none; install factmill again, from its folder: pip install -e ."
-        raise UsageError(f"no benchmark {name!r}; there are: {known}{format_did_you_mean(name, BENCHMARKS)}")
+        benchmark = name.partition("-")[0]
+        hint = f"; to name a build: {benchmark} --build {name}" if benchmark in BENCHMARKS else ""
+        raise UsageError(f"no benchmark {name!r}; there are: {known}{hint or format_did_you_mean(name, BENCHMARKS)}")
     return BENCHMARKS[name]

@@ -23,7 +23,7 @@ from factmill.flows.prefect_server import (
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.engine.incremental import resolve_since_build
 from factmill.tasks.engine.naming.identities import compute_oldest_valid_reply_times
-from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
+from factmill.tasks.engine.naming.manifests import digest_assets, make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.runs import (
     check_run_unlocked,
     get_run_folder_path,
@@ -32,7 +32,7 @@ from factmill.tasks.engine.runs import (
 )
 from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget, check_models_have_prices
-from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost
+from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost, ReplayMiss
 from factmill.tasks.evaluation.definition import Evaluation
 from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, TableSourceParams, resolve_warehouse_path
 from factmill.tasks.processes import get_temporary_folder
@@ -134,7 +134,16 @@ def verify_build_by_replay(benchmark: Benchmark, record: BuildRecord, run: RunOp
         ) from error
     replay = run.model_copy(update=result)
     with benchmark_flow_with_prefect_server(benchmark, replay) as recipe:
-        report = recipe(params, replay)
+        try:
+            report = recipe(params, replay)
+        except ReplayMiss as error:
+            digests = digest_assets(benchmark.assets, record.own_prompts)["prompts"]
+            if changed := [name for name, digest in digests.items() if record.lock["prompts"].get(name) != digest]:
+                raise ReplayMiss(
+                    f"{error}. Packaged prompts have changed since this build: {', '.join(changed)}. Verify it with the version "
+                    f"that made it ({record.code_version}), or make it again"
+                ) from error
+            raise
     with open_warehouse(resolve_warehouse_path(run)) as db:
         expected = load_table_digests(db, record.build_id)
     tables = {}

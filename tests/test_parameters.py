@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -9,14 +10,15 @@ from typing import Any, get_args
 import pytest
 from prefect.exceptions import ParameterTypeError
 
+from factmill.flows import build_runner
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.build_runner import load_tracked_flow, verify_build_by_replay
 from factmill.flows.deployment_flows import make_deployed_flow
 from factmill.flows.serve_options import RebuildParams, ServeOptions, validate_flow_parameters
 from factmill.flows.serving.runner import make_deployments
-from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.assets import ASSETS_ROOT, load_packaged_prompt
 from factmill.tasks.core.digests import canonical_json
-from factmill.tasks.errors import BuildFormatTooOld, UsageError
+from factmill.tasks.errors import BuildFormatTooOld, ReplayMiss, UsageError
 from factmill.tasks.granola.params import GranolaParams, resolve_granola_inputs
 from factmill.tasks.multihal.core.rows import LANGUAGE_TAGS
 from factmill.tasks.multihal.params import MultiHalParams
@@ -124,6 +126,25 @@ def test_build_with_parameters_of_earlier_version_is_reported() -> None:
         match=r"slaq-1 was made by factmill 0\.1\.0, code 0{16} with .* build it again with `factmill build slaq`",
     ):
         verify_build_by_replay(BENCHMARKS["slaq"], record, RunOptions())
+
+
+@pytest.mark.parametrize(("changed", "hint"), [(("granola/answer",), False), (("slaq/check", "slaq/generate"), True)])
+def test_missing_call_of_verify_names_packaged_prompts_that_changed(
+    monkeypatch: pytest.MonkeyPatch, changed: tuple[str, ...], hint: bool
+) -> None:
+    def miss(*_: object) -> None:
+        raise ReplayMiss("replay: 1 calls are not recorded")
+
+    monkeypatch.setattr(build_runner, "benchmark_flow_with_prefect_server", lambda *_: nullcontext(miss))
+    now = datetime.now(UTC)
+    slaq = BENCHMARKS["slaq"]
+    prompts = {name: load_packaged_prompt(name).digest for name in slaq.assets.prompts} | dict.fromkeys(changed, "0")
+    lock = {"version": "0.1.0", "code": "0" * 64, "prompts": prompts}
+    origin = {"world": "embedded", "graph": None, "flow": {}}
+    record = BuildRecord("slaq-1", "slaq", "", lock, origin, "", {}, now, now)
+    with pytest.raises(ReplayMiss) as error:
+        verify_build_by_replay(slaq, record, RunOptions())
+    assert ("Packaged prompts have changed since this build: slaq/generate, slaq/check." in str(error.value)) is hint
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def _format_manifest(build: BuildRecord) -> list[str]:
             (
                 "code",
                 "definitions",
-                f"{count:,} of {len(code['definitions']):,} modules, each with its digest (--json lists them)",
+                f"{count:,} in {len(code['definitions']):,} modules, each with its digest (--json lists them)",
             )
         )
     width = max(len(name) for _, name, _ in pairs)
