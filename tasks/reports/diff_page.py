@@ -74,6 +74,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
     counts, unexplained = diff.count_rows_by_kind(), count_unexplained_rows(diff)
     sides = {"build": diff.before} if diff.before == diff.after else {"before": diff.before, "after": diff.after}
     before_id, after_id = (_format_build_id(each) for each in (diff.before, diff.after))
+    new_columns = ", ".join(_format_column_name(diff.display, each) for each in diff.new_columns)
     facts = {
         **{
             name: Markup("{}, {}, {} rows").format(_format_build_id(each), each.published, f"{each.rows:,}")
@@ -86,22 +87,14 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
             )
             for name, found in diff.tables.items()
         },
-        **(
-            {
-                "columns in one build only": ", ".join(
-                    _format_column_name(diff.display, each) for each in diff.new_columns
-                )
-            }
-            if diff.new_columns
-            else {}
-        ),
+        **({"columns in one build only": new_columns} if new_columns else {}),
     }
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     kinds_told = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
     of_each_kind = [f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS if counts[kind]]
     causes = diff.count_rows_by_cause()
     main = next((label for label in causes if kinds[label] != "unexplained"), "")
-    is_shared = len({row.causes for row in diff.rows}) == 1
+    is_shared = len(diff.rows) > 1 and len({row.causes for row in diff.rows}) == 1
     listed = {each.cause for each in diff.inputs}
     page = {
         "title": " → ".join(each.build_id for each in sides.values()),
