@@ -13,6 +13,7 @@ from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_valu
 from factmill.tasks.diff.core.changes import (
     BuildDiff,
     ChangeCause,
+    ColumnDisplay,
     ColumnValueChange,
     ComparedBuild,
     RowChange,
@@ -212,6 +213,11 @@ def compare_builds(
         rows=rows,
         tables=tables,
         new_columns=new,
+        display=ColumnDisplay(
+            benchmark.display_columns,
+            benchmark.ordered_list_columns,
+            benchmark.value_labels().get(benchmark.group_column, {}),
+        ),
     )
 
 

@@ -404,6 +404,10 @@ def _warn_of_low_score_coverage_by_model(overall: Iterable[EvaluationMetric]) ->
         )
 
 
+SCRIPTED_ROWS_WARNING = "Scripted replies, not a language model, wrote the rows of"
+"""Start of a warning that the id of a build follows."""
+
+
 def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     for label, each in evaluations_by_label.items():
         facts = each.record.report["facts"]
@@ -415,8 +419,8 @@ def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) 
             yield f"The measured build {facts['measured']} is no longer in this warehouse."
         elif is_scripted(measured.lock):
             yield (
-                f"Scripted replies, not a language model, wrote the rows of {measured.build_id}: these figures demonstrate the "
-                "measurement and do not rank models."
+                f"{SCRIPTED_ROWS_WARNING} {measured.build_id}: these figures demonstrate the measurement and do not rank "
+                "models."
             )
         for notes in (measured.caution if measured else "", each.record.caution):
             if notes:

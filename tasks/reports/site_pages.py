@@ -13,7 +13,7 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.diff.core.changes import CAUSE_KIND_MEANINGS, BuildDiff, RowChangeKind, count_unexplained_rows
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate
 from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.reports.evaluation_report import EvaluationReport
+from factmill.tasks.reports.evaluation_report import SCRIPTED_ROWS_WARNING, EvaluationReport
 from factmill.tasks.reports.formatting import MAX_NAME_CHARACTERS, format_snake_case_as_words, shorten_line
 from factmill.tasks.reports.model_ranking import ModelRanking
 from factmill.tasks.reports.rendering import draw_figure_with_legend, render_html_template
@@ -177,7 +177,9 @@ def make_build_change_summary(diff: BuildDiff, before_id: str, link: str) -> Bui
     kinds = {row.main_cause.label: row.main_cause.kind for row in diff.rows}
     causes = [
         RowChangeCauseCount(
-            shorten_line(label, MAX_NAME_CHARACTERS), CAUSE_KIND_MEANINGS[kinds[label]], sum(rows.values())
+            shorten_line(label.replace(": ", " ", 1), MAX_NAME_CHARACTERS),
+            CAUSE_KIND_MEANINGS[kinds[label]],
+            sum(rows.values()),
         )
         for label, rows in diff.count_rows_by_cause().items()
     ]
@@ -232,7 +234,7 @@ def make_leaderboard(
         facts={name: fact for name, fact in report.shared_facts.items() if name not in ("Model", "Evaluation")},
         others=tuple(others),
         comparison=comparison,
-        figure=_make_standings_figure(main[0], digest_bytes(measured_id.encode())[:8]) if main else None,
+        figure=_make_standings_figure(main[0], measured_id, measured) if main else None,
         models=sum(each.evaluation_id not in baseline_ids for each in report.subjects),
     )
 
@@ -296,22 +298,25 @@ def _list_ties(ranking: ModelRanking | None, model: str) -> tuple[str, ...]:
     return tuple(each.model for each in ranking.placed if each.model in tied) if ranking else ()
 
 
-def _make_standings_figure(table: MetricAndSettingLeaderboard, suffix: str) -> ReportFigure | None:
-    """Return a figure of one bar for each model with its interval; None without any value. `suffix`: of its name."""
+def _make_standings_figure(table: MetricAndSettingLeaderboard, measured_id: str, measured: str) -> ReportFigure | None:
+    """Return a figure of one bar for each model with its interval; None without any value."""
     if all(each.metric.value is None for each in table.standings):
         return None
     name = format_snake_case_as_words(table.metric)
+    counts = sorted({each.metric.n for each in table.standings})
+    n = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     labelled = [
         (f"{each.model} (baseline)" if each.is_baseline else each.model, each.metric) for each in table.standings
     ]
     return ReportFigure(
-        name=f"standings_{suffix}",
-        title=f"{name.capitalize()}, {format_snake_case_as_words(table.setting)}",
+        name=f"standings_{digest_bytes(measured_id.encode())[:8]}",
+        title=f"{name[0].upper()}{name[1:]}, {format_snake_case_as_words(table.setting)}",
         kind="bars",
         x_label="",
         y_label=f"{name}{' (lower is better)' if table.lower_is_better else ''}",
         series=(make_metric_series(name, labelled),),
-        note="Whiskers are 95 % intervals, each over the items that its model has a score for.",
+        note=f"Measured on {measured_id}{f' of {measured}' if measured else ''}, n\u00a0=\u00a0{n}. Whiskers are 95 % intervals, each over "
+        "the items that its model has a score for.",
         y_range=(0.0, 1.0),
     )
 
@@ -324,10 +329,10 @@ def make_row_changes_by_build_figure(benchmark: str, builds: Sequence[SiteBuild]
     if len(builds) < 2:
         return None
     shown = [*reversed(builds)]
-    names = tuple(f"{each.published} {each.build_id.rpartition('-')[2][:8]}" for each in shown)
+    names = tuple(f"{each.published} {each.build_id.rpartition('-')[2]}" for each in shown)
     changes = [each.change for each in shown]
     series = {
-        "compared with no build before": [
+        "not compared" if any(each.problem for each in builds) else "first build shown": [
             0 if each else build.rows for each, build in zip(changes, shown, strict=True)
         ],
         "as in the build before": [each.same if each else 0 for each in changes],
@@ -374,6 +379,7 @@ def render_site_index(pages: Sequence[BenchmarkPage]) -> str:
 def render_benchmark_page(page: BenchmarkPage) -> str:
     """Return the page of a benchmark, without any script."""
     figure = make_row_changes_by_build_figure(page.name, page.builds)
+    warned = {each.build_id for each in page.builds if each.notice}  # at the top of the page
     return render_html_template(
         "site_benchmark.html",
         digest="",
@@ -382,6 +388,15 @@ def render_benchmark_page(page: BenchmarkPage) -> str:
         warnings=list(page.notices),
         rows_drawn=[draw_figure_with_legend(figure)] if figure else [],
         boards=[
-            (board, [draw_figure_with_legend(board.figure)] if board.figure else []) for board in page.leaderboards
+            (
+                board,
+                [
+                    each
+                    for each in board.warnings
+                    if not (board.measured_id in warned and each.startswith(SCRIPTED_ROWS_WARNING))
+                ],
+                [draw_figure_with_legend(board.figure)] if board.figure else [],
+            )
+            for board in page.leaderboards
         ],
     )

@@ -10,7 +10,14 @@ from support.builds.changes import HOSTILE, make_diff
 from support.docs.chromium import open_filtered
 from support.docs.read_page import ReadPage
 
-from factmill.tasks.diff.core.changes import ChangeCause, ColumnValueChange, InputChange, RowChange, RowDrop
+from factmill.tasks.diff.core.changes import (
+    ChangeCause,
+    ColumnDisplay,
+    ColumnValueChange,
+    InputChange,
+    RowChange,
+    RowDrop,
+)
 from factmill.tasks.reports.diff_page import (
     CHANGES_RENDERERS,
     render_changes_html,
@@ -28,7 +35,7 @@ def test_page_loads_nothing_external_and_escapes_row_text() -> None:
     assert len(page) < 60_000
     assert "…aaaaaaaaaaaaaaaaaaaanew" in page
     assert "Not for use." in page
-    assert "Scripted replies, not a language model, wrote the rows of x-bbb: " in page
+    assert 'Scripted replies, not a language model, wrote the rows of <span class="id">x-bbb</span>: ' in page
 
 
 def test_row_repeats_no_change_of_input_that_page_lists() -> None:
@@ -38,6 +45,53 @@ def test_row_repeats_no_change_of_input_that_page_lists() -> None:
     page = render_changes_html(make_diff(rows=[row], inputs=[InputChange(listed, "P19 3", "P19 4")]))
     assert "P19 3 → 4" not in page
     assert "label of Q42 returned something else" in page
+
+
+def test_input_shows_only_entries_that_differ_with_labels_of_groups() -> None:
+    limits = InputChange(ChangeCause("parameter", "limits"), {"P19": 3, "P176": 0, "P40": 2}, {"P19": 3, "P176": 1})
+    page = render_changes_html(make_diff(inputs=[limits], display=ColumnDisplay(group_labels={"P176": "manufacturer"})))
+    cell = page.partition('data-label="before → after"><span>')[2].partition("</span>")[0]
+    assert cell == "<bdi>manufacturer (P176): 0 → 1</bdi><br><bdi>P40: 2 → not set</bdi>"
+
+
+def test_columns_have_the_headings_and_values_of_other_pages() -> None:
+    knowledge = [{"qid": "Q7259", "pid": "P569", "property": "date of birth", "value": "1815-12-10"}]
+    columns = (ColumnValueChange("path", ["a", "b"], ["a"]), ColumnValueChange("least_score", 1, 2, "x_side"))
+    row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), columns, {"known": knowledge, "path": ["a"]})
+    display = ColumnDisplay({"known": "knowledge", "path": "way"}, frozenset({"path"}))
+    page = render_changes_html(make_diff(rows=[row], display=display))
+    assert '<dt>knowledge</dt><dd><bdi dir="auto">date of birth 1815-12-10</bdi></dd>' in page
+    for name, before, after in (("way", "a → b", "a"), ("least score (x side)", "1", "2")):
+        cells = [
+            f'data-label="{at}"><bdi dir="auto">{value}</bdi>' for at, value in (("before", before), ("after", after))
+        ]
+        assert f'data-label="column">{name}</th>' in page and all(each in page for each in cells), name
+    assert "<dt>side (companion table)</dt><dd><bdi>1 row added, 3 rows changed</bdi></dd>" in page
+
+
+def test_column_whose_shown_values_are_alike_keeps_its_ids() -> None:
+    old, new = ([{"statement": f"Q1-{at}", "qid": f"Q{at}", "value": "1815"}] for at in (1, 2))
+    row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), (ColumnValueChange("known", old, new),))
+    page = render_changes_html(make_diff(rows=[row], display=ColumnDisplay({"known": "knowledge"})))
+    assert "Q1-1" in page and "Q1-2" in page
+
+
+def test_cause_of_all_rows_and_reason_of_reject_are_said_once() -> None:
+    fate = RowDrop("before", "evolve", "no_reply", "no_reply: none is written")
+    rows = [RowChange("added", f"x-{n}", "", (ChangeCause("parameter", "limit", "1 → 3"),), fate=fate) for n in (1, 2)]
+    page = render_changes_html(make_diff(rows=rows))
+    assert page.count("<bdi>parameter limit</bdi>: ") == 1 and "<dt>cause</dt>" not in page
+    assert 'rejected at evolve: no reply: <bdi dir="auto">none is written</bdi>' in page
+    assert "commonest cause: parameter limit (2 rows)" in page
+
+
+def test_build_compared_with_itself_is_named_once() -> None:
+    build = make_diff().after
+    page = render_changes_html(make_diff(before=build, rows=[], inputs=[]))
+    assert "<title>x-bbb</title>" in page
+    assert 'Build <span class="id">x-bbb</span> is compared with itself.' in page
+    assert 'wrote the rows of <span class="id">x-bbb</span>: ' in page
+    assert "note = {build x-bbb}" in page
 
 
 def test_megabyte_names_are_shortened(name: str = "n" * 1_000_000) -> None:
@@ -101,7 +155,7 @@ def test_json_contains_full_values() -> None:
     result = json.loads(render_changes_json(make_diff()))
     assert result["counts"] == {"added": 1, "removed": 1, "changed": 1}
     assert result["causes"]["prompt: x/write"] == {"added": 0, "removed": 0, "changed": 1}
-    assert result["differs"] is True
+    assert result["differs"] is True and "display" not in result
     assert result["rows"][0]["shown"]["question"] == HOSTILE
     assert len(result["rows"][2]["columns"][1]["after"]) > 1_000_000
     assert [json.loads(line) for line in render_changes_jsonl(make_diff()).splitlines()] == result["rows"]

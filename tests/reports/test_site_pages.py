@@ -9,7 +9,7 @@ from support.builds.reported import EVALUATION, MODEL, make_evaluated
 
 from factmill.tasks.diff.core.changes import ChangeCause, RowChange
 from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.reports.evaluation_report import LoadedEvaluation, make_evaluation_report
+from factmill.tasks.reports.evaluation_report import SCRIPTED_ROWS_WARNING, LoadedEvaluation, make_evaluation_report
 from factmill.tasks.reports.site_pages import (
     BenchmarkPage,
     MeasuredBuildLeaderboard,
@@ -71,6 +71,16 @@ def test_single_model_has_no_rank_and_baselines_are_not_ranked() -> None:
     assert board.figure and board.figure.series[0].x == ("strong", "best (baseline)")
 
 
+def test_figure_names_measured_build_and_banner_replaces_warning_of_scripted_rows() -> None:
+    board = rank(make_evaluated("strong", GOOD))
+    assert board.figure and board.figure.title.startswith("Accuracy, ")
+    assert board.figure.note.startswith("Measured on m-1 of 2026-01-01, n\u00a0=\u00a020. ")
+    scripted = dataclasses.replace(board, warnings=(f"{SCRIPTED_ROWS_WARNING} m-1: no ranks.", "Few answers."))
+    for builds, is_kept in (((build("m-1", "scripted"),), False), ((build("b", "scripted"),), True)):
+        page = render_benchmark_page(page_of(scripted, builds=builds))
+        assert (SCRIPTED_ROWS_WARNING in page) == is_kept and "<li>Few answers.</li>" in page
+
+
 def test_model_without_score_is_not_compared() -> None:
     page = render_benchmark_page(
         page_of(rank(make_evaluated("a", GOOD), make_evaluated("bb", ["no"] * 20), make_evaluated("ccc", [""] * 20)))
@@ -113,8 +123,10 @@ def test_causes_beyond_five_are_counted_and_figure_groups_rows_by_change() -> No
     assert change.causes[0].rows == 3
     assert make_row_changes_by_build_figure("multihal", [build("a")]) is None
     figure = make_row_changes_by_build_figure("multihal", [dataclasses.replace(build("b"), change=change), build("a")])
-    assert figure and [series.label for series in figure.series][::3] == ["compared with no build before", "changed"]
+    assert figure and [series.label for series in figure.series][::3] == ["first build shown", "changed"]
     assert figure.series[0].y == (10, 0)
+    page = render_benchmark_page(page_of(builds=(dataclasses.replace(build("b"), change=change), build("a"))))
+    assert "3 rows: <bdi>prompt p0</bdi>" in page
 
 
 @pytest.mark.parametrize(("builds", "said"), [((), "No build of it is among the inputs"), ((build("a"),), "nothing has changed yet"), ((build("b", problem="too old"), build("a")), "not compared: too old")])  # fmt: skip

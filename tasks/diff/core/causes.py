@@ -180,7 +180,12 @@ class _CauseTracer:
             return decided
         traced = self._trace_change((None, fate.detail), len(self.direct_causes))
         if not traced and self.evidence.is_cross_row_reject and self.evidence.other_rows_changed:
-            return [_OTHER_ROWS_CAUSE]
+            stage = fate.stage.replace("_", " ")
+            return [
+                ChangeCause(
+                    "other rows", "", f"the stage {stage} compares rows with each other, and other rows changed"
+                )
+            ]
         return traced or self._find_fallback_causes(len(self.direct_causes))
 
     def trace_unread_row(self) -> list[ChangeCause]:

@@ -11,6 +11,7 @@ from factmill.tasks.diff.core.changes import (
     RowChange,
     count_unexplained_rows,
     format_change_in_lines,
+    format_row_count,
     format_value_in_line,
 )
 from factmill.tasks.text.sanitize import escape_control_characters, escape_markdown
@@ -39,7 +40,7 @@ def render_changelog(diff: BuildDiff, previous_version: str) -> str:
     for kind in ROW_CHANGE_KINDS:
         if counts[kind]:
             rows = [row for row in diff.rows if row.kind == kind]
-            lines += [f"## {kind.capitalize()}: {_format_row_count(counts[kind])}", *_format_rows_by_cause(rows), ""]
+            lines += [f"## {kind.capitalize()}: {format_row_count(counts[kind])}", *_format_rows_by_cause(rows), ""]
     if not diff.has_row_changes:
         lines += ["No row was added, removed or changed.", ""]
     if diff.tables or diff.new_columns:
@@ -52,10 +53,10 @@ def _format_summary(diff: BuildDiff) -> str:
     parts = ", ".join(f"{counts[kind]:,} {kind}" for kind in ROW_CHANGE_KINDS)
     remade = f" ({diff.remade:,} of them with other provenance)" if diff.remade else ""
     unexplained = count_unexplained_rows(diff)
-    lost = f" Nothing that was recorded explains the change of {_format_row_count(unexplained)}." if unexplained else ""
+    lost = f" Nothing that was recorded explains the change of {format_row_count(unexplained)}." if unexplained else ""
     return (
-        f"{escape_markdown(diff.title)}. From `{diff.before.build_id}` ({diff.before.published}, {_format_row_count(diff.before.rows)}) to "
-        f"`{diff.after.build_id}` ({diff.after.published}, {_format_row_count(diff.after.rows)}): {diff.same:,} the same{remade}, "
+        f"{escape_markdown(diff.title)}. From `{diff.before.build_id}` ({diff.before.published}, {format_row_count(diff.before.rows)}) to "
+        f"`{diff.after.build_id}` ({diff.after.published}, {format_row_count(diff.after.rows)}): {diff.same:,} the same{remade}, "
         f"{parts}.{lost}"
     )
 
@@ -69,7 +70,7 @@ def _format_rows_by_cause(rows: Sequence[RowChange]) -> Iterator[str]:
     for row in rows:
         by_cause[row.main_cause.label].append(row)
     for label, of_cause in sorted(by_cause.items(), key=lambda each: (-len(each[1]), each[0])):
-        yield f"- **{escape_markdown(label)}**: {_format_row_count(len(of_cause))}, since {CAUSE_KIND_MEANINGS[of_cause[0].main_cause.kind]}"
+        yield f"- **{escape_markdown(label)}**: {format_row_count(len(of_cause))}, since {CAUSE_KIND_MEANINGS[of_cause[0].main_cause.kind]}"
         for row in of_cause[:_EXAMPLES_PER_CAUSE]:
             yield f"  - {_format_row_change(row)}"
         if len(of_cause) > _EXAMPLES_PER_CAUSE:
@@ -113,7 +114,3 @@ def _format_table_and_column_changes(diff: BuildDiff) -> Iterator[str]:
 def _format_id_as_code(row_id: str) -> str:
     """Return an id as Markdown code; a category or file name in it may hold any character."""
     return f"`{escape_control_characters(' '.join(row_id.split())).replace('`', chr(39))}`"
-
-
-def _format_row_count(rows: int) -> str:
-    return f"{rows:,} row{'' if rows == 1 else 's'}"

@@ -137,6 +137,18 @@ class ComparedBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnDisplay:
+    """How pages name the columns and values of a benchmark."""
+
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """Column that identifies a row to readers → its heading."""
+    ordered_lists: frozenset[str] = frozenset()
+    """Of these, list columns whose order matters."""
+    group_labels: Mapping[str, str] = field(default_factory=dict)
+    """Group of rows, by which parameters may be given, → its label."""
+
+
+@dataclass(frozen=True, slots=True)
 class BuildDiff:
     """All changes from one build to another."""
 
@@ -155,6 +167,8 @@ class BuildDiff:
     """Companion table → rows added, removed and changed, by id; only tables that changed."""
     new_columns: Sequence[str] = ()
     """Columns that one of the builds was made without; they change no row."""
+    display: ColumnDisplay = field(default_factory=ColumnDisplay)
+    """For pages; not in the JSON."""
 
     @property
     def has_row_changes(self) -> bool:
@@ -179,6 +193,11 @@ class BuildDiff:
 def count_unexplained_rows(diff: BuildDiff) -> int:
     """Return the number of rows whose change has no explanation."""
     return sum(row.main_cause.kind == "unexplained" for row in diff.rows)
+
+
+def format_row_count(rows: int) -> str:
+    """Return `1 row` or `12 rows`."""
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
 
 
 _LEAD_CHARACTERS = 20

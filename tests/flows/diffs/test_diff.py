@@ -318,7 +318,7 @@ def test_diff_names_changed_revision_and_decision(things: Things, tmp_path: Path
     kept = things.build()
     assert list_causes(things, base, kept) == {
         "added Bowl": ["decision: second_model none → keep by Ann"],
-        "added Candle": ["other rows:  a stage compares rows with each other, and other rows changed"],
+        "added Candle": ["other rows:  the stage balance halves compares rows with each other, and other rows changed"],
     }
     things.revised = "Anvil"
     revised = things.build("--mode", "refresh")
