@@ -18,6 +18,7 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, AnswerShownInReport
 from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
+from factmill.tasks.reports.model_ranking import format_verdict
 from factmill.tasks.reports.rendering import (
     REPORT_RENDERERS,
     render_report_html,
@@ -99,21 +100,27 @@ def test_rule_based_judges_and_built_in_models_are_disclosed() -> None:
         EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
     )
     assert any(
-        warning.startswith("oracle ") and f": {BUILT_IN_MODELS['oracle']}." in warning for warning in report.warnings
+        warning.startswith("oracle ") and f": it {BUILT_IN_MODELS['oracle']}." in warning for warning in report.warnings
     )
     assert any("scripted replies" in warning.lower() for warning in report.warnings)
     assert "lexical lower bound" in report.subjects[0].facts["Judge"]
     judged = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
-    assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
+    assert any(warning == "Judge gpt-9: not checked against human labels." for warning in judged.warnings)
 
 
 def test_models_are_compared_on_shared_items_and_ties_are_shown(report: EvaluationReport) -> None:
     (ranking,) = report.rankings
     assert ranking.n == 7  # the weak model's first six and q18; the others have no score for q19
-    assert {each.model: each.ranks for each in ranking.placed} == {"alike": (1, 3), "strong": (1, 2), MODEL: (2, 3)}
+    assert {each.model: each.ranks for each in ranking.placed} == dict.fromkeys(["alike", "strong", MODEL], (1, 3))
     tie = next(one for one in ranking.comparisons if {one.first, one.second} == {"strong", "alike"})
     assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)
     assert all(one.p_adjusted is not None for one in ranking.comparisons)
+    # 6 of 7 items against 0: the interval excludes 0, but McNemar's p of 2/64 is 3/32 after adjustment
+    assert [(one.first, one.second, format_verdict(one)) for one in ranking.differences] == [
+        ("strong", "alike", "a tie"),
+        ("strong", MODEL, "too few items to tell (p 0.0938)"),
+        ("alike", MODEL, "x"),
+    ]
     assert "<li>1–3: <bdi>alike</bdi>" in render_report_html(report)
 
 
@@ -201,7 +208,7 @@ def test_graphs_and_articles_of_evaluation_are_named() -> None:
     made.measured.lock["params"] = {"epoch": "2023-11-20T00:00:00Z"}
     facts = make_evaluation_report(EVALUATION, [made]).subjects[0].facts
     assert facts["Local graph"] == "wikidata-2026 (the measured build)"
-    assert facts["Articles"] == "articles as of 2023-11-20"
+    assert facts["Articles"] == "as of 2023-11-20"
     made.record.origin["graph"] = "wikidata-2026"
     assert make_evaluation_report(EVALUATION, [made]).subjects[0].facts["Local graph"] == "wikidata-2026"
 
