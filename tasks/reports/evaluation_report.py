@@ -313,8 +313,7 @@ def make_report_of_overall_metrics(
         not_ranked=""
         if len(named) == 1
         or any(evaluation.main_metric in each.scores["metric"].unique().to_pylist() for each in evaluated)
-        else f"Models are not ranked by {main}: it has no score for each item, "
-        "and a paired test needs one.",
+        else f"Models are not ranked by {main}: it has no score for each item, and a paired test needs one.",
         value_labels=evaluation.benchmark.value_labels(),
     )
 
