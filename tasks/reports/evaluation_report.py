@@ -165,13 +165,9 @@ class EvaluationReport:
     @property
     def notes(self) -> list[str]:
         """The notes of metrics and comparisons, each once."""
-        noted = (
-            *self.headline,
-            *self.more,
-            *self.grouped,
-            *(one for each in self.rankings for one in each.comparisons),
-        )
-        return list(dict.fromkeys(each.note for each in noted if each.note))
+        noted = [each.note for each in (*self.headline, *self.more, *self.grouped)]
+        noted += [one.note for each in self.rankings for one in each.comparisons]
+        return list(dict.fromkeys(filter(None, noted)))
 
     @property
     def is_comparison(self) -> bool:
