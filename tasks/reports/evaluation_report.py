@@ -164,9 +164,9 @@ class EvaluationReport:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of metrics and comparisons, each once."""
-        noted = [each.note for each in (*self.headline, *self.more, *self.grouped)]
-        noted += [one.note for each in self.rankings for one in each.comparisons]
+        """The notes of comparisons and metrics, each once."""
+        noted = [one.note for each in self.rankings for one in each.differences]
+        noted += [each.note for each in (*self.headline, *self.more, *self.grouped)]
         return list(dict.fromkeys(filter(None, noted)))
 
     @property
