@@ -61,7 +61,8 @@ from factmill.tasks.evaluation.scoring_session import make_question_json
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.reports.formatting import format_number, shorten_line
+from factmill.tasks.reports.formatting import format_figure_note, format_number, shorten_line
+from factmill.tasks.reports.model_ranking import format_verdict, put_better_value_first
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import load_judge_cards
@@ -129,7 +130,7 @@ def evaluate(given: Any) -> None:
         for evaluation, params in plans:
             sweep.evaluate(evaluation, params)
     if len(plain) == 1:
-        sweep.print_comparison()
+        sweep.print_comparison(plain[0][0])
     if len(plain) > 1 or sweep.failures:
         whole = sweep.evaluation_ids and len(plain) > 1
         sweep.print_summary(
@@ -304,7 +305,7 @@ class MultiEvaluationRunner:
             lines += [f"  FAILED {names}: {why}", *(f"    to repeat it: {each['next']}" for each in alike)]
         print_lines_escaping_control_characters([*lines, *(f"card: {path}" for path in card if path.suffix == ".html")])
 
-    def print_comparison(self) -> None:
+    def print_comparison(self, evaluation: Evaluation) -> None:
         """Print the paired differences of the models, if several were measured on one benchmark."""
         from factmill.flows.api.reading import compare_published_evaluations
 
@@ -313,7 +314,7 @@ class MultiEvaluationRunner:
             return
         comparisons = compare_published_evaluations(resolve_warehouse_path(self.run), ids)
         result = {"compared": ids, "comparisons": [each.model_dump() for each in comparisons]}
-        print_result(self.as_json, result, format_comparisons(comparisons))
+        print_result(self.as_json, result, format_comparisons(comparisons, evaluation.lower_is_better))
 
     def _record_failure(self, evaluation: Evaluation, params: EvaluationParams, error: Exception) -> None:
         name, model = evaluation.benchmark.name, params.model
@@ -446,13 +447,17 @@ def format_evaluation(evaluation: Evaluation, report: BuildReport, result: Mappi
     return lines
 
 
-def format_comparisons(comparisons: Sequence[ModelComparison]) -> list[str]:
-    """Return paired differences of models as lines of text: the difference, its interval, and the better model or a tie."""
+def format_comparisons(comparisons: Sequence[ModelComparison], lower_is_better: Sequence[str]) -> list[str]:
+    """Return paired differences of models as lines of text: the difference, its interval, and the better model or a tie.
+
+    As on pages, the model with the better value comes first.
+    """
     lines = []
-    for pair in dict.fromkeys((each.first, each.second) for each in comparisons):
+    turned = [put_better_value_first(each, each.metric in lower_is_better) for each in comparisons]
+    for pair in dict.fromkeys((each.first, each.second) for each in turned):
         first, second = map(shorten_line, pair)
         lines.append(f"{first} less {second}, on the items that both have a score for:")
-        for each in comparisons:
+        for each in turned:
             if (each.first, each.second) != pair:
                 continue
             difference = each.note or "no figure"
@@ -461,12 +466,12 @@ def format_comparisons(comparisons: Sequence[ModelComparison]) -> list[str]:
             if each.ci_low is not None:
                 ends = (format_number(end, signed=True) for end in (each.ci_low, each.ci_high))
                 difference += f" [{', '.join(ends)}]"
-            verdict = f"{shorten_line(each.better)} is better" if each.better else "a tie"
+            verdict = f"{shorten_line(each.better)} is better" if each.better else format_verdict(each)
             smallest = each.smallest_difference
             power = (
                 f"; such a sample shows a difference of {smallest:.3f} or more" if smallest and not each.better else ""
             )
-            note = f"; {each.note}" if each.note and each.difference is not None else ""
+            note = f"; {format_figure_note(each.note)}" if each.note and each.difference is not None else ""
             lines.append(f"  {each.setting:22} {each.metric:26} {difference} (n = {each.n}): {verdict}{power}{note}")
     return lines or ["not compared: no setting in which two of the models have scores"]
 

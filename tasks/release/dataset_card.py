@@ -95,6 +95,7 @@ def _render_card_body(release: Release) -> str:
         decided=sorted(Counter(each.decision for each in release.decisions).items()),
         metrics=list_overall_metrics(release),
         measured=sorted(shown),
+        measured_on=_format_measured_builds(release),
         bibtex=format_paper_and_release_bibtex(release),
         no_author=NO_AUTHOR_GIVEN,
         licence_lines=list_licence_lines(release),
@@ -162,6 +163,13 @@ def list_overall_metrics(release: Release) -> list[EvaluationMetric]:
     """Return the models' metrics over the complete build, without groups and without missing values."""
     every = [metric for measured in release.evaluations for metric in measured.metrics]
     return [metric for metric in every if not metric.group_by and metric.value is not None]
+
+
+def _format_measured_builds(release: Release) -> str:
+    """Return what the models were measured on: this build, or others with its content."""
+    here = release.build.build_id
+    others = {str(each.record.report["facts"].get("measured", here)) for each in release.evaluations} - {here}
+    return f"a build with the same rows ({', '.join(sorted(others))})" if others else "this build"
 
 
 def _format_main_table_title(release: Release) -> str:

@@ -20,6 +20,7 @@ from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.evaluation.corrected_rates import JudgeCorrectedRate, compute_judge_corrected_rate_by_setting
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, EXACT_JUDGE, Evaluation, PaperResult
 from factmill.tasks.reports.formatting import (
+    end_sentence,
     format_evidence_epoch,
     format_parameter_value,
     format_share,
@@ -31,7 +32,7 @@ from factmill.tasks.reports.item_browser import (
     pack_item_entries_for_search,
     shorten_with_note,
 )
-from factmill.tasks.reports.model_ranking import ModelRanking, rank_models
+from factmill.tasks.reports.model_ranking import ModelRanking, order_settings, rank_models
 from factmill.tasks.reports.page_frame import (
     CitationAndCommands,
     KeyFigure,
@@ -137,6 +138,10 @@ class EvaluationReport:
     """All items, to search; None: the page shows them all, or none."""
     main_metric: str = ""
     """The metric whose comparisons come first."""
+    meaning: str = ""
+    """The main metric, and what it measures."""
+    not_ranked: str = ""
+    """Why models are not ranked by the main metric; empty: they are, or there is one model."""
     value_labels: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     """Grouping column → value → label for readers."""
 
@@ -156,6 +161,13 @@ class EvaluationReport:
         """The facts that are the same for every model."""
         first, *others = (each.facts for each in self.subjects)
         return {name: fact for name, fact in first.items() if all(each.get(name) == fact for each in others)}
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of comparisons and metrics, each once."""
+        noted = [one.note for each in self.rankings for one in each.differences]
+        noted += [each.note for each in (*self.headline, *self.more, *self.grouped)]
+        return list(dict.fromkeys(filter(None, noted)))
 
     @property
     def is_comparison(self) -> bool:
@@ -179,11 +191,22 @@ def make_evaluation_report(
     build = evaluated[0].record.origin["flow"]["build"]
     entries, in_all = list_item_entries_and_count_all(items, evaluation.benchmark.name, build)
     metrics = relabel_metrics_by_model(labels, evaluated)
+    order = order_settings(evaluation)
     return dataclasses.replace(
         report,
-        grouped=tuple(each for each in metrics if each.group_by),
+        grouped=tuple(
+            sorted(
+                (each for each in metrics if each.group_by),
+                key=lambda each: (each.group_by, each.metric, each.group, order.get(each.setting, len(order))),
+            )
+        ),
         figures=tuple(figure for figure in evaluation.draw_figures(metrics) if figure.has_values),
-        unscored=tuple(_count_unscored({label: each.scores for label, each in zip(labels, evaluated, strict=True)})),
+        unscored=tuple(
+            sorted(
+                _count_unscored({label: each.scores for label, each in zip(labels, evaluated, strict=True)}),
+                key=lambda each: order.get(each.setting, len(order)),
+            )
+        ),
         entries=tuple(entries) if with_items else (),
         entries_in_all=in_all,
         has_items=with_items,
@@ -195,7 +218,7 @@ def make_evaluation_report(
 def _make_key_figures(evaluation: Evaluation, report: EvaluationReport) -> Iterator[KeyFigure]:
     """Yield the figures at the top: the main metric in its first setting, of several models the best; how many answers have
     a score; the next headline metric."""
-    order = {setting: at for at, setting in enumerate([*evaluation.default_settings, *evaluation.settings])}
+    order = order_settings(evaluation)
     found = sorted(
         (each for each in report.headline if each.value is not None),
         key=lambda each: (each.metric != evaluation.main_metric, order.get(each.setting, len(order))),
@@ -243,13 +266,17 @@ def make_report_of_overall_metrics(
     named = dict(zip(labels, evaluated, strict=True))
     metrics = relabel_metrics_by_model(labels, evaluated)
     order = {name: at for at, name in enumerate(evaluation.headline_metrics)}
+    settings = order_settings(evaluation)
+    main = format_snake_case_as_words(evaluation.main_metric)
     overall = sorted(
         (metric for metric in metrics if not metric.group_by),
-        key=lambda each: (order.get(each.metric, len(order)), each.metric, each.setting, labels.index(each.model)),
+        key=lambda each: (
+            *(order.get(each.metric, len(order)), each.metric),
+            *(settings.get(each.setting, len(settings)), each.setting, labels.index(each.model)),
+        ),
     )
     tables = {label: each.scores for label, each in named.items()}
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
-    paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper_results}
     return EvaluationReport(
         title=f"{', '.join(labels)}: measured on {_get_benchmark_title_before_colon(evaluation)}",
         benchmark=evaluation.benchmark.name,
@@ -275,11 +302,24 @@ def make_report_of_overall_metrics(
         ),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
         paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
-        paper_notes=tuple(paper_notes),
+        paper_notes=format_paper_notes(evaluation.paper_results),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
         main_metric=evaluation.main_metric,
+        meaning=f"{main[0].upper()}{main[1:]}: {evaluation.main_metric_meaning}",
+        not_ranked=""
+        if len(named) == 1
+        or any(evaluation.main_metric in each.scores["metric"].unique().to_pylist() for each in evaluated)
+        else f"Models are not ranked by {main}: it has no score for each item, and a paired test needs one.",
         value_labels=evaluation.benchmark.value_labels(),
     )
+
+
+def format_paper_notes(results: Iterable[PaperResult]) -> tuple[str, ...]:
+    """Return where a paper states values, with why ours may not be comparable; places of one note together."""
+    places: dict[str, dict[str, None]] = {}
+    for each in results:
+        places.setdefault(each.note, {})[each.where] = None
+    return tuple(f"{', '.join(where)}: {note}" if note else ", ".join(where) for note, where in places.items())
 
 
 def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[LoadedEvaluation]) -> list[EvaluationMetric]:
@@ -308,7 +348,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEv
     params = {
         name: format_parameter_value(value)
         for name, value in inputs.pop("params").items()
-        if name not in ("model", "judge", "setting")
+        if name not in ("model", "judge", "setting") and value not in (None, "", [])
     }
     settings = inputs.pop("settings")
     digest = inputs.pop("source_digest")
@@ -327,19 +367,22 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEv
             else ""
         ),
         "Content of that build": f"SHA-256 {format_parameter_value(digest)}",
-        "World": f"{lock['world']['name']}, as of {lock['world']['epoch']}",
-        "Articles": format_evidence_epoch(measured.lock) if measured else "",
+        "World": f"{lock['world']['name']}"
+        + (" (packaged with factmill; no network)" if lock["world"]["name"] == "embedded" else "")
+        + f", as of {lock['world']['epoch']}",
+        "Articles": format_evidence_epoch(measured.lock).removeprefix("articles ") if measured else "",
         "Local graph": _format_local_graph_names(published),
-        "Settings": "; ".join(f"{name} – {evaluation.settings.get(name, name)}" for name in settings),
+        "Settings": "; ".join(_format_setting(name, evaluation.settings.get(name, "")) for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
-            format_snake_case_as_words(name).capitalize(): format_parameter_value(value)
+            format_snake_case_as_words(name.removesuffix("_qid")).capitalize(): format_parameter_value(value)
             for name, value in inputs.items()
             if value is not None
         },
-        "Answers asked for": f"{published.answers.num_rows:,}, of which {facts['unscored']:,} lack a score",
+        "Answers asked for": f"{published.answers.num_rows:,}, "
+        + (f"of which {facts['unscored']:,} lack a score" if facts["unscored"] else "all scored"),
         "Tokens": _format_token_counts(published.answers),
-        "Evaluation": f"{record.build_id}, {record.code_version}",
+        "Evaluation": f"{record.build_id}, made by {record.code_version.replace(', code ', ' (digest of its code ')})",
     }
     return ReportedModel(
         label,
@@ -347,6 +390,12 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEv
         record.build_id,
         {name: shorten_with_note(text, _MAX_FACT_CHARACTERS) for name, text in reported.items() if text},
     )
+
+
+def _format_setting(name: str, description: str) -> str:
+    """Return a setting as words, with its name for --setting if that differs, and how it asks."""
+    words = format_snake_case_as_words(name)
+    return f"{words}{'' if words == name else f' (`{name}`)'}{f' – {description}' if description else ''}"
 
 
 def _format_local_graph_names(published: LoadedEvaluation) -> str:
@@ -370,7 +419,7 @@ def _describe_judge(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
-    card = _format_judge_card_sentence(published)
+    card = _format_judge_card_sentence(published).removeprefix(f"judge {judge}: ")
     if judge == EXACT_JUDGE:
         return (
             "exact – a program that compares words, numbers and dates: a lexical lower bound, since it recognises no "
@@ -400,7 +449,7 @@ def _warn_of_low_score_coverage_by_model(overall: Iterable[EvaluationMetric]) ->
     for model, metric in worst.items():
         yield (
             f"Only {format_share(metric.coverage)} of the answers of {model} have a score ({format_snake_case_as_words(metric.metric)}, "
-            f"{metric.setting}). Scores are seldom missing at random, so consider the bounds too."
+            f"{format_snake_case_as_words(metric.setting)}). Scores are seldom missing at random, so consider the bounds too."
         )
 
 
@@ -412,7 +461,7 @@ def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) 
     for label, each in evaluations_by_label.items():
         facts = each.record.report["facts"]
         if is_built_in_model(each):
-            yield f"{label} is not a model but a built-in baseline: {BUILT_IN_MODELS[facts['model']]}."
+            yield f"{label} is not a model but a built-in baseline: it {BUILT_IN_MODELS[facts['model']]}."
     for label, each in evaluations_by_label.items():
         facts, measured = each.record.report["facts"], each.measured
         if measured is None:
@@ -427,7 +476,7 @@ def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) 
                 yield f"{escape_control_characters(notes)[0].upper()}{escape_control_characters(notes)[1:]}."
         for name, value in facts.items():
             if name.startswith("answers "):
-                yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {format_parameter_value(value)}"
+                yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {end_sentence(format_parameter_value(value))}"
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
             card = escape_control_characters(_format_judge_card_sentence(each))
             yield f"{card[0].upper()}{card[1:]}."
@@ -440,7 +489,7 @@ def _list_notes(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterato
         for note in dict.fromkeys((*each.record.report["facts"].get("notes", ()), *each.record.report["notes"])):
             noted.setdefault(escape_control_characters(note), []).append(label)
     for note, labels in noted.items():
-        yield f"{', '.join(labels)}: {note}"
+        yield end_sentence(f"{', '.join(labels)}: {note}")
 
 
 def _warn_of_input_differences(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:

@@ -1,12 +1,12 @@
 """Formats numbers, texts and values for reports, and renders templates with escaping for HTML or Markdown."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.text import sanitize as markdown
@@ -16,6 +16,9 @@ MAX_NAME_CHARACTERS = 200
 """Maximum characters of a name from sources or models."""
 _WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
 _F1 = re.compile(r"\bf1\b")
+_COMMAND_WORDS = re.compile(r"`([^`\n]+)`|(?<=\()(factmill [^()]+)(?=\))|(?<![\w-])(--[a-z][a-z-]*[a-z])")
+"""What a text sets as code: words in backticks, a command in brackets, an option."""
+_GROUPING_WORDS = {"lambda": "decay λ", "tau": "match threshold τ"}
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -23,6 +26,11 @@ def shorten_line(text: str, longest: int = 60) -> str:
     """Return a text on one line, cleaned, and cut to `longest` characters."""
     line = escape_control_characters(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def end_sentence(text: str) -> str:
+    """Return a text with a full stop, unless its last character ends a sentence."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def format_row_balance(report: Mapping[str, Any]) -> str:
@@ -87,15 +95,60 @@ def format_ranks(ranks: tuple[int, int] | None) -> str:
 
 
 def format_p_value(p: float | None) -> str:
-    """Format a p-value with two significant digits; a dash for None."""
+    """Format a p-value with four decimals, of which 10,000 permutations give no less than 0.0001; a dash for None."""
     if p is None:
         return "–"
-    return "< 0.0001" if p < 0.00005 else f"{p:.2g}"
+    return f"{p:.4f}" if p > 0.0001 else "≤ 0.0001"
 
 
 def format_snake_case_as_words(name: str) -> str:
     """Return a snake_case name as words on one line, shortened if long; F1 has its capital."""
     return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
+
+
+def format_grouping(column: str) -> str:
+    """Return the name of a grouping column for readers."""
+    return _GROUPING_WORDS.get(column) or format_snake_case_as_words(column)
+
+
+def format_figure_note(note: str) -> str:
+    """Return the note of a metric or comparison for readers, to whom no page explains what a cluster is."""
+    plain = note.replace("all clusters have the same mean: the interval knows of no spread",
+        "every group of related questions has the same mean, so the interval cannot show the spread",
+    )  # fmt: skip
+    return re.sub(r"\bcluster(s?)\b", r"group\1 of related questions", plain)
+
+
+def _mark_command_words_in_html(text: str) -> Markup:
+    parts = _split_command_words(text)
+    coded = (
+        Markup("<code>{}</code>").format(
+            Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in part.split())
+        )
+        if is_code
+        else escape(part)
+        for part, is_code in parts
+    )
+    return Markup("").join(coded)
+
+
+def _mark_command_words_in_markdown(text: str) -> Markup:
+    parts = _split_command_words(text)
+    return Markup(
+        "".join(
+            format_markdown_inline_code(part) if is_code else escape_markdown_value(part) for part, is_code in parts
+        )
+    )
+
+
+def _split_command_words(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a text, with whether they are code."""
+    end = 0
+    for found in _COMMAND_WORDS.finditer(text):
+        yield text[end : found.start()], False
+        yield next(filter(None, found.groups())), True
+        end = found.end()
+    yield text[end:], False
 
 
 def format_group_value(value: str, column: str, labels: Mapping[str, Mapping[str, str]] | None = None) -> str:
@@ -179,14 +232,21 @@ def format_markdown_code_block(text: str, language: str = "") -> Markup:
 @cache
 def html_environment() -> Environment:
     """Return the Jinja environment of HTML templates."""
-    return _make_environment(autoescape=True)
+    made = _make_environment(autoescape=True)
+    made.filters.update(command_words=_mark_command_words_in_html)
+    return made
 
 
 @cache
 def markdown_environment() -> Environment:
     """Return the Jinja environment of Markdown templates."""
     made = _make_environment(autoescape=False, finalize=escape_markdown_value)
-    made.filters.update(code=format_markdown_inline_code, fence=format_markdown_code_block, markup=Markup)
+    made.filters.update(
+        code=format_markdown_inline_code,
+        command_words=_mark_command_words_in_markdown,
+        fence=format_markdown_code_block,
+        markup=Markup,
+    )
     return made
 
 

@@ -19,10 +19,12 @@ from factmill.tasks.reports.evaluation_report import (
     EvaluationReport,
     LoadedEvaluation,
     PaperComparisonRow,
+    format_paper_notes,
     list_input_differences,
     make_report_of_overall_metrics,
 )
 from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
+from factmill.tasks.reports.model_ranking import order_settings
 from factmill.tasks.reports.page_frame import (
     CitationAndCommands,
     KeyFigure,
@@ -114,6 +116,8 @@ class BenchmarkCardPart:
     title: str
     """The benchmark as papers write it: `GRANOLA-EQ`."""
     meaning: str
+    not_ranked: str
+    """Why models are not ranked by the metric; empty: they are, or there is one model."""
     metric: str
     rows: tuple[SettingResults, ...]
     """The first one appears in the overview."""
@@ -195,7 +199,7 @@ def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOf
 
 
 def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFigure]:
-    """Yield the figures at the top: benchmarks, answers with a score, differences shown."""
+    """Yield the figures at the top: benchmarks, items with a score, judges."""
     metrics = [cell.metric for part in parts for row in part.rows for cell in row.cells.values()]
     missing = sum(len(part.missing) for part in parts)
     yield KeyFigure(
@@ -205,7 +209,7 @@ def _make_card_key_figures(parts: Sequence[BenchmarkCardPart]) -> Iterator[KeyFi
     )
     scored, asked = sum(each.n for each in metrics), sum(each.n + each.n_unscored for each in metrics)
     share = format_share(scored / asked if asked else None)
-    yield KeyFigure("answers with a score", f"{scored:,} of {asked:,}", f"by the main metrics, {share}")
+    yield KeyFigure("items with a score", f"{scored:,} of {asked:,}", f"{share}, by the main metrics, in every setting")
     judged = {facts.get("Judge", "") for part in parts for facts in part.facts.values()}
     programs = sum(1 for judge in judged if judge.startswith(("none", EXACT_JUDGE)))
     models = len(judged) - programs
@@ -247,6 +251,7 @@ def _make_card_part(
         benchmark=evaluation.benchmark.name,
         title=evaluation.benchmark.title.partition(":")[0],
         meaning=evaluation.main_metric_meaning,
+        not_ranked=report.not_ranked if report else "",
         metric=evaluation.main_metric,
         rows=() if report is None else tuple(_list_setting_results(evaluation, report, best)),
         best_by_group=() if any(not each.group for each in best) else tuple(best),
@@ -271,9 +276,7 @@ def _list_setting_results(
 ) -> Iterator[SettingResults]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
-    order = {
-        setting: at for at, setting in enumerate(dict.fromkeys([*evaluation.default_settings, *evaluation.settings]))
-    }
+    order = order_settings(evaluation)
     settings = sorted({each.setting for each in report.headline}, key=lambda name: (order.get(name, len(order)), name))
     for setting in settings:
         ranking = rankings.get(setting)
@@ -310,7 +313,7 @@ def _list_paper_bests_by_setting_and_group(
 def _list_paper_result_places_and_notes(evaluation: Evaluation) -> tuple[str, ...]:
     """Return where the paper states the main metric, and why ours may not be comparable."""
     results = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
-    return tuple(dict.fromkeys(f"{each.where}: {each.note}" if each.note else each.where for each in results))
+    return format_paper_notes(results)
 
 
 def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from factmill.tasks.core.measures.model_comparison import (
     keep_shared_items,
 )
 from factmill.tasks.evaluation.definition import Evaluation
+from factmill.tasks.reports.formatting import format_p_value
 
 SettingMetric = tuple[str, str]
 """Setting and metric."""
@@ -46,6 +47,47 @@ class ModelRanking:
     """Number of items that all models with scores have a score for."""
     placed: tuple[RankedModel, ...]
     comparisons: tuple[ModelComparison, ...]
+    lower_is_better: bool
+
+    @property
+    def differences(self) -> list[ModelComparison]:
+        """The comparisons in the order of the ranking, the model that is placed higher first."""
+        order = {each.model: place for place, each in enumerate(self.placed)}
+        turned = [put_better_value_first(one, self.lower_is_better) for one in self.comparisons]
+        return sorted(turned, key=lambda one: (order[one.first], order[one.second]))
+
+
+def put_better_value_first(one: ModelComparison, lower_is_better: bool) -> ModelComparison:
+    """Return a comparison as the difference of the model with the better value and the other; of equal values, by name."""
+    sign = 1 if lower_is_better else -1
+    if (sign * (one.value_first or 0.0), one.first) < (sign * (one.value_second or 0.0), one.second):
+        return one
+    signed = {"difference": one.difference, "ci_low": one.ci_high, "ci_high": one.ci_low}
+    return one.model_copy(
+        update={
+            "first": one.second,
+            "second": one.first,
+            "only_first": one.only_second,
+            "only_second": one.only_first,
+            "value_first": one.value_second,
+            "value_second": one.value_first,
+            **{name: None if value is None else 0.0 - value for name, value in signed.items()},
+        }
+    )
+
+
+def format_verdict(one: ModelComparison) -> str:
+    """Return what a comparison shows, in a few words."""
+    if one.better:
+        return f"{one.better} is better"
+    if one.ci_low is not None and one.ci_high is not None and one.ci_low * one.ci_high > 0:
+        return f"too few items to tell (p {format_p_value(one.p_adjusted)})"
+    return "a tie"
+
+
+def order_settings(evaluation: Evaluation) -> dict[str, int]:
+    """Return setting → its place on pages: those of the paper first, in the order of the definition."""
+    return {name: at for at, name in enumerate(dict.fromkeys([*evaluation.default_settings, *evaluation.settings]))}
 
 
 def rank_models(
@@ -59,9 +101,10 @@ def rank_models(
     models = {
         model: dict(_iterate_headline_scores_of_model(evaluation, table, units)) for model, table in tables.items()
     }
+    order = order_settings(evaluation)
     places = sorted(
         {place for scores in models.values() for place in scores},
-        key=lambda at: (evaluation.headline_metrics.index(at[1]), at[0]),
+        key=lambda at: (evaluation.headline_metrics.index(at[1]), order.get(at[0], len(order)), at[0]),
     )
     shared: dict[str, list[MetricScores]] = {model: [] for model in models}
     for place in places:
@@ -92,7 +135,7 @@ def _make_ranking(
     placed = [RankedModel(model, ranks.get(model), values.get(model), scored) for model, scored in counts.items()]
     sign = 1 if lower_is_better else -1
     placed.sort(key=lambda each: (each.ranks is None, sign * (each.value or 0.0), each.model))
-    return ModelRanking(setting, metric, found[0].n, tuple(placed), tuple(found))
+    return ModelRanking(setting, metric, found[0].n, tuple(placed), tuple(found), lower_is_better)
 
 
 def _iterate_headline_scores_of_model(

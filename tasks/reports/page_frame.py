@@ -19,6 +19,7 @@ from factmill.tasks.core.publishing.release_spec import PaperCitation
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.options import CliOption
 from factmill.tasks.reports.formatting import (
+    format_figure_note,
     format_interval,
     format_number,
     format_share,
@@ -192,7 +193,9 @@ def format_prompts_folder_placeholder_note(builds: Iterable[BuildRecord]) -> str
 def make_metric_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigure:
     """Return a metric with its interval as a figure of a page's top."""
     ends = (
-        f"95 % interval {format_interval(metric.ci_low, metric.ci_high)}" if metric.ci_low is not None else metric.note
+        f"95 % interval {format_interval(metric.ci_low, metric.ci_high)}"
+        if metric.ci_low is not None
+        else format_figure_note(metric.note)
     )
     return KeyFigure(
         f"{format_snake_case_as_words(metric.metric)}, {format_snake_case_as_words(metric.setting)}",
@@ -202,10 +205,10 @@ def make_metric_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigu
 
 
 def make_coverage_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigure:
-    """Return how many answers have a score, as a figure of a page's top."""
+    """Return how many items of the metric's setting have a score, as a figure of a page's top."""
     note = f"coverage {format_share(metric.coverage)}" if metric.coverage is not None else ""
     return KeyFigure(
-        "answers with a score",
+        f"items with a score, {format_snake_case_as_words(metric.setting)}",
         f"{metric.n:,} of {metric.n + metric.n_unscored:,}",
         "; ".join(filter(None, [model, note])),
     )

@@ -15,7 +15,9 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
+    format_figure_note,
     format_group_value,
+    format_grouping,
     format_interval,
     format_number,
     format_p_value,
@@ -29,6 +31,7 @@ from factmill.tasks.reports.formatting import (
     shorten_line,
 )
 from factmill.tasks.reports.model_card import ModelCard
+from factmill.tasks.reports.model_ranking import format_verdict
 from factmill.tasks.reports.page_frame import make_metric_key_figure
 from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour_variable
 
@@ -43,6 +46,9 @@ _TEMPLATE_FILTERS = {
     "ranks": format_ranks,
     "say": format_snake_case_as_words,
     "say_group": format_group_value,
+    "say_grouping": format_grouping,
+    "note": format_figure_note,
+    "verdict": format_verdict,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "short": lambda text: shorten_line(text, 160),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),
@@ -66,6 +72,7 @@ def render_report_html(report: EvaluationReport, trail: Sequence[tuple[str, str]
             if each["by"] != "verdict" or len(each["values"]) <= _MAX_VERDICT_FILTERS
         ],
         key_figures=report.key_figures or [make_metric_key_figure(each) for each in report.headline[:3]],
+        summary=report.meaning,
         reference=report.reference,
         all_rows=report.all_rows,
         labels=report.value_labels,
@@ -178,9 +185,17 @@ def format_series_point(figure: ReportFigure, series: FigureSeries, x: float | s
     return f"{format_figure_value(figure, series.y[at])}{ends}"
 
 
-def list_models_in_paper_results(rows: Sequence[PaperComparisonRow]) -> list[str]:
-    """Return the models in the paper's results, in the paper's order."""
-    return list(dict.fromkeys(model for row in rows for model in row.paper))
+def group_paper_results_by_models(
+    rows: Sequence[PaperComparisonRow],
+) -> list[tuple[tuple[str, ...], list[PaperComparisonRow]]]:
+    """Return the paper's models and their rows for each table: metrics that the paper states for the same models share one."""
+    models: dict[str, dict[str, None]] = {}
+    for row in rows:
+        models.setdefault(row.metric, {}).update(dict.fromkeys(row.paper))
+    tables: dict[tuple[str, ...], list[PaperComparisonRow]] = {}
+    for row in rows:
+        tables.setdefault(tuple(models[row.metric]), []).append(row)
+    return list(tables.items())
 
 
 def list_filters(items: Iterable[FilterValues]) -> list[dict[str, Any]]:
@@ -204,7 +219,7 @@ def _register_report_jinja_helpers(made: Environment) -> None:
         list_values=list_x_values,
         format_series_point=format_series_point,
         format_figure_value=format_figure_value,
-        paper_models=list_models_in_paper_results,
+        paper_tables=group_paper_results_by_models,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
     )
 

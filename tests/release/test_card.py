@@ -98,6 +98,12 @@ def test_figures_of_card_say_their_n_and_come_from_the_evaluation_with_most_item
         _, body = split_card(render_dataset_card(replace(release, evaluations=order)))
         (line,) = [each for each in body.splitlines() if each.startswith("| figures so far |")]
         assert "m 0.5 (n = 40)" in line and "0.9" not in line
+        assert "Measured on this build: m" in body
+    facts = {**release.build.report["facts"], "measured": "multihal-2"}
+    elsewhere = replace(whole, record=replace(release.build, report={**release.build.report, "facts": facts}))
+    assert "Measured on a build with the same rows (multihal-2): m" in render_dataset_card(
+        replace(release, evaluations=(elsewhere,))
+    )
 
 
 def make_evaluation(release: Release, value: float, n: int) -> BuildEvaluation:

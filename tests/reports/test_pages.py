@@ -14,12 +14,16 @@ from support.builds.reported import EVALUATION, HOSTILE, MODEL, list_items, make
 from support.docs.chromium import open_filtered, open_page
 from support.docs.read_page import ReadPage
 
+from factmill.tasks.core.measures.intervals import format_interval_warning
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
 from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, AnswerShownInReport
-from factmill.tasks.reports.evaluation_report import EvaluationReport, make_evaluation_report
+from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, make_evaluation_report
+from factmill.tasks.reports.formatting import format_figure_note, format_p_value
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
+from factmill.tasks.reports.model_ranking import format_verdict, put_better_value_first
 from factmill.tasks.reports.rendering import (
     REPORT_RENDERERS,
+    group_paper_results_by_models,
     render_report_html,
     render_report_json,
     render_report_markdown,
@@ -99,21 +103,27 @@ def test_rule_based_judges_and_built_in_models_are_disclosed() -> None:
         EVALUATION, [make_evaluated("oracle", ["gold"] * 3, scripted={"x": "1"}, judge="exact")]
     )
     assert any(
-        warning.startswith("oracle ") and f": {BUILT_IN_MODELS['oracle']}." in warning for warning in report.warnings
+        warning.startswith("oracle ") and f": it {BUILT_IN_MODELS['oracle']}." in warning for warning in report.warnings
     )
     assert any("scripted replies" in warning.lower() for warning in report.warnings)
     assert "lexical lower bound" in report.subjects[0].facts["Judge"]
     judged = make_evaluation_report(EVALUATION, [make_evaluated("m", ["gold"] * 3, judge="gpt-9")])
-    assert any(warning.startswith("Unchecked judge") for warning in judged.warnings)
+    assert any(warning == "Judge gpt-9: not checked against human labels." for warning in judged.warnings)
 
 
 def test_models_are_compared_on_shared_items_and_ties_are_shown(report: EvaluationReport) -> None:
     (ranking,) = report.rankings
     assert ranking.n == 7  # the weak model's first six and q18; the others have no score for q19
-    assert {each.model: each.ranks for each in ranking.placed} == {"alike": (1, 3), "strong": (1, 2), MODEL: (2, 3)}
+    assert {each.model: each.ranks for each in ranking.placed} == dict.fromkeys(["alike", "strong", MODEL], (1, 3))
     tie = next(one for one in ranking.comparisons if {one.first, one.second} == {"strong", "alike"})
     assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)
     assert all(one.p_adjusted is not None for one in ranking.comparisons)
+    # strong is right on 6 of 7 items, weak on the seventh: the interval excludes 0, but McNemar's p is 2 × 8/128, adjusted 0.3282
+    assert [(one.first, one.second, format_verdict(one)) for one in ranking.differences] == [
+        ("strong", "alike", "a tie"),
+        ("strong", MODEL, "too few items to tell (p 0.3282)"),
+        ("alike", MODEL, "a tie"),
+    ]
     assert "<li>1–3: <bdi>alike</bdi>" in render_report_html(report)
 
 
@@ -201,7 +211,7 @@ def test_graphs_and_articles_of_evaluation_are_named() -> None:
     made.measured.lock["params"] = {"epoch": "2023-11-20T00:00:00Z"}
     facts = make_evaluation_report(EVALUATION, [made]).subjects[0].facts
     assert facts["Local graph"] == "wikidata-2026 (the measured build)"
-    assert facts["Articles"] == "articles as of 2023-11-20"
+    assert facts["Articles"] == "as of 2023-11-20"
     made.record.origin["graph"] = "wikidata-2026"
     assert make_evaluation_report(EVALUATION, [made]).subjects[0].facts["Local graph"] == "wikidata-2026"
 
@@ -240,3 +250,63 @@ def test_codes_of_groups_have_labels_on_page_and_keep_codes_in_filters() -> None
     assert '<option value="P19">place of birth &lt;i&gt; (P19)</option><option value="P20">P20</option>' in page
     assert "<bdi>place of birth &lt;i&gt; (P19)</bdi>" in page
     assert "place of birth &lt;i&gt; (P19)" in render_report_markdown(report).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"), [(None, "–"), (1.0, "1.0000"), (0.00017, "0.0002"), (0.00009999, "≤ 0.0001"), (1e-9, "≤ 0.0001")]
+)
+def test_p_values_have_four_decimals(p: float | None, shown: str) -> None:
+    assert format_p_value(p) == shown
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("one cluster: nothing to draw an interval from", "one group of related questions: nothing to draw an interval from"),
+        ("an interval from 9 clusters is too narrow", "an interval from 9 groups of related questions is too narrow"),
+        (format_interval_warning(9, 0), "every group of related questions has the same mean, so the interval cannot show the spread"),
+    ],
+)  # fmt: skip
+def test_notes_say_what_a_cluster_is(stored: str, shown: str) -> None:
+    assert format_figure_note(stored) == shown
+
+
+def test_options_and_commands_in_notes_are_code() -> None:
+    made = make_evaluated("m", GOOD)
+    made.record.report["notes"].append("no <i>: --nli names none (factmill models add x --help)")
+    page = render_report_html(make_evaluation_report(EVALUATION, [made]))
+    option = '<code><span class="word">--nli</span></code>'
+    command = " ".join(f'<span class="word">{word}</span>' for word in ["factmill", "models", "add", "x", "--help"])
+    assert f"<p>m: no &lt;i&gt;: {option} names none (<code>{command}</code>).</p>" in page
+
+
+def test_better_value_comes_first_with_its_sign(report: EvaluationReport) -> None:
+    one = (
+        report.rankings[0]
+        .comparisons[1]
+        .model_copy(update={"first": "a", "second": "b", "value_first": 0.25, "value_second": 1.0, "difference": -0.75})
+    )
+    one = one.model_copy(update={"ci_low": -1.0, "ci_high": 0.0})
+    turned = put_better_value_first(one, lower_is_better=False)
+    assert (turned.first, turned.value_first, turned.difference) == ("b", 1.0, 0.75)
+    assert (turned.ci_low, turned.ci_high) == (0.0, 1.0)
+    assert put_better_value_first(one, lower_is_better=True) == one
+
+
+def test_metric_without_item_scores_says_why_it_ranks_nobody() -> None:
+    evaluation = dataclasses.replace(EVALUATION, main_metric="micro_f1", headline_metrics=("micro_f1", "accuracy"))
+    report = make_evaluation_report(evaluation, [make_evaluated("a", GOOD), make_evaluated("bb", GOOD)])
+    assert report.not_ranked.startswith("Models are not ranked by micro F1: it has no score for each item")
+    assert report.not_ranked in render_report_html(report)
+
+
+def test_paper_results_of_the_same_models_share_a_table() -> None:
+    rows = [
+        PaperComparisonRow(metric, "ask", "", "", {}, dict.fromkeys(models, 0.5))
+        for metric, models in (("x", "ab"), ("y", "c"), ("z", "ab"))
+    ]
+    tables = group_paper_results_by_models(rows)
+    assert [(models, [row.metric for row in of]) for models, of in tables] == [
+        (("a", "b"), ["x", "z"]),
+        (("c",), ["y"]),
+    ]

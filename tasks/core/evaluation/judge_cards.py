@@ -187,7 +187,7 @@ def choose_best_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) 
 def format_card_summary(card: JudgeCard | None, identity: JudgeIdentity) -> str:
     """Format a report's sentence about a judge; `identity`: the judge of the evaluation."""
     if card is None:
-        return f"unchecked judge: agreement of {identity.judge} with human labels has not been measured"
+        return f"judge {identity.judge}: not checked against human labels"
     text = (
         f"checked judge: {identity.judge} agrees with human labels on {format_agreement(card.main_agreement)}; n = {card.overall.n}, labels "
         f"SHA-256 {card.labels_digest[:12]}"

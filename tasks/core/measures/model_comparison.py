@@ -1,7 +1,7 @@
 """Paired comparison of models on the items that both have a score for: difference, interval, p-value and ranks.
 
 Items are paired by id, and clusters resampled as wholes, as in metrics. Two models differ if the interval of their paired
-difference excludes 0; everything else is a tie.
+difference excludes 0 and the adjusted p is at most 0.05: an interval from few clusters is too narrow, the tests are not.
 """
 
 import dataclasses
@@ -27,6 +27,8 @@ from factmill.tasks.core.rows import StrictModel
 
 _Z_80 = 0.8416212335729143
 """80 % quantile of the normal distribution."""
+MAX_ADJUSTED_P = 0.05
+"""Maximum adjusted p of a difference that shows which model is better."""
 _MAX_SIGNS_AT_ONCE = 10_000_000
 """Maximum number of signs drawn at once."""
 RankRange = tuple[int, int]
@@ -56,7 +58,7 @@ class ModelComparison(StrictModel):
     """Lower end of the difference's 95 % interval, by a paired bootstrap over clusters; to four digits."""
     ci_high: float | None
     better: str
-    """The model that the interval shows to be better; empty: a tie, or no interval."""
+    """The model that the interval, and the adjusted p if there is one, show to be better; empty: neither, or no interval."""
     p: float | None
     """Two-sided, to four significant digits."""
     p_adjusted: float | None
@@ -134,7 +136,10 @@ def compare_all_models(models: Mapping[str, Sequence[MetricScores]], seed: int =
             if (scores.setting, scores.metric) in others:
                 found.append(compare_models(first, scores, second, others[scores.setting, scores.metric], seed))
     adjusted = adjust_p_values_benjamini_hochberg([comparison.p for comparison in found])
-    return [one.model_copy(update={"p_adjusted": p}) for one, p in zip(found, adjusted, strict=True)]
+    return [
+        one.model_copy(update={"p_adjusted": p, "better": one.better if p is not None and p <= MAX_ADJUSTED_P else ""})
+        for one, p in zip(found, adjusted, strict=True)
+    ]
 
 
 def keep_shared_items(of_models: Sequence[MetricScores]) -> list[MetricScores]:

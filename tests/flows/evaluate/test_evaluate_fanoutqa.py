@@ -325,14 +325,17 @@ def test_cross_encoder_with_one_score_or_labels_replaces_bleurt(
         remove_model(name, folder)
 
 
-def test_report_notes_unreachable_metrics_and_unset_scorer_once(measure: MeasuredFanOut, tmp_path: Path) -> None:
+def test_report_notes_unreachable_metrics_and_leaves_out_unset_parameters(
+    measure: MeasuredFanOut, tmp_path: Path
+) -> None:
     result = measure("--model", "oracle", "--lemmas", "rules", "--reports", tmp_path)
     notes = "\n".join(result["notes"])
     assert "ROUGE-2 counts pairs of words" in notes and "spaCy's en_core_web_sm" in notes
     (report,) = tmp_path.glob("*.md")
     text = report.read_text("utf-8").casefold()
     assert "rouge-2 counts pairs of words" in text
-    assert len(re.findall(r"bleurt:? not set", text)) == 1
+    (params,) = (line for line in text.splitlines() if line.startswith("- parameters: "))
+    assert "scorer fixed" in params and "bleurt" not in params
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_grades_and_ratings_are_labelled_and_checked(
         # another judge's verdicts on the same answers are compared with the same labels
         other = write_chat_world(tmp_path, chat.url, ["judge"], "mild-2")
         unchecked = run("evaluate", name, "--answers", answers, "--world", other)
-        assert unchecked["judge_card"].startswith("unchecked judge")
+        assert unchecked["judge_card"].endswith(": not checked against human labels")
         (theirs,) = run("judge-card", "--judge", "mild-2", "--labels", tmp_path / "l.csv")["cards"]
         assert theirs["confusion"] == card["confusion"]
     finally:

@@ -67,9 +67,7 @@ def marked(factmill: Factmill, small_builds: SmallBuilds, tmp_path_factory: pyte
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     result = factmill("evaluate", "slaq", "--answers", path, "--warehouse", warehouse, "--json")
     assert result.code == 0, result.err
-    assert result.json["judge_card"].startswith(
-        "unchecked judge: agreement of exact with human labels has not been measured"
-    )
+    assert result.json["judge_card"].startswith("judge exact: not checked against human labels")
     with open_warehouse(warehouse) as db:
         rows = load_published_table(db, result.json["evaluation_id"], "slaq_answers").to_pylist()
     verdicts = {
