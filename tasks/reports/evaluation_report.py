@@ -249,7 +249,6 @@ def make_report_of_overall_metrics(
     )
     tables = {label: each.scores for label, each in named.items()}
     seed = evaluated[0].record.lock["params"]["params"].get("seed", 0)
-    paper_notes = {f"{each.where}: {each.note}" if each.note else each.where: None for each in evaluation.paper_results}
     return EvaluationReport(
         title=f"{', '.join(labels)}: measured on {_get_benchmark_title_before_colon(evaluation)}",
         benchmark=evaluation.benchmark.name,
@@ -275,11 +274,19 @@ def make_report_of_overall_metrics(
         ),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
         paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
-        paper_notes=tuple(paper_notes),
+        paper_notes=list_paper_notes(evaluation.paper_results),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
         main_metric=evaluation.main_metric,
         value_labels=evaluation.benchmark.value_labels(),
     )
+
+
+def list_paper_notes(results: Sequence[PaperResult]) -> tuple[str, ...]:
+    """Return each note on the paper's results once, after all places that it is about."""
+    places: dict[str, dict[str, None]] = {}
+    for each in results:
+        places.setdefault(each.note, {})[each.where] = None
+    return tuple(": ".join(filter(None, [", ".join(wheres), note])) for note, wheres in places.items())
 
 
 def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[LoadedEvaluation]) -> list[EvaluationMetric]:

@@ -9,13 +9,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from factmill.tasks.assets import asset_path
+from factmill.tasks.core.measures.report_figures import format_metric_words
 from factmill.tasks.text import sanitize as markdown
 from factmill.tasks.text.sanitize import escape_control_characters
 
 MAX_NAME_CHARACTERS = 200
 """Maximum characters of a name from sources or models."""
 _WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
-_F1 = re.compile(r"\bf1\b")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -94,8 +94,8 @@ def format_p_value(p: float | None) -> str:
 
 
 def format_snake_case_as_words(name: str) -> str:
-    """Return a snake_case name as words on one line, shortened if long; F1 has its capital."""
-    return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
+    """Return a snake_case name as words on one line, shortened if long; metrics have their own words."""
+    return shorten_line(format_metric_words(name), MAX_NAME_CHARACTERS)
 
 
 def format_group_value(value: str, column: str, labels: Mapping[str, Mapping[str, str]] | None = None) -> str:

@@ -306,7 +306,7 @@ def _make_standings_figure(table: MetricAndSettingLeaderboard, suffix: str) -> R
     ]
     return ReportFigure(
         name=f"standings_{suffix}",
-        title=f"{name.capitalize()}, {format_snake_case_as_words(table.setting)}",
+        title=f"{name[:1].upper()}{name[1:]}, {format_snake_case_as_words(table.setting)}",
         kind="bars",
         x_label="",
         y_label=f"{name}{' (lower is better)' if table.lower_is_better else ''}",
