@@ -282,8 +282,9 @@ def _draw_error_bars(
     widths = np.maximum(widths, 0.0)
     which = {"xerr": widths} if is_x else {"yerr": widths}
     drawn: dict[str, Any] = {**which, "fmt": "none", "clip_on": False}
-    axes.errorbar(xs, ys, **drawn, ecolor=_PAPER, elinewidth=2.7, capsize=2.9, capthick=2.8)  # stands out on any bar
-    axes.errorbar(xs, ys, **drawn, ecolor=colour, elinewidth=0.9, capsize=2)
+    if is_x:  # an edge that stands out on a bar of any colour
+        axes.errorbar(xs, ys, **drawn, color=_PAPER, elinewidth=1.9, capsize=2.4, capthick=2.0)
+    axes.errorbar(xs, ys, **drawn, color=colour, elinewidth=0.9, capsize=2)
 
 
 def _set_axes_and_draw_reference_line(axes: Axes, figure: ReportFigure) -> None:
