@@ -110,7 +110,7 @@ def get_series_colour_variable(figure: ReportFigure, at: int) -> str:
         return f"c{at % SERIES_COLOUR_COUNT}"
     ordered = len(figure.series) - figure.outside_order
     if at >= ordered:
-        return f"g{(at - ordered) % OTHER_COLOUR_COUNT}"
+        return f"g{(at - len(figure.series)) % OTHER_COLOUR_COUNT}"  # the last has the same grey in all figures
     return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, ordered - 1))}"
 
 

@@ -84,6 +84,8 @@ def test_series_outside_the_order_are_grey() -> None:
     assert format_colour_legend_as_text(figure) == (
         "darkest: level 1, lightest: level 2, light grey: IDK, dark grey: wrong"
     )
+    one = replace(figure, series=(*series[:2], series[3]), outside_order=1)
+    assert format_colour_legend_as_text(one).endswith("dark grey: wrong")
     assert all(f"var(--{colour})" in draw_inline_svg(figure) for colour in ("o0", "o4", "g0", "g1"))
 
 

@@ -213,10 +213,6 @@ def _compute_citation_f1(counts: Mapping[str, int]) -> float:
 
 _SHARE_AXIS = (0.0, 1.0)
 _INTERVALS_NOTE = "Whiskers are 95 % intervals over pairs of people."
-_BANDS_NOTE = "Bands are 95 % intervals over pairs of people."
-_MARKS_NOTE = (
-    "Figure 4 of the paper, micro. With [NA] a model marks a statement that needs knowledge that the graphs lack."
-)
 _CITATION_METRICS = (CORRECTNESS, PRECISION, RECALL, F1)
 _NA_METRIC_ORDER = (NA_PRECISION, NA_RECALL, NA_F1)
 _REMOVALS = {GIVEN_SETTING: "0", **{f"{REMOVED_PREFIX}{number}": str(number) for number in (1, 2, 3)}}
@@ -243,30 +239,9 @@ def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
     drawn += [
         _draw_lines_over_settings(found, *each)
         for each in (
-            (
-                "removed",
-                "Citations as knowledge is removed",
-                _REMOVALS,
-                _CITATION_METRICS,
-                removed,
-                "Table 5 of the paper, micro.",
-            ),
-            (
-                "marks",
-                "Marks of missing knowledge ([NA]) as knowledge is removed",
-                _REMOVALS,
-                _NA_METRIC_ORDER,
-                removed,
-                _MARKS_NOTE,
-            ),
-            (
-                "ablated",
-                "Citations as graphs get wrong",
-                _ABLATIONS,
-                _CITATION_METRICS,
-                right,
-                "Figure 5 of the paper, micro.",
-            ),
+            ("removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"),
+            ("marks", "Marks of missing knowledge, [NA]", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
+            ("ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"),
         )
     ]
     return [figure for figure in drawn if figure.series]
@@ -297,7 +272,7 @@ def _draw_lines_over_settings(
     settings: Mapping[str, str],
     metrics: Sequence[str],
     x_label: str,
-    note: str,
+    where: str,
 ) -> ReportFigure:
     """Return one line per model and metric over the settings; none where a model was measured in only one of them."""
     series = []
@@ -310,7 +285,8 @@ def _draw_lines_over_settings(
             }
             if len(points) > 1:
                 series.append(make_metric_series(f"{model}, {_format_metric_label(metric)}", points.items()))
-    return ReportFigure(name, title, "lines", x_label, "share", tuple(series), f"{note} {_BANDS_NOTE}", _SHARE_AXIS)
+    note = f"{where} of the paper, micro. Bands are 95 % intervals over pairs of people."
+    return ReportFigure(name, title, "lines", x_label, "share", tuple(series), note, _SHARE_AXIS)
 
 
 def _format_metric_label(metric: str) -> str:
