@@ -302,7 +302,7 @@ def make_report_of_overall_metrics(
         ),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
         paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
-        paper_notes=format_paper_notes(evaluation.paper_results),
+        paper_notes=list_paper_notes(evaluation.paper_results),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
         main_metric=evaluation.main_metric,
         meaning=f"{main[0].upper()}{main[1:]}: {evaluation.main_metric_meaning}",
@@ -314,12 +314,12 @@ def make_report_of_overall_metrics(
     )
 
 
-def format_paper_notes(results: Iterable[PaperResult]) -> tuple[str, ...]:
-    """Return where a paper states values, with why ours may not be comparable; places of one note together."""
+def list_paper_notes(results: Sequence[PaperResult]) -> tuple[str, ...]:
+    """Return each note on the paper's results once, after all places that it is about."""
     places: dict[str, dict[str, None]] = {}
     for each in results:
         places.setdefault(each.note, {})[each.where] = None
-    return tuple(f"{', '.join(where)}: {note}" if note else ", ".join(where) for note, where in places.items())
+    return tuple(": ".join(filter(None, [", ".join(wheres), note])) for note, wheres in places.items())
 
 
 def relabel_metrics_by_model(labels: Sequence[str], evaluated: Sequence[LoadedEvaluation]) -> list[EvaluationMetric]:

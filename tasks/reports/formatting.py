@@ -9,13 +9,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from factmill.tasks.assets import asset_path
+from factmill.tasks.core.measures.report_figures import format_metric_words
 from factmill.tasks.text import sanitize as markdown
 from factmill.tasks.text.sanitize import escape_control_characters
 
 MAX_NAME_CHARACTERS = 200
 """Maximum characters of a name from sources or models."""
 _WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
-_F1 = re.compile(r"\bf1\b")
 _COMMAND_WORDS = re.compile(r"`([^`\n]+)`|(?<=\()(factmill [^()]+)(?=\))|(?<![\w-])(--[a-z][a-z-]*[a-z])")
 """What a text sets as code: words in backticks, a command in brackets, an option."""
 _GROUPING_WORDS = {"lambda": "decay λ", "tau": "match threshold τ"}
@@ -102,8 +102,8 @@ def format_p_value(p: float | None) -> str:
 
 
 def format_snake_case_as_words(name: str) -> str:
-    """Return a snake_case name as words on one line, shortened if long; F1 has its capital."""
-    return shorten_line(_F1.sub("F1", name.replace("_", " ")), MAX_NAME_CHARACTERS)
+    """Return a snake_case name as words on one line, shortened if long; metrics have their own words."""
+    return shorten_line(format_metric_words(name), MAX_NAME_CHARACTERS)
 
 
 def format_grouping(column: str) -> str:

@@ -19,8 +19,8 @@ from factmill.tasks.reports.evaluation_report import (
     EvaluationReport,
     LoadedEvaluation,
     PaperComparisonRow,
-    format_paper_notes,
     list_input_differences,
+    list_paper_notes,
     make_report_of_overall_metrics,
 )
 from factmill.tasks.reports.formatting import format_share, format_snake_case_as_words
@@ -255,7 +255,11 @@ def _make_card_part(
         metric=evaluation.main_metric,
         rows=() if report is None else tuple(_list_setting_results(evaluation, report, best)),
         best_by_group=() if any(not each.group for each in best) else tuple(best),
-        paper_notes=_list_paper_result_places_and_notes(evaluation) if best else (),
+        paper_notes=list_paper_notes(
+            [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
+        )
+        if best
+        else (),
         facts={}
         if report is None
         else {
@@ -308,12 +312,6 @@ def _list_paper_bests_by_setting_and_group(
                 else ""
             )
             yield PaperBestModelAndOursInGroup(row.setting, group, model, row.paper[model], row.ours)
-
-
-def _list_paper_result_places_and_notes(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return where the paper states the main metric, and why ours may not be comparable."""
-    results = [each for each in evaluation.paper_results if each.metric == evaluation.main_metric]
-    return format_paper_notes(results)
 
 
 def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:
@@ -373,7 +371,7 @@ def _make_main_metric_figure_per_benchmark(
             f"card_{part.benchmark}",
             f"{part.title}: {format_snake_case_as_words(part.metric)}",
             "bars",
-            "setting",
+            "",
             format_snake_case_as_words(part.metric),
             series,
             "Whiskers are 95 % intervals.",

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from jinja2 import Environment
@@ -144,14 +144,14 @@ def render_html_template(template: str, **variables: Any) -> str:
 
 
 def draw_figure_with_legend(figure: ReportFigure) -> dict[str, Any]:
-    """Return a figure for a template: the figure, its SVG (empty if all bars are 0), and a legend of (colour, sign, label)
+    """Return a figure for a template: the figure, its SVG (empty, without a note, if every value is 0), and a legend of (colour, sign, label)
     for each series with a value, which is shown if there are several."""
-    is_seen = figure.kind in ("lines", "scatter") or any(
+    is_seen = figure.kind == "scatter" or any(
         each for series in figure.series for each in (*series.y, *series.low, *series.high)
     )
     signs = SIGNS if figure.kind in ("lines", "scatter") else "■"
     return {
-        "figure": figure,
+        "figure": figure if is_seen else replace(figure, note=""),
         "svg": Markup(draw_inline_svg(figure)) if is_seen else "",
         "legend": [
             (

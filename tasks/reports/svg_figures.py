@@ -6,9 +6,11 @@ one width, so that their texts have one size.
 """
 
 import io
+import math
 import re
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,7 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
 from factmill.tasks.core.digests import digest_bytes
-from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
+from factmill.tasks.core.measures.report_figures import PAPER_MODEL_SUFFIX, FigureSeries, ReportFigure
 from factmill.tasks.text.sanitize import escape_control_characters
 
 SERIES_COLOUR_COUNT = 8
@@ -30,17 +32,24 @@ SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
 """The marks as characters for the legend."""
 ORDERED_COLOUR_COUNT = 5
 """Number of steps of the colour for ordered series, the same as in the page's style."""
+OTHER_COLOUR_COUNT = 2
+"""Number of greys for series outside an order, the same as in the page's style."""
 _INK, _GRID, _PAPER = "#010101", "#020202", "#020203"
 _SERIES_PLACEHOLDERS = tuple(f"#0300{number:02x}" for number in range(SERIES_COLOUR_COUNT))
 _ORDERED_PLACEHOLDERS = tuple(f"#0400{number:02x}" for number in range(ORDERED_COLOUR_COUNT))
+_OTHER_PLACEHOLDERS = tuple(f"#0500{number:02x}" for number in range(OTHER_COLOUR_COUNT))
+_PLACEHOLDERS = {"c": _SERIES_PLACEHOLDERS, "o": _ORDERED_PLACEHOLDERS, "g": _OTHER_PLACEHOLDERS}
 _CSS_COLOUR_VARIABLES = {_INK: "var(--ink)", _GRID: "var(--grid)", _PAPER: "var(--paper)"} | {
     colour: f"var(--{letter}{number})"
-    for letter, colours in (("c", _SERIES_PLACEHOLDERS), ("o", _ORDERED_PLACEHOLDERS))
+    for letter, colours in _PLACEHOLDERS.items()
     for number, colour in enumerate(colours)
 }
+_OTHER_COLOUR_WORDS = ("light grey", "dark grey")
 _ORDERED_COLOUR_WORDS = ("darkest", "dark", "medium", "light", "lightest")
 _COLOUR_WORDS = ("blue", "orange", "green", "purple", "gold", "pink", "grey", "brown")
 """Names of the light colours of the page's style."""
+_PAPER_ALPHA = 0.45
+"""Opacity of the bars of the paper's models."""
 _FIGURE_WIDTH_INCHES = 4.6
 """Width in inches, narrow enough for a phone."""
 _MAX_AXIS_CHARACTERS = 36
@@ -86,9 +95,8 @@ def format_colour_legend_as_text(figure: ReportFigure) -> str:
     """Return the legend of a picture's colours in one line."""
     if len(figure.series) < 2:
         return ""
-    words = {f"c{at}": word for at, word in enumerate(_COLOUR_WORDS)} | {
-        f"o{at}": word for at, word in enumerate(_ORDERED_COLOUR_WORDS)
-    }
+    named = {"c": _COLOUR_WORDS, "o": _ORDERED_COLOUR_WORDS, "g": _OTHER_COLOUR_WORDS}
+    words = {f"{letter}{at}": word for letter, colours in named.items() for at, word in enumerate(colours)}
     return ", ".join(
         f"{words[get_series_colour_variable(figure, at)]}: {escape_control_characters(series.label)}"
         for at, series in enumerate(figure.series)
@@ -96,15 +104,19 @@ def format_colour_legend_as_text(figure: ReportFigure) -> str:
 
 
 def get_series_colour_variable(figure: ReportFigure, at: int) -> str:
-    """Return the colour of a figure's series as the name of the page's variable: c0 to c7, or o0 to o4 if ordered."""
+    """Return the colour of a figure's series as the name of the page's variable: c0 to c7; o0 to o4 if
+    ordered, and g0 to g1 outside the order."""
     if figure.palette == "distinct":
         return f"c{at % SERIES_COLOUR_COUNT}"
-    return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, len(figure.series) - 1))}"
+    ordered = len(figure.series) - figure.outside_order
+    if at >= ordered:
+        return f"g{(at - len(figure.series)) % OTHER_COLOUR_COUNT}"  # the last has the same grey in all figures
+    return f"o{round(at * (ORDERED_COLOUR_COUNT - 1) / max(1, ordered - 1))}"
 
 
 def _get_placeholder_colour(figure: ReportFigure, at: int) -> str:
     name = get_series_colour_variable(figure, at)
-    return (_SERIES_PLACEHOLDERS if name[0] == "c" else _ORDERED_PLACEHOLDERS)[int(name[1])]
+    return _PLACEHOLDERS[name[0]][int(name[1])]
 
 
 @lru_cache(maxsize=64)
@@ -162,11 +174,20 @@ _REFERENCE_LINE: dict[str, Any] = {"color": _INK, "linestyle": (0, (4, 3)), "lin
 def _draw_bars(axes: Axes, figure: ReportFigure) -> None:
     places = _compute_category_positions(figure)
     thick = 0.8 / max(1, len(figure.series))
+    bars_per_name = Counter(x for series in figure.series for x, *_ in _iterate_points_with_values(series))
+    drawn_per_name = Counter[float | str]()
     for number, series in enumerate(figure.series):
         points = list(_iterate_points_with_values(series))
-        at = [places[escape_control_characters(str(x))] - 0.4 + thick * (number + 0.5) for x, *_ in points]
+        at = []
+        for x, *_ in points:  # the bars of a name, without those that have no value, lie around its middle
+            at.append(
+                places[escape_control_characters(str(x))] + thick * (drawn_per_name[x] - (bars_per_name[x] - 1) / 2)
+            )
+            drawn_per_name[x] += 1
         values = [y for _, y, *_ in points]
-        axes.barh(at, values, thick * 0.92, color=_get_placeholder_colour(figure, number))
+        bars = axes.barh(at, values, thick * 0.92, color=_get_placeholder_colour(figure, number))
+        for bar, (x, *_) in zip(bars, points, strict=True):
+            bar.set_alpha(_PAPER_ALPHA if str(x).endswith(PAPER_MODEL_SUFFIX) else 1.0)
         ends = [(y, place, low, high) for place, (_, y, low, high) in zip(at, points, strict=True) if low is not None]
         if ends:
             _draw_error_bars(axes, [end[0] for end in ends], [end[1] for end in ends], ends, is_x=True, colour=_INK)
@@ -194,9 +215,13 @@ def _format_bar_figure_axes(axes: Axes, figure: ReportFigure, places: Mapping[st
     axes.tick_params(axis="y", length=0)
     axes.set(xlabel=escape_control_characters(figure.y_label), ylabel=escape_control_characters(figure.x_label))
     if figure.y_range:
-        # a score may go below the range: its bar would run through its name
-        below = [each for series in figure.series for each in (*series.y, *series.low) if each is not None]
-        axes.set_xlim(min(figure.y_range[0], *below), figure.y_range[1])
+        # a score may go below the range: its bar would run through its name; up to the next tick there is room
+        low, high = figure.y_range
+        lowest = min(
+            [low, *(each for series in figure.series for each in (*series.y, *series.low) if each is not None)]
+        )
+        tick = (high - low) / 5
+        axes.set_xlim(low - tick * math.ceil((low - lowest) / tick), high)
     axes.locator_params(axis="x", nbins=6, integer=figure.is_of_counts)
     if isinstance(figure.reference, float):
         axes.axvline(figure.reference, **_REFERENCE_LINE)
@@ -214,7 +239,7 @@ def _draw_lines(axes: Axes, figure: ReportFigure) -> None:
         ends = [(low, high) for *_, low, high in points if low is not None and high is not None]
         if len(ends) == len(points) > 0:
             lows, highs = zip(*ends, strict=True)
-            axes.fill_between(at, lows, highs, color=colour, alpha=0.15, lw=0)
+            axes.fill_between(at, lows, highs, facecolor=(colour, 0.18), edgecolor=(colour, 0.6), lw=0.6)
     if named:
         shown = [_shorten_axis_name(name, 32) for name in names]
         axes.set_xticks(range(len(names)), shown)
@@ -256,7 +281,10 @@ def _draw_error_bars(
     widths = np.array([[y - (low or 0.0) for y, _, low, _ in ends], [(high or 0.0) - y for y, _, _, high in ends]])
     widths = np.maximum(widths, 0.0)
     which = {"xerr": widths} if is_x else {"yerr": widths}
-    axes.errorbar(xs, ys, **which, fmt="none", color=colour, ecolor=colour, clip_on=False, elinewidth=0.9, capsize=2)
+    drawn: dict[str, Any] = {**which, "fmt": "none", "clip_on": False}
+    if is_x:  # an edge that stands out on a bar of any colour
+        axes.errorbar(xs, ys, **drawn, color=_PAPER, elinewidth=1.9, capsize=2.4, capthick=2.0)
+    axes.errorbar(xs, ys, **drawn, color=colour, elinewidth=0.9, capsize=2)
 
 
 def _set_axes_and_draw_reference_line(axes: Axes, figure: ReportFigure) -> None:

@@ -16,8 +16,13 @@ from support.docs.read_page import ReadPage
 
 from factmill.tasks.core.measures.intervals import format_interval_warning
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, AnswerShownInReport
-from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow, make_evaluation_report
+from factmill.tasks.evaluation.definition import BUILT_IN_MODELS, AnswerShownInReport, PaperResult
+from factmill.tasks.reports.evaluation_report import (
+    EvaluationReport,
+    PaperComparisonRow,
+    list_paper_notes,
+    make_evaluation_report,
+)
 from factmill.tasks.reports.formatting import format_figure_note, format_p_value
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
 from factmill.tasks.reports.model_ranking import format_verdict, put_better_value_first
@@ -152,6 +157,14 @@ def test_json_has_metrics_comparisons_and_items(report: EvaluationReport) -> Non
     assert len(result["rankings"][0]["comparisons"]) == 3
     assert len(result["entries"]) == 20
     assert result["paper"][0]["paper"] == {"GPT-9": 0.5}
+
+
+def test_note_on_the_paper_names_all_its_places() -> None:
+    results = [
+        PaperResult("a", "s", "m", 0.5, where, note)
+        for where, note in (("Table 1", "other rows"), ("§2", ""), ("Table 3", "other rows"), ("Table 1", "other rows"))
+    ]
+    assert list_paper_notes(results) == ("Table 1, Table 3: other rows", "§2")
 
 
 _RENDER = """

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure
-from factmill.tasks.reports.rendering import format_figure_value
+from factmill.tasks.reports.rendering import draw_figure_with_legend, format_figure_value
 from factmill.tasks.reports.svg_figures import draw_inline_svg, draw_standalone_svg, format_colour_legend_as_text
 
 
@@ -78,6 +78,38 @@ def test_ordered_series_use_shades_of_one_colour() -> None:
     assert all(f"var(--o{step})" in svg for step in (0, 2, 4)) and "var(--c" not in svg
 
 
+def test_series_outside_the_order_are_grey() -> None:
+    series = tuple(FigureSeries(label, ("a",), (0.3,)) for label in ("level 1", "level 2", "IDK", "wrong"))
+    figure = ReportFigure("f", "F", "stacked", "", "share", series, palette="ordered", outside_order=2)
+    assert format_colour_legend_as_text(figure) == (
+        "darkest: level 1, lightest: level 2, light grey: IDK, dark grey: wrong"
+    )
+    one = replace(figure, series=(*series[:2], series[3]), outside_order=1)
+    assert format_colour_legend_as_text(one).endswith("dark grey: wrong")
+    assert all(f"var(--{colour})" in draw_inline_svg(figure) for colour in ("o0", "o4", "g0", "g1"))
+
+
+def test_only_bars_of_the_paper_are_pale() -> None:
+    svg = _draw("bars", FigureSeries("one", ("ours", "theirs (paper)"), (0.3, 0.4)))
+    assert svg.count("opacity: 0.45") == 1
+
+
+def test_lone_bar_of_a_name_lies_at_its_middle() -> None:
+    one, two = FigureSeries("one", ("a",), (0.3,)), FigureSeries("two", ("a",), (None,))
+    ends = re.compile(r'<path d="(M [^"]*z)[^>]*clip-path')
+    assert ends.findall(_draw("bars", one, two)) == ends.findall(_draw("bars", two, one)) != []
+
+
+def test_figure_of_zeros_has_no_picture_and_no_note() -> None:
+    zeros = ReportFigure(
+        "f", "F", "lines", "x", "y", (FigureSeries("one", (1, 2), (0.0, 0.0)),), "Bands are intervals."
+    )
+    drawn = draw_figure_with_legend(zeros)
+    assert (drawn["svg"], drawn["figure"].note) == ("", "")
+    seen = draw_figure_with_legend(replace(zeros, series=(FigureSeries("one", (1, 2), (0.0, 0.1)),)))
+    assert seen["svg"] and seen["figure"].note == "Bands are intervals."
+
+
 def test_counts_have_no_decimals_and_shares_have_three() -> None:
     counts = ReportFigure("f", "F", "bars", "", "rows", (FigureSeries("rows", ("a", "b"), (8.0, 1200.0)),))
     assert [format_figure_value(counts, y) for y in (8.0, 1200.0, None)] == ["8", "1,200", "–"]
@@ -106,3 +138,4 @@ def test_bar_below_range_does_not_overlap_its_label() -> None:
         return float(tick)
 
     assert find_zero(-0.2) > find_zero(0.2)
+    assert ">−0.2</text>" in _draw("bars", FigureSeries("one", ("a",), (-0.04,)), y_range=(0.0, 1.0))

@@ -31,7 +31,7 @@ from factmill.tasks.core.evaluation.scoring import (
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.ratio_metrics import RatioTermsPerItem, SingleRatioMetricScores, measure_ratio_metrics
-from factmill.tasks.core.measures.report_figures import ReportFigure, make_metric_series
+from factmill.tasks.core.measures.report_figures import ReportFigure, format_metric_words, make_metric_series
 from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
 MICRO, MACRO = "micro", "macro"
@@ -230,8 +230,8 @@ def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
     cited = [f"{MICRO}_{each}" for each in (*_CITATION_METRICS, ALIGNMENT)]
     for setting, setting_label in named.items():
         for name, bars, note, ends in (
-            ("citations", cited, f"Micro figures, as in Table 3. {_INTERVALS_NOTE}", _SHARE_AXIS),
-            ("texts", RATING_CRITERIA, f"Table 4. {_INTERVALS_NOTE}", (MIN_RATING, MAX_RATING)),
+            ("citations", cited, f"Micro figures, as in Table 3 of the paper. {_INTERVALS_NOTE}", _SHARE_AXIS),
+            ("texts", RATING_CRITERIA, f"Table 4 of the paper. {_INTERVALS_NOTE}", (MIN_RATING, MAX_RATING)),
         ):
             title = f"{name.capitalize()}, {setting_label}"
             drawn.append(_draw_bars(found, f"{name}_{setting}", title, setting, bars, note, ends))
@@ -240,7 +240,7 @@ def draw_biokalma_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
         _draw_lines_over_settings(found, *each)
         for each in (
             ("removed", "Citations as knowledge is removed", _REMOVALS, _CITATION_METRICS, removed, "Table 5"),
-            ("marks", "[NA] as knowledge is removed", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
+            ("marks", "Marks of missing knowledge, [NA]", _REMOVALS, _NA_METRIC_ORDER, removed, "Figure 4"),
             ("ablated", "Citations as graphs get wrong", _ABLATIONS, _CITATION_METRICS, right, "Figure 5"),
         )
     ]
@@ -262,7 +262,7 @@ def _draw_bars(
         for model in dict.fromkeys(model for model, where, each in found if where == setting and each in there)
     ]
     y_label = "rating" if ends == (MIN_RATING, MAX_RATING) else "share"
-    return ReportFigure(name, title, "bars", "metric", y_label, tuple(series), note, ends)
+    return ReportFigure(name, title, "bars", "", y_label, tuple(series), note, ends)
 
 
 def _draw_lines_over_settings(
@@ -285,13 +285,12 @@ def _draw_lines_over_settings(
             }
             if len(points) > 1:
                 series.append(make_metric_series(f"{model}, {_format_metric_label(metric)}", points.items()))
-    return ReportFigure(
-        name, title, "lines", x_label, "share", tuple(series), f"{where}, micro. {_INTERVALS_NOTE}", _SHARE_AXIS
-    )
+    note = f"{where} of the paper, micro. Bands are 95 % intervals over pairs of people."
+    return ReportFigure(name, title, "lines", x_label, "share", tuple(series), note, _SHARE_AXIS)
 
 
 def _format_metric_label(metric: str) -> str:
-    return metric.removeprefix(f"{MICRO}_").replace("na_", "[NA] ").replace("f1", "F1")
+    return format_metric_words(metric.removeprefix(f"{MICRO}_"))
 
 
 _TABLE_3 = {
@@ -324,37 +323,38 @@ _TABLE_5 = {
 _TABLE_7 = {"GPT-4 (0.5)": (90.9, 97.6, 30.8, 42.1, 35.6), "ChatGPT (0.5)": (82.7, 94.5, 25.2, 47.4, 32.9)}
 _TABLE_7_TEXTS = {"GPT-4 (0.5)": (4.38, 4.77, 4.48, 4.48), "ChatGPT (0.5)": (4.64, 4.89, 4.45, 4.70)}
 """Ratings for general questions; those for specific ones are in Tables 3 and 4."""
-_OTHER_DATA_NOTE = (
-    "the paper uses other pairs of people, other models, a Wikidata of 2023, and a simpler rule to read citations"
-)
-_ALIGNMENT_NOTE = f"{_OTHER_DATA_NOTE}; alignment by an 11B entailment model"
-_RATING_NOTE = (
-    f"{_OTHER_DATA_NOTE}; rated by text-davinci-003 on 100 answers per model; an unreadable rating counts as 3"
+_PAPER_NOTE = (
+    "the paper uses other pairs of people, other models, a Wikidata of 2023, and a simpler rule to read citations; it aligns "
+    "with an 11B entailment model, and text-davinci-003 rates 100 answers per model (an unreadable rating counts as 3)"
 )
 _MICROS = tuple(f"{MICRO}_{each}" for each in (ALIGNMENT, *_CITATION_METRICS))
 _MACROS = tuple(f"{MACRO}_{each}" for each in (PRECISION, RECALL, F1))
 
 
-_PAPER_TABLES: tuple[tuple[str, str, str, Mapping[str, Sequence[float]], Sequence[str], str], ...] = (
-    ("Table 3", RETRIEVED_SETTING, "specific", _TABLE_3, (*_MICROS, *_MACROS), _ALIGNMENT_NOTE),
-    ("Table 4", RETRIEVED_SETTING, "specific", _TABLE_4, RATING_CRITERIA, _RATING_NOTE),
-    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7, _MICROS, _ALIGNMENT_NOTE),
-    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7_TEXTS, RATING_CRITERIA, _RATING_NOTE),
+_PAPER_TABLES: tuple[tuple[str, str, str, Mapping[str, Sequence[float]], Sequence[str]], ...] = (
+    ("Table 3", RETRIEVED_SETTING, "specific", _TABLE_3, (*_MICROS, *_MACROS)),
+    ("Table 4", RETRIEVED_SETTING, "specific", _TABLE_4, RATING_CRITERIA),
+    *(("Table 5", setting, "specific", {"ChatGPT": values}, _MICROS[1:]) for setting, values in _TABLE_5.items()),
+    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7, _MICROS),
+    ("Table 7", RETRIEVED_SETTING, "general", _TABLE_7_TEXTS, RATING_CRITERIA),
     *(
-        ("Table 5", setting, "specific", {"ChatGPT": values}, _MICROS[1:], _OTHER_DATA_NOTE)
-        for setting, values in _TABLE_5.items()
-    ),
-    *(
-        ("§5.3", f"{ABLATED_PREFIX}{share}", "specific", {"ChatGPT (0.5)": (recall,)}, _MICROS[3:4], _OTHER_DATA_NOTE)
+        ("§5.3", f"{ABLATED_PREFIX}{share}", "specific", {"ChatGPT (0.5)": (recall,)}, _MICROS[3:4])
         for share, recall in ((100, 57.1), (80, 42.5))
     ),
 )
-"""Place, setting, question form, model → values, metrics of the values, note."""
+"""Place, setting, question form, model → values, metrics of the values."""
 BIOKALMA_PAPER_FIGURES = tuple(
     PaperResult(
-        metric, setting, model, value if metric in RATING_CRITERIA else round(value / 100, 3), where, note, "form", form
+        metric,
+        setting,
+        model,
+        value if metric in RATING_CRITERIA else round(value / 100, 3),
+        where,
+        _PAPER_NOTE,
+        "form",
+        form,
     )
-    for where, setting, form, table, metrics, note in _PAPER_TABLES
+    for where, setting, form, table, metrics in _PAPER_TABLES
     for model, values in table.items()
     for metric, value in zip(metrics, values, strict=True)
 )

@@ -1,10 +1,33 @@
 """Figures of reports as data: a benchmark defines their content, tasks/reports their appearance."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
+
+PAPER_MODEL_SUFFIX = " (paper)"
+"""End of the name of a bar with a value of the paper; such bars are pale."""
+_METRIC_WORDS = {
+    "accuracy_gap": "accuracy gap (long − short)",
+    "loose": "loose accuracy",
+    "strict": "strict accuracy",
+    "upstream_loose": "loose accuracy, public scorer",
+    "upstream_strict": "strict accuracy, public scorer",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "judged": "share right by the judge",
+}
+"""Metric → its words, where those of its name are not enough."""
+_SPELLINGS = {"f1": "F1", "granola": "GRANOLA", "idk": "IDK", "na": "[NA]", " - ": " − "}
+_SPELLED = re.compile(r"\b(?:f1|granola|idk|na(?= (?:precision|recall|f1)\b))\b| - ")
+
+
+def format_metric_words(name: str) -> str:
+    """Return the name of a metric, setting or group in words, as pages and figures show it."""
+    return _METRIC_WORDS.get(name) or _SPELLED.sub(lambda found: _SPELLINGS[found[0]], name.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +61,8 @@ class ReportFigure:
     """Line that the note cites: a value of y, or the diagonal; None: no line."""
     palette: Literal["distinct", "ordered"] = "distinct"
     """Colours of the series; `ordered`: steps of one colour, the strongest first, for series that have an order."""
+    outside_order: int = 0
+    """Number of last series that stand outside that order, in grey."""
 
     @property
     def has_values(self) -> bool:
@@ -82,17 +107,17 @@ def make_group_figure(
     settings = sorted({setting for _, setting in found})
     series = tuple(
         make_metric_series(
-            f"{model}, {setting.replace('_', ' ')}" if len(settings) > 1 else model,
+            f"{model}, {format_metric_words(setting)}" if len(settings) > 1 else model,
             ((group, by_group.get(group)) for group in groups or by_group),
         )
         for model in dict.fromkeys(model for model, _ in found)
         for setting in settings
         if (by_group := found.get((model, setting)))
     )
-    metric_label, by = metric.replace("_", " "), group_by.replace("_", " ")
+    metric_label, by = format_metric_words(metric), group_by.replace("_", " ")
     made: dict[str, Any] = {
         "name": f"{metric}_{group_by}",
-        "title": f"{metric_label.capitalize()} by {by}",
+        "title": f"{metric_label[:1].upper()}{metric_label[1:]} by {by}",
         "x_label": by,
         "y_label": metric_label,
         "note": "Whiskers are 95 % intervals.",

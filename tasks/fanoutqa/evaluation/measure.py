@@ -22,10 +22,16 @@ from factmill.tasks.core.evaluation.scoring import (
     split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
+from factmill.tasks.core.measures.report_figures import (
+    PAPER_MODEL_SUFFIX,
+    ReportFigure,
+    format_metric_words,
+    make_group_figure,
+    make_metric_series,
+)
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, LocalScoringModels, PaperResult
-from factmill.tasks.fanoutqa.core.evaluation.grades import RIGHT_GRADES
+from factmill.tasks.fanoutqa.core.evaluation.grades import GRADES, RIGHT_GRADES
 from factmill.tasks.fanoutqa.core.evaluation.rows import FanOutScoredPrediction
 from factmill.tasks.fanoutqa.core.evaluation.scoring import (
     BLEURT_LIKE,
@@ -185,6 +191,11 @@ _FIGURE_TITLES = {
     UPSTREAM_LOOSE: "Loose accuracy by the public scorer",
     JUDGED: "Answers that the judge grades B, C or E",
 }
+_FIGURE_NOTES = {
+    UPSTREAM_LOOSE: "The public scorer counts all strings that a list of lists lacks against its own entries, so a score may be "
+    "below 0.",
+    JUDGED: f"{'; '.join(f'{grade}: {GRADES[grade]}' for grade in sorted(RIGHT_GRADES))}.",
+}
 
 
 def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:
@@ -204,26 +215,37 @@ def draw_fanoutqa_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFig
 def _draw_metric_by_setting(metrics: Sequence[EvaluationMetric], metric: str) -> ReportFigure:
     ours = {(each.setting, each.model): each for each in metrics if each.metric == metric and not each.group_by}
     theirs = {
-        (each.setting, f"{each.model} (paper)"): each.value for each in FANOUTQA_PAPER_FIGURES if each.metric == metric
+        (each.setting, f"{each.model}{PAPER_MODEL_SUFFIX}"): each.value
+        for each in FANOUTQA_PAPER_FIGURES
+        if each.metric == metric
     }
     settings = [setting for setting in SETTING_ORDER if any(setting == place[0] for place in ours)]
     shown = tuple(dict.fromkeys(model for setting, model in [*ours, *theirs] if setting in settings))
     series = []
     for setting in settings:
-        drawn = make_metric_series(setting.replace("_", " "), ((model, ours.get((setting, model))) for model in shown))
+        drawn = make_metric_series(
+            format_metric_words(setting), ((model, ours.get((setting, model))) for model in shown)
+        )
         placed = zip(shown, drawn.y, strict=True)
         values = (value if (setting, model) in ours else theirs.get((setting, model)) for model, value in placed)
         series.append(replace(drawn, y=tuple(values)))
     is_bound = metric == JUDGED and any(each.judge == EXACT_JUDGE for each in ours.values())
-    note = f"Figure 2. {_FANOUTQA_WHISKERS_NOTE} The paper's models answered other questions."
+    note = f"Figure 2 of the paper. {_FANOUTQA_WHISKERS_NOTE} The paper's models (pale) answered other questions."
+    alike = {each.model: None for each in metrics if each.model not in {model for _, model in ours}}
+    notes = [
+        note,
+        _FIGURE_NOTES.get(metric, ""),
+        f"Without {', '.join(alike)}: both scorers give the same scores." if alike and metric != JUDGED else "",
+        f"Ours: {PROGRAM_JUDGE_NOTE}." if is_bound else "",
+    ]
     return ReportFigure(
         metric,
         _FIGURE_TITLES[metric],
         "bars",
-        "model",
-        metric.replace("_", " "),
+        "",
+        format_metric_words(metric),
         tuple(series),
-        f"{note} Ours: {PROGRAM_JUDGE_NOTE}." if is_bound else note,
+        " ".join(filter(None, notes)),
         _SHARE_RANGE,
     )
 
@@ -267,13 +289,10 @@ _PAPER_TABLE_1: dict[str, tuple[tuple[float, ...], ...]] = {
 """Setting → values of each model of _PAPER_MODELS, in the order of _PAPER_METRICS; empty: not measured."""
 HUMAN_UPPER_BOUND = 0.847
 """Share of people's answers marked right by hand (§4.5)."""
-_PAPER_QUESTIONS_NOTE = "the paper uses the test part of its own data"
-_PAPER_NOTES = {
-    LOOSE: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
-    STRICT: f"{_PAPER_QUESTIONS_NOTE}; its scorer is `upstream`",
-    BLEURT_LIKE: f"{_PAPER_QUESTIONS_NOTE}; its model is BLEURT-20",
-    JUDGED: f"{_PAPER_QUESTIONS_NOTE}; its judge is gpt-4-0613",
-}
+_PAPER_NOTE = (
+    "the paper uses the test part of its own data; its scorer is the public one, its BLEURT model BLEURT-20, its judge "
+    "gpt-4-0613"
+)
 
 
 def _list_fanoutqa_paper_results() -> Iterator[PaperResult]:
@@ -288,8 +307,7 @@ def _list_fanoutqa_paper_results() -> Iterator[PaperResult]:
     people = "people, marked by hand"
     values += [(name, "open_book", people, HUMAN_UPPER_BOUND, "§4.5") for name in (LOOSE, UPSTREAM_LOOSE, JUDGED)]
     for metric, setting, model, value, where in values:
-        note = _PAPER_NOTES.get(metric, _PAPER_QUESTIONS_NOTE)
-        yield PaperResult(metric, setting, model, value, where, note)
+        yield PaperResult(metric, setting, model, value, where, _PAPER_NOTE)
 
 
 FANOUTQA_PAPER_FIGURES = tuple(_list_fanoutqa_paper_results())

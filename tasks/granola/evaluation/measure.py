@@ -106,7 +106,10 @@ def list_granola_report_items(answers: pa.Table) -> list[AnswerShownInReport]:
     return items
 
 
-_OTHER_ROWS_NOTE = "the paper uses its own rows, and does not state τ, T and N"
+_OTHER_ROWS_NOTE = (
+    "the paper uses its own rows, and does not state from which token F1 (τ) an answer matches, nor the temperature (T) and "
+    "number (N) of samples"
+)
 _BLEURT_NOTE = "the paper's similarity is BLEURT, ours a cosine"
 GRANOLA_PAPER_FIGURES = (
     *(

@@ -19,7 +19,12 @@ from factmill.tasks.core.evaluation.scoring import (
 )
 from factmill.tasks.core.measures.agreement import compute_spearman
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure, make_group_figure
+from factmill.tasks.core.measures.report_figures import (
+    FigureSeries,
+    ReportFigure,
+    format_metric_words,
+    make_group_figure,
+)
 from factmill.tasks.core.prompts import FilledPrompt, fill_prompt_template
 from factmill.tasks.core.rows import rows_from_arrow
 from factmill.tasks.engine.benchmark import BenchmarkAssetNames, BuildInputsAndSourceFiles
@@ -55,7 +60,7 @@ from factmill.tasks.multihal.core.evaluation.answers import (
     make_question_without_path,
     score_semantic_similarity,
 )
-from factmill.tasks.multihal.core.rows import MultiHalRow
+from factmill.tasks.multihal.core.rows import LANGUAGE_NAMES, MultiHalRow
 from factmill.tasks.options import CliOption, RunOptions
 from factmill.tasks.settings import factmill_home, load_world
 
@@ -229,6 +234,12 @@ def draw_multihal_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
     """Return Figure 3 and the gain from a path, by language and by foundation."""
     titles = {"language": "What a path adds, by language", "source_dataset": "What a path adds, by foundation"}
     note = "Semantic score with a path minus the score of the same question without one; whiskers are 95 % intervals over questions."
+    metrics = [
+        each.model_copy(update={"group": LANGUAGE_NAMES.get(each.group, each.group)})
+        if each.group_by == "language"
+        else each
+        for each in metrics
+    ]
     deltas = [
         make_group_figure(
             metrics,
@@ -236,6 +247,7 @@ def draw_multihal_metric_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
             group_by,
             name=f"delta_{group_by}",
             title=title,
+            x_label="",
             y_label="difference (cosine)",
             note=note,
             reference=0.0,
@@ -254,7 +266,7 @@ def _draw_scores_by_language(metrics: Sequence[EvaluationMetric]) -> Iterator[Re
     spread = {(each.model, each.setting, each.group): each.value for each in deviations}
     languages = dict.fromkeys(each.group for each in by_language)
     series = []
-    for (model, setting), found in sorted(means.items()):
+    for (model, setting), found in means.items():
         groups = [language for language in languages if language in found]
         sds = {group: spread.get((model, setting, group)) or 0.0 for group in groups}
         lows, highs = (
@@ -262,11 +274,11 @@ def _draw_scores_by_language(metrics: Sequence[EvaluationMetric]) -> Iterator[Re
             for sign in (-1, 1)
         )
         values = tuple(found[group] for group in groups)
-        series.append(FigureSeries(f"{model}, {setting}", tuple(groups), values, lows, highs))
+        series.append(FigureSeries(f"{model}, {format_metric_words(setting)}", tuple(groups), values, lows, highs))
     if series:
         note = "Whiskers are one standard deviation to either side, as in the paper's Figure 3; the table has the intervals of the means."
         title, y_label = "Semantic score, by language", "semantic score (cosine)"
-        yield ReportFigure("semantic_score", title, "bars", "language", y_label, tuple(series), note)
+        yield ReportFigure("semantic_score", title, "bars", "", y_label, tuple(series), note)
 
 
 def list_multihal_report_items(answers: pa.Table) -> list[AnswerShownInReport]:

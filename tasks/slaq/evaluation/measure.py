@@ -15,7 +15,12 @@ import pyarrow as pa
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
 from factmill.tasks.core.evaluation.scoring import PROGRAM_JUDGE_NOTE, add_metric_note
 from factmill.tasks.core.measures.metrics import MeasuredMetric, MetricScores, measure_mean_metrics
-from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure, make_metric_series
+from factmill.tasks.core.measures.report_figures import (
+    ReportFigure,
+    format_metric_words,
+    make_group_figure,
+    make_metric_series,
+)
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.evaluation.definition import EXACT_JUDGE, AnswerShownInReport, PaperResult
 from factmill.tasks.slaq.core.evaluation.answers import LONG_SETTING, SHORT_SETTING
@@ -170,24 +175,33 @@ _BAR_FIGURES = (
     ("alignment", "Alignment: both answers right, or both wrong", (BOTH_SETTINGS,), ALIGNMENT, "2b"),
     ("signed_alignment", "Signed alignment: +1 both right, −1 both wrong", (BOTH_SETTINGS,), SIGNED_ALIGNMENT, "2c"),
 )
+_MIN_ANSWERS_OF_POINT = 10
+"""Answers that a point of momentum needs: fewer have an interval that fills the figure."""
+_MOMENTUM_NOTE = (
+    "The first answer is left out, since it has no previous one; so are points of fewer than "
+    f"{_MIN_ANSWERS_OF_POINT} answers."
+)
 _LINE_FIGURES = (
     (
         "position",
         "Accuracy by position of the fact in the long question",
         POSITION,
-        "Figure 3a. The short answers to the same questions show how hard the questions themselves are.",
+        "position in the long question",
+        "Figure 3a of the paper. The short answers to the same questions show how hard the questions themselves are.",
     ),
     (
         "momentum_right",
         "Accuracy after right answers",
         AFTER_RIGHT,
-        "Figure 3b. 0: the previous answer was wrong. The first answer is left out, since it has no previous one.",
+        "right answers in a row before it",
+        f"Figure 3b of the paper. 0: the previous answer was wrong. {_MOMENTUM_NOTE}",
     ),
     (
         "momentum_wrong",
         "Accuracy after wrong answers",
         AFTER_WRONG,
-        "Figure 3c. 0: the previous answer was right. The first answer is left out, since it has no previous one.",
+        "wrong answers in a row before it",
+        f"Figure 3c of the paper. 0: the previous answer was right. {_MOMENTUM_NOTE}",
     ),
 )
 _TOPIC_INTERVALS_NOTE = "Whiskers are 95 % intervals over topics."
@@ -205,20 +219,20 @@ def draw_slaq_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list[Re
             if any((setting, model) in found for model in models)
         )
         y_range = (-1.0, 1.0) if metric == SIGNED_ALIGNMENT else (0.0, 1.0)
-        note = f"Figure {panel}. {_TOPIC_INTERVALS_NOTE}"
-        drawn.append(ReportFigure(name, title, "bars", "model", metric.replace("_", " "), series, note, y_range))
-    for name, title, group_by, note in _LINE_FIGURES:
+        note = f"Figure {panel} of the paper. {_TOPIC_INTERVALS_NOTE}"
+        drawn.append(ReportFigure(name, title, "bars", "", format_metric_words(metric), series, note, y_range))
+    for name, title, group_by, x_label, note in _LINE_FIGURES:
         is_place = group_by == POSITION
         drawn.append(
             make_group_figure(
-                metrics,
+                metrics if is_place else [each for each in metrics if each.n >= _MIN_ANSWERS_OF_POINT],
                 ACCURACY,
                 group_by,
                 "lines",
                 tuple(map(str, range(1, PAIRS_PER_TOPIC + 1) if is_place else range(PAIRS_PER_TOPIC))),
                 name=name,
                 title=title,
-                x_label="position in the long question" if is_place else "consecutive such answers before it",
+                x_label=x_label,
                 note=f"{note} Bands are 95 % intervals over topics.",
                 y_range=(0.0, 1.0),
             )

@@ -229,16 +229,16 @@ def draw_mechanism_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFi
     figures = [
         ReportFigure(
             "similarity", "Similarity of short and long answers", "bars", "similarity measure", "mean similarity",
-            tuple(kinds), "Figure 4. Whiskers are 95 % intervals over topics.",
+            tuple(kinds), "Figure 4 of the paper. Whiskers are 95 % intervals over topics.",
         ),
         ReportFigure(
             "prediction", "Prediction of aligned and misaligned facts from similarity", "bars", "features", "for held-out facts",
-            tuple(measures), "Figure 5. Logistic regression, cross-validated by topic; 0.5, dashed, is chance if both kinds are equally frequent. "
+            tuple(measures), "Figure 5 of the paper. Logistic regression, cross-validated by topic; 0.5, dashed, is chance if both kinds are equally frequent. "
             "Whiskers are 95 % intervals over topics.", (0.0, 1.0), 0.5,
         ),
         ReportFigure(
             "coefficients", "Weights of all six measures", "bars", "similarity measure", "coefficient",
-            tuple(weights), "Figure 5. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.", reference=0.0,
+            tuple(weights), "Figure 5 of the paper. In units of the standard deviation of each measure; above 0: more similar facts are more likely aligned.", reference=0.0,
         ),
     ]  # fmt: skip
     return [each for each in figures if each.series]

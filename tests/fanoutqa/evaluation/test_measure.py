@@ -179,6 +179,13 @@ def test_figures_show_our_results_next_to_paper_models_and_people() -> None:
     assert "Mistral-7B (paper)" not in shown
     assert figures["articles"].series[0].y == (1.0, None, None, None)
     assert PROGRAM_JUDGE_NOTE in figures["judged"].note
+    assert "E: different, but not in what matters to the facts." in figures["judged"].note
+    alike = [each.model_copy(update={"model": "n"}) for each in rows if not each.metric.startswith("upstream")]
+    both = {each.name: each.note for each in draw_fanoutqa_figures([*rows, *alike])}
+    assert ["Without n: both scorers give the same scores." in both[name] for name in ("upstream_loose", "loose")] == [
+        True,
+        False,
+    ]
     assert draw_fanoutqa_figures([]) == []
 
 

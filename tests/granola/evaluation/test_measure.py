@@ -132,7 +132,9 @@ def test_figures_show_measured_values() -> None:
     points = figures["standard_and_granola_accuracy"].series
     assert [(each.label, each.x, each.y) for each in points] == [("greedy", (0.4,), (0.6,)), ("idk", (1,), (1,))]
     stacked = {each.label: each.y for each in figures["matched_levels"].series}
-    assert stacked["idk"] == (pytest.approx(2 / 7, abs=1e-6), 0.5)
+    assert list(stacked) == ["level 1", "level 3 or more", "IDK", "wrong"]  # no answer matches level 2
+    assert figures["matched_levels"].outside_order == 2
+    assert stacked["IDK"] == (pytest.approx(2 / 7, abs=1e-6), 0.5)
     assert sum(ys[0] or 0 for ys in stacked.values()) == pytest.approx(1, abs=1e-5)
     standard, granola = figures["accuracy_by_popularity_greedy"].series
     # the bins with known popularity; a note gives their range
@@ -140,7 +142,7 @@ def test_figures_show_measured_values() -> None:
     assert "(1 of 2: 10 to 40; 2 of 2: 50 to 80)" in figures["accuracy_by_popularity_greedy"].note
     assert (standard.y, granola.y) == ((pytest.approx(2 / 3, abs=1e-6), 0), (pytest.approx(2 / 3, abs=1e-6), 0))
     similar = {each.label: dict(zip(each.x, each.y, strict=True)) for each in figures["similarity_by_agreement"].series}
-    assert similar == {"greedy": {"both": 0.85, "granola only": 0.25, "neither": 0.2}, "idk": {"both": 0.95}}
+    assert similar == {"greedy": {"both": 0.85, "GRANOLA only": 0.25, "neither": 0.2}, "idk": {"both": 0.95}}
 
 
 def test_figures_of_several_models_are_labelled_by_model() -> None:

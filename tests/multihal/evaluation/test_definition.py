@@ -22,5 +22,5 @@ def test_whiskers_of_figure_3_are_one_standard_deviation_to_either_side() -> Non
     ]
     [figure] = draw_multihal_metric_figures(metrics)
     [bars] = figure.series
-    assert (bars.x, bars.y) == (("eng", "deu", "por"), (0.75, 0.5, None))
+    assert (bars.x, bars.y) == (("English", "German", "Portuguese"), (0.75, 0.5, None))
     assert (bars.low, bars.high) == ((0.5, 0.5, None), (1.0, 0.5, None))

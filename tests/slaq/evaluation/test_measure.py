@@ -164,7 +164,9 @@ def test_planted_error_rates_lie_within_confidence_intervals() -> None:
 
 
 def test_figures_have_one_curve_per_model_and_gaps_without_data() -> None:
-    _, metrics = measure_slaq(judged_table(SHORT, LONG), seed=0)
+    _, measured = measure_slaq(judged_table(SHORT, LONG), seed=0)
+    # a point of momentum needs ten answers
+    metrics = [each.model_copy(update={"n": 9 if each.group == "2" else 10}) for each in measured]
     figures = {
         each.name: each for each in draw_slaq_evaluation_figures([*name_metrics(metrics), *name_metrics(metrics, "n")])
     }
@@ -180,9 +182,10 @@ def test_figures_have_one_curve_per_model_and_gaps_without_data() -> None:
     assert figures["position"].series[0].y == (1.0, 0.5, 0.0, 0.5, 0.5)
     right = figures["momentum_right"].series[0]
     assert (right.label, right.x) == ("m", ("0", "1", "2", "3", "4"))
-    assert right.y == (0.25, 0.666667, 0.0, None, None)
+    assert right.y == (0.25, 0.666667, None, None, None)
     assert len(right.low) == len(right.high) == 5
-    assert all(figure.note and figure.x_label and figure.y_label for figure in figures.values())
+    assert figures["momentum_wrong"].x_label == "wrong answers in a row before it"
+    assert all(figure.note and figure.y_label for figure in figures.values())
 
 
 def test_figures_omit_settings_that_were_not_run() -> None:

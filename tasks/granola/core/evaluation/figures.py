@@ -4,11 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from factmill.tasks.core.evaluation.rows import EvaluationMetric
 from factmill.tasks.core.measures.counts_and_bins import UNKNOWN_BIN
-from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigure, make_metric_series
-from factmill.tasks.granola.core.evaluation.scoring import AGREEMENT_CELLS, SIMILARITY_METRIC, PredictionOutcome
+from factmill.tasks.core.measures.report_figures import (
+    FigureSeries,
+    ReportFigure,
+    format_metric_words,
+    make_metric_series,
+)
+from factmill.tasks.granola.core.evaluation.scoring import SIMILARITY_METRIC, AgreementCell, PredictionOutcome
 
 _SELECTIVE_NOTE = "Accuracies here leave out IDK answers (§5.1)."
 _OUTCOMES_BEST_FIRST: tuple[PredictionOutcome, ...] = ("level_1", "level_2", "level_3_or_more", "idk", "wrong")
+_SHOWN_CELLS: tuple[AgreementCell, ...] = ("both", "granola_only", "neither")
 _ACCURACIES = {"standard": "selective_accuracy", "GRANOLA": "selective_granola_accuracy"}
 
 MetricKey = tuple[str, str, str, str, str]
@@ -46,24 +52,7 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
             note="Figure 7 of the paper. The accuracy leaves out IDK answers; their informativeness is 0.",
             y_range=(0, 1),
         ),
-        ReportFigure(
-            name="matched_levels",
-            title="Levels that answers match",
-            kind="stacked",
-            x_label="setting",
-            y_label="share of answers",
-            series=tuple(
-                _make_series(
-                    by,
-                    outcome.replace("_", " "),
-                    {label: (*run, f"share_{outcome}", "", "") for run, label in runs.items()},
-                )
-                for outcome in _OUTCOMES_BEST_FIRST
-            ),
-            note="Figure 8 of the paper. Level 1 is the finest.",
-            y_range=(0, 1),
-            palette="ordered",
-        ),
+        _draw_matched_levels(by, runs),
         *(_draw_accuracy_by_popularity(by, run, name) for run, name in runs.items()),
         *_draw_mean_similarity_by_agreement_cell(by, runs),
     ]
@@ -72,6 +61,30 @@ def draw_granola_evaluation_figures(metrics: Sequence[EvaluationMetric]) -> list
 def _make_series(metrics_by_key: _MetricsByKey, label: str, keys: Mapping[str, MetricKey]) -> FigureSeries:
     """Return the available metrics as a series; `keys`: x → metric."""
     return make_metric_series(label, ((x, metrics_by_key[key]) for x, key in keys.items() if key in metrics_by_key))
+
+
+def _draw_matched_levels(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> ReportFigure:
+    by_outcome = {
+        outcome: _make_series(
+            metrics_by_key,
+            format_metric_words(outcome),
+            {label: (*run, f"share_{outcome}", "", "") for run, label in runs.items()},
+        )
+        for outcome in _OUTCOMES_BEST_FIRST
+    }
+    found = {outcome: series for outcome, series in by_outcome.items() if any(series.y)}
+    return ReportFigure(
+        name="matched_levels",
+        title="Levels that answers match",
+        kind="stacked",
+        x_label="",
+        y_label="share of answers",
+        series=tuple(found.values()),
+        note="Figure 8 of the paper. Level 1 is the finest; outcomes that no answer has are left out.",
+        y_range=(0, 1),
+        palette="ordered",
+        outside_order=len(found.keys() & {"idk", "wrong"}),
+    )
 
 
 def _make_granola_accuracy_scatter_series(
@@ -108,7 +121,7 @@ def _draw_accuracy_by_popularity(metrics_by_key: _MetricsByKey, run: tuple[str, 
 
 
 def _draw_mean_similarity_by_agreement_cell(metrics_by_key: _MetricsByKey, runs: _RunLabels) -> Iterator[ReportFigure]:
-    cells = {cell.replace("_", " "): ("agreement", cell) for cell in AGREEMENT_CELLS}
+    cells = {format_metric_words(cell): ("agreement", cell) for cell in _SHOWN_CELLS}
     lines = (
         _make_series(metrics_by_key, label, {name: (*run, SIMILARITY_METRIC, *cell) for name, cell in cells.items()})
         for run, label in runs.items()
@@ -118,7 +131,7 @@ def _draw_mean_similarity_by_agreement_cell(metrics_by_key: _MetricsByKey, runs:
             name="similarity_by_agreement",
             title="Similarity to the gold answer, by the accuracies that count the answer as right",
             kind="bars",
-            x_label="right by",
+            x_label="",
             y_label="mean cosine",
             series=series,
             note="Table 3 of the paper, which uses BLEURT. By definition, no answer is right by standard accuracy only.",
