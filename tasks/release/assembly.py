@@ -97,7 +97,7 @@ def verify_and_assemble_release(
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
-    is_own_world = get_wikipedia_url_or_embedded(build.lock) == "embedded"
+    wiki = get_wikipedia_url_or_embedded(build.lock)
     return Release(
         benchmark=benchmark,
         forms=spec,
@@ -105,11 +105,13 @@ def verify_and_assemble_release(
         configs=configs,
         sources=tuple(SourceRowCount(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=choose_whole_release_licences(licence for _, licence in counted),
-        pages=_count_rows_by_page(
-            shown[spec.pages_table or benchmark.main_table], spec, get_wikipedia_url_or_embedded(build.lock)
+        pages=_count_rows_by_page(shown[spec.pages_table or benchmark.main_table], spec, wiki),
+        pages_licence=get_known_or_make_refused_licence(
+            EMBEDDED_WORLD_LICENCE if wiki == "embedded" else "CC-BY-SA-4.0"
         ),
-        pages_licence=get_known_or_make_refused_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
-        is_from_embedded_world=is_own_world,
+        embedded_services=tuple(
+            name for name, identity in sorted(build.lock["services"].items()) if identity.startswith("embedded-")
+        ),
         left_out=left_out,
         tables={
             name: ReleasedTable(

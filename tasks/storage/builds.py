@@ -110,7 +110,8 @@ def format_faulty_scripted_reply_shares(counts: Mapping[str, Mapping[str, int]])
 def format_scripted_rows_use_restriction(manifest: Mapping[str, Any]) -> str:
     """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
     services = manifest.get("services", {})
-    if not is_scripted(manifest) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
+    asked = [services[name] for name in ("wikidata", "wikipedia") if name in services]
+    if not is_scripted(manifest) or all(each.startswith("embedded-") for each in asked):
         return ""
     return (
         f"these rows demonstrate the pipeline and are not for use: {manifest['author']}, which replace a model, are written for the "
