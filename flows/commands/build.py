@@ -25,6 +25,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.failures import WAITING_REASON
 from factmill.tasks.engine.incremental import format_revalidation
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
@@ -344,7 +345,9 @@ def _format_build_report(report: BuildReport) -> list[str]:
         lines.append(
             f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
         )
-        lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
+        for reason, count in report.reasons.get(stage["stage"], {}).items():
+            how = f" (to decide: factmill review {report.build_id} --serve)" if reason == WAITING_REASON else ""
+            lines.append(f"      {count:>7} {reason}{how}")
     for name, value in report.facts.items():
         if name != "shape":
             lines.append(f"  {name}: {json.dumps(value)}")
@@ -382,5 +385,8 @@ def _format_build_report(report: BuildReport) -> list[str]:
         )
     if report.rows:
         shown = f"factmill show {report.benchmark} --build {report.build_id}, factmill verify {report.build_id}"
-        lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
+        lines.append(
+            f"  next: {shown}, factmill report {report.build_id} --to FILE.html, factmill export {report.build_id} --to DIR, "
+            f"factmill release {report.build_id} --to DIR"
+        )
     return lines

@@ -58,6 +58,7 @@ from factmill.tasks.release.core.selection_and_gates import (
 )
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.export import load_verified_tables
+from factmill.tasks.storage.own_tables import find_licence_problem, list_nearest_licences
 from factmill.tasks.storage.shards import digest_table_as_parquet
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -163,7 +164,9 @@ def check_exclusions_and_licences(
     for licence in refused:
         under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
         where = ", ".join(f"{source} ({rows})" for source, rows in sorted(under.items()))
-        lines.append(f"{licence.id} of {where}: {licence.refusal_reason}")
+        lines.append(
+            f"{licence.id} of {where}: {licence.refusal_reason}{_format_licence_restatement(licence.id, build)}"
+        )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
         allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
@@ -173,6 +176,13 @@ def check_exclusions_and_licences(
         )
     if not staying:
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
+
+
+def _format_licence_restatement(licence_id: str, build: BuildRecord) -> str:
+    """Return how to state a licence by its SPDX id, if the user stated it for an own source in other words; else nothing."""
+    is_own = licence_id == (build.lock["params"].get("own_source") or {}).get("licence")
+    nearest = list_nearest_licences(licence_id) if is_own and find_licence_problem(licence_id) else []
+    return f". If it is {nearest[0]}, build again with --source-licence {nearest[0]}" if nearest else ""
 
 
 def _drop_excluded_rows(
