@@ -239,9 +239,12 @@ def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
                 f"{first}  {what:34} {each['requests']:>9,.0f} {each['tokens_in']:>11,.0f} {each['tokens_out']:>10,.0f} {money:>10} {took:>7}"
             )
     lines.append(
-        f"  total: {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of them to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
+        f"  total: {total['calls']:,.0f} different calls in {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of these to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
         f"tokens {total['tokens_in']:,.0f} in, {total['tokens_out']:,.0f} out; US$ {total['usd']:.4f} ({low['usd']:,.4f} to {high['usd']:,.4f}); "
         f"{total['hours']:.2f} hours"
+    )
+    lines.append(
+        "  a call is what a row asks, and rows that ask the same share it; one request can carry several calls, or one of the samples of a call"
     )
     lines.append("  intervals (90 %) cover the choice of sampled rows, but not failing services or different answers")
     if forecast_record["recorded"]["calls"]:
@@ -361,8 +364,8 @@ def _format_build_report(report: BuildReport) -> list[str]:
     if "actual" in (forecast := report.forecast):
         total, low, high, actual = (forecast[name] for name in ("total", "low", "high", "actual"))
         lines.append(
-            f"  forecast of {forecast['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
-            f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
+            f"  forecast of {forecast['made_at'][:10]}: {total['calls']:,.0f} different calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
+            f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} different calls, US$ {actual['usd']:.4f}"
         )
     lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
     lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from support.builds.published import publish_rows
-from support.builds.released import multihal_tables
+from support.builds.released import multihal_row, multihal_tables
 
 from factmill.flows.commands import release
 from factmill.flows.commands.release import make_release
+from factmill.tasks.errors import UsageError
 from factmill.tasks.multihal.benchmark import MULTIHAL
 from factmill.tasks.multihal.release import MULTIHAL_RELEASE
 from factmill.tasks.release.contents import ReleaseOptions
@@ -54,3 +55,16 @@ def test_build_without_or_with_another_wikipedia_is_released(
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert (said in card) and ("**embedded world**" in card) == bool(said)
     assert ("not for use" in made.release.notice) == any(each.startswith("https") for each in services.values())
+
+
+@pytest.mark.parametrize(
+    ("stated", "advice"),
+    [("CC BY 4.0", ". If it is CC-BY-4.0, build again with --source-licence CC-BY-4.0"), ("GPL-3.0-only", "")],
+)
+def test_refused_release_says_how_to_state_licence(stated: str, advice: str, tmp_path: Path) -> None:
+    rows = [multihal_row("quiz_1", licence=stated)]
+    own = {"own_source": {"name": "quiz", "licence": stated, "separator": ""}}
+    build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": rows}, own)
+    with pytest.raises(UsageError, match="factmill does not know") as error:
+        make_release(tmp_path / "w.duckdb", build.build_id, tmp_path / "out", ReleaseOptions())
+    assert advice in str(error.value) and ("build again with" in str(error.value)) == bool(advice)
