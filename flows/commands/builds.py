@@ -29,6 +29,7 @@ from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, column_docs
 from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.failures import WAITING_REASON
 from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import shorten_line
@@ -263,6 +264,8 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
             if len(flat) <= _MAX_DETAIL_CHARACTERS
             else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (--json prints all of it)"
         )
+        if row["reason"] == WAITING_REASON:
+            row["detail"] += f"; to decide: factmill review {build_id} --serve"
     columns = dict.fromkeys(("stage", "id", "reason", "detail"))
     print_terminal_table(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
 
