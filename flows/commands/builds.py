@@ -61,7 +61,7 @@ def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> No
             f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  {author}world {shorten_line(r['world'])}"
             + (f"  note: {b.caution}" if b.caution else "")
         )
-    now = find_process_using_warehouse(path)
+    now = "" if found else find_process_using_warehouse(path)
     none = f"no builds yet; {now} is running" if now else "no builds yet; make one: `factmill build granola`"
     print_result(as_json, reports, lines, "" if found else none)
 
