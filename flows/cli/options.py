@@ -45,14 +45,19 @@ WarehouseOption = Annotated[
 """Option for a warehouse that must exist."""
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
+LATEST_RULE = (
+    "latest:BENCHMARK is the newest build of the packaged source without --limit; if there is none, the newest build."
+)
+"""Which build `latest` is, for help texts; `EvaluationParams.build` says the same."""
 BuildArgument = Annotated[
-    str, typer.Argument(help="Build: its id, the start of its id, or latest:BENCHMARK.", metavar="BUILD")
+    str,
+    typer.Argument(help=f"Build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE}", metavar="BUILD"),
 ]
 BuildOption = Annotated[
     str | None,
     typer.Option(
         "--build",
-        help="Build: its id, the start of its id, or latest:BENCHMARK. Default: the latest.",
+        help=f"Build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Default: the latest.",
         metavar="BUILD",
     ),
 ]
@@ -121,6 +126,12 @@ def print_result(as_json: bool, result: Any, lines: Iterable[str], *notes: str) 
     print_lines_escaping_control_characters(lines)
     for note in filter(None, notes):
         typer.echo(escape_control_characters(note), err=True)
+
+
+def print_build_choice_note(note: str) -> None:
+    """Print which builds `latest` passed over, if any, on standard error: the last line of a command, also with --json."""
+    if note:
+        typer.echo(escape_control_characters(f"note: {note}"), err=True)
 
 
 def write_text_file(text: str, path: Path, option: str = "") -> Path:

@@ -25,6 +25,7 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import format_prompt_digests
 from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.engine.benchmark import Benchmark
+from factmill.tasks.engine.failures import WAITING_REASON
 from factmill.tasks.engine.incremental import format_revalidation
 from factmill.tasks.engine.naming.manifests import make_build_manifest, resolve_own_prompt_texts
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget
@@ -238,9 +239,12 @@ def _format_forecast(forecast_record: dict[str, Any]) -> list[str]:
                 f"{first}  {what:34} {each['requests']:>9,.0f} {each['tokens_in']:>11,.0f} {each['tokens_out']:>10,.0f} {money:>10} {took:>7}"
             )
     lines.append(
-        f"  total: {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of them to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
+        f"  total: {total['calls']:,.0f} different calls in {total['requests']:,.0f} requests, {total['model_requests']:,.0f} of these to models ({low['model_requests']:,.0f} to {high['model_requests']:,.0f}); "
         f"tokens {total['tokens_in']:,.0f} in, {total['tokens_out']:,.0f} out; US$ {total['usd']:.4f} ({low['usd']:,.4f} to {high['usd']:,.4f}); "
         f"{total['hours']:.2f} hours"
+    )
+    lines.append(
+        "  a call is what a row asks, and rows that ask the same share it; one request can carry several calls, or one of the samples of a call"
     )
     lines.append("  intervals (90 %) cover the choice of sampled rows, but not failing services or different answers")
     if forecast_record["recorded"]["calls"]:
@@ -344,7 +348,9 @@ def _format_build_report(report: BuildReport) -> list[str]:
         lines.append(
             f"  {stage['stage']:32} {stage['rows_in']:>7} in {stage['rows_out']:>7} out {stage['rejects']:>7} rejected"
         )
-        lines += [f"      {count:>7} {reason}" for reason, count in report.reasons.get(stage["stage"], {}).items()]
+        for reason, count in report.reasons.get(stage["stage"], {}).items():
+            how = f" (to decide: factmill review {report.build_id} --serve)" if reason == WAITING_REASON else ""
+            lines.append(f"      {count:>7} {reason}{how}")
     for name, value in report.facts.items():
         if name != "shape":
             lines.append(f"  {name}: {json.dumps(value)}")
@@ -358,8 +364,8 @@ def _format_build_report(report: BuildReport) -> list[str]:
     if "actual" in (forecast := report.forecast):
         total, low, high, actual = (forecast[name] for name in ("total", "low", "high", "actual"))
         lines.append(
-            f"  forecast of {forecast['made_at'][:10]}: {total['calls']:,.0f} calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
-            f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} calls, US$ {actual['usd']:.4f}"
+            f"  forecast of {forecast['made_at'][:10]}: {total['calls']:,.0f} different calls, US$ {total['usd']:.4f} ({low['usd']:.4f} to "
+            f"{high['usd']:.4f}); actual: {actual['calls']:,.0f} different calls, US$ {actual['usd']:.4f}"
         )
     lines += [f"  since {format_revalidation(report.since)}"] if report.since else []
     lines += [f"  own prompts: {format_prompt_digests(report.own_prompts)}"] if report.own_prompts else []
@@ -382,5 +388,8 @@ def _format_build_report(report: BuildReport) -> list[str]:
         )
     if report.rows:
         shown = f"factmill show {report.benchmark} --build {report.build_id}, factmill verify {report.build_id}"
-        lines.append(f"  next: {shown}, factmill export {report.build_id} --to DIR")
+        lines.append(
+            f"  next: {shown}, factmill report {report.build_id} --to FILE.html, factmill export {report.build_id} --to DIR, "
+            f"factmill release {report.build_id} --to DIR"
+        )
     return lines

@@ -16,6 +16,7 @@ from factmill.flows.cli.options import (
     BuildOption,
     JsonOption,
     WarehouseOption,
+    print_build_choice_note,
     print_json,
     print_lines_escaping_control_characters,
     print_result,
@@ -28,10 +29,17 @@ from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.tasks import progress
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER, column_docs
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.errors import BuildFormatTooOld, UsageError
+from factmill.tasks.engine.failures import WAITING_REASON
+from factmill.tasks.errors import BuildFormatTooOld, UnknownBuild, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
 from factmill.tasks.reports.formatting import shorten_line
-from factmill.tasks.storage.builds import list_builds, resolve_build, resolve_build_id_and_reject_count
+from factmill.tasks.storage.builds import (
+    list_builds,
+    resolve_build,
+    resolve_build_and_choice_note,
+    resolve_build_id_and_reject_count,
+)
+from factmill.tasks.storage.housekeeping.warehouse_cleanup import find_process_using_warehouse
 from factmill.tasks.storage.warehouse import open_warehouse, query_rows
 from factmill.tasks.text.sanitize import escape_control_characters, shorten_middle
 
@@ -40,7 +48,8 @@ _CONCURRENCY = RunOptions.model_fields["concurrency"]
 
 def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
     """List the builds of the warehouse, oldest first."""
-    found = list_builds(resolve_warehouse_path(RunOptions(warehouse=warehouse)))
+    path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    found = list_builds(path)
     reports = [
         {**b.report, "published_at": b.published_at.isoformat(), "content_digest": b.content_digest} for b in found
     ]
@@ -52,7 +61,9 @@ def builds(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> No
             f"{b.build_id:28} {b.published_at:%Y-%m-%d %H:%M}  {r['rows']:>6} rows  {r['rejects']:>6} rejects  {author}world {shorten_line(r['world'])}"
             + (f"  note: {b.caution}" if b.caution else "")
         )
-    print_result(as_json, reports, lines, "" if found else "no builds yet; make one: `factmill build granola`")
+    now = "" if found else find_process_using_warehouse(path)
+    none = f"no builds yet; {now} is running" if now else "no builds yet; make one: `factmill build granola`"
+    print_result(as_json, reports, lines, "" if found else none)
 
 
 def verify(
@@ -107,7 +118,7 @@ def export(
 
     progress.set_progress_style()
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
-    record = resolve_build(path, build_name)
+    record, choice = resolve_build_and_choice_note(path, build_name)
     benchmark = get_benchmark_or_evaluation(record.benchmark)
     held_out = () if with_answers else benchmark.held_out_tables
     audit = format_audit_results(benchmark, compute_build_audit_results(path, benchmark, record.build_id))
@@ -119,6 +130,7 @@ def export(
         f"left out because they hold answers of the test split: {', '.join(held_out)} (--with-answers writes them)"
     )
     print_result(as_json, result, paths, record.caution and f"note: {record.caution}", without if held_out else "")
+    print_build_choice_note(choice)
 
 
 def show(
@@ -181,7 +193,12 @@ def _show_rows(
     warehouse: Path, known: Benchmark, build: str | None, limit: int, part: str | None, as_json: bool
 ) -> None:
     """Print rows of the published table; if `part` is None, a balanced choice over its parts (relations, sources)."""
-    record = resolve_build(warehouse, build or f"latest:{known.name}")
+    try:
+        record, choice = resolve_build_and_choice_note(warehouse, build or f"latest:{known.name}")
+    except UnknownBuild as error:
+        if now := find_process_using_warehouse(warehouse):
+            raise UnknownBuild(f"{error}. At present {now} is running; its rows are there when it ends") from None
+        raise
     order = "id" if part else f"row_number() OVER (PARTITION BY {known.group_column} ORDER BY id), id"
     with open_warehouse(warehouse) as db:
         there = db.table(known.main_table).columns
@@ -210,6 +227,7 @@ def _show_rows(
             )
     if as_json:
         print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
+        print_build_choice_note(choice)
         return
     author = record.report["author"]
     notes = "; ".join(filter(None, [author and f"author {author}", record.caution]))
@@ -222,6 +240,7 @@ def _show_rows(
     print_lines_escaping_control_characters(
         format_audit_results(known, compute_build_audit_results(warehouse, known, record.build_id))
     )
+    print_build_choice_note(choice)
 
 
 def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: int, as_json: bool) -> None:
@@ -245,6 +264,8 @@ def _show_rejects(warehouse: Path, known: Benchmark, build: str | None, limit: i
             if len(flat) <= _MAX_DETAIL_CHARACTERS
             else f"{flat[:_MAX_DETAIL_CHARACTERS]}… (--json prints all of it)"
         )
+        if row["reason"] == WAITING_REASON:
+            row["detail"] += f"; to decide: factmill review {build_id} --serve"
     columns = dict.fromkeys(("stage", "id", "reason", "detail"))
     print_terminal_table(f"{build_id}, {len(rows)} of {rejects} rejects", columns, rows)
 

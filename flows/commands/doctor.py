@@ -27,7 +27,7 @@ from factmill.tasks.clients.chat import ChatClient
 from factmill.tasks.clients.openai_server import OpenAiServerClient
 from factmill.tasks.clients.sending.http_responses import shorten_to_line
 from factmill.tasks.clients.sending.model_transport import find_environment_proxy, strip_proxy_credentials
-from factmill.tasks.clients.sending.sender import Retry, run_blocking_in_thread
+from factmill.tasks.clients.sending.sender import UNREACHABLE_ADVICE, Retry, run_blocking_in_thread
 from factmill.tasks.clients.sending.web_sessions import connection_errors_as_retry, make_http_session
 from factmill.tasks.clients.unsupported_parameters import format_changed_settings
 from factmill.tasks.core.calls.call import Call, CallResponse, CallService
@@ -83,7 +83,8 @@ def doctor(
 ) -> None:
     """Check configuration, services and models, with advice.
 
-    Each line is `ok`, or `MISSING` with advice. The exit code is 1 if anything is missing.
+    Each line is `ok`, `MISSING` with advice, or `–` for a benchmark that this world does not serve. The exit code is 1
+    if anything is missing.
 
     \b
     Examples:
@@ -98,13 +99,15 @@ def doctor(
     findings = run_diagnostics(world, resolve_warehouse_path(RunOptions(warehouse=warehouse)), ask)
     ok, lines = all(f["ok"] for f in findings), []
     for f in findings:
-        lines.append(f"{'ok     ' if f['ok'] else 'MISSING'} {f['what']:22} {f['found']}")
+        mark = "–" if f["found"].startswith(_NOT_POSSIBLE) else "ok" if f["ok"] else "MISSING"
+        lines.append(f"{mark:7} {f['what']:22} {f['found']}")
         lines += [] if f["ok"] else [f"        → {f['advice']}"]
     print_result(as_json, {"ok": ok, "findings": findings}, lines)
     if not ok:
         raise typer.Exit(1)
 
 
+_NOT_POSSIBLE = "not possible in this world"
 _MIN_FREE_GB = 1.0
 _REACH_TIMEOUT_S = 8.0
 EMBEDDED_WORLD_NAME = "embedded"
@@ -199,11 +202,9 @@ def _examine_benchmark_world_sections(world: World, benchmark: Benchmark) -> Doc
     lacking = [f"[{name}]" for name in benchmark.required_services(benchmark.params()) if not world.has_service(name)]
     roles = dict.fromkeys(load_prompt(name).role for name in benchmark.assets.prompts)
     lacking += [f"[models.{role}]" for role in (*roles, *benchmark.required_models) if role not in world.models]
-    found = (
-        f"not possible in this world, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
-    )
+    found = f"{_NOT_POSSIBLE}, which lacks {', '.join(lacking)}" if lacking else "this world has all it needs"
     if (problem := find_wikipedia_file_problem(world, benchmark, benchmark.params())) and not lacking:
-        found = f"not possible in this world: {problem}"
+        found = f"{_NOT_POSSIBLE}: {problem}"
     return _make_finding(f"build {benchmark.name}", True, found)
 
 
@@ -380,7 +381,7 @@ async def _probe_model_server(server: OpenAiServerClient) -> str:
             # servers need not list their models; an empty request costs nothing, and only a right address rejects it
             path, answer = chat, await server.post(chat, {})
     except Retry as error:
-        raise ServiceError(f"{url} is not reachable: {error}") from None
+        raise ServiceError(f"{url} is not reachable: {str(error).removeprefix('unreachable: ')}") from None
     if answer.status < 300 or (path != models and answer.status in (400, 422)):
         return f"{url}{path} answers ({answer.status})"
     raise ServiceError(f"{url}{path} answers HTTP {answer.status}: {shorten_to_line(answer.text)}")
@@ -423,7 +424,7 @@ def _probe_service(name: str, world: World) -> str:
     except TimeoutError:
         raise ServiceError(f"{url} does not answer within {_REACH_TIMEOUT_S:g} s") from None
     except Retry as error:
-        raise ServiceError(f"{url} is not reachable: {error}") from None
+        raise ServiceError(f"{url} is not reachable: {str(error).removeprefix('unreachable: ')}") from None
     if status >= 400:
         raise ServiceError(f"{url} answers HTTP {status}")
     return f"{url} answers ({status})" + (", authenticated by a token" if token else "")
@@ -506,7 +507,7 @@ def _probe_chat_features_as_finding(role: str, model: ModelSettings, world: Worl
     reply = _send_probe_call(chat, make_chat_call(model.url, model.name, FilledPrompt(_PROBE_PROMPT, {}, samples=2)))
     if reply.status != "ok":
         cut = "'length'" in str(reply.error)
-        error = str(reply.error).replace(", and run `factmill doctor`", "")
+        error = str(reply.error).removesuffix(UNREACHABLE_ADVICE)
         advice = "; ".join(chat.notes()) or "check url, name and key in the world's file"
         if error.startswith("html_instead_of_json"):
             advice = (

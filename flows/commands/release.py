@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS, get_benchmark
-from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result
+from factmill.flows.cli.options import BuildArgument, JsonOption, WarehouseOption, print_result
 from factmill.flows.evaluate.sessions import write_lm_eval_tasks
 from factmill.flows.prefect_server import send_prefect_event
 from factmill.tasks import progress
@@ -30,15 +30,13 @@ from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGa
 from factmill.tasks.release.files import write_release_file
 from factmill.tasks.release.write import REPORT_PAGE_FILE, WrittenRelease, write_release
 from factmill.tasks.reports.builds.build_page import render_build_html
-from factmill.tasks.storage.builds import BuildRecord, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, check_latest_passes_over_no_own_source, resolve_build
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.text.sanitize import escape_markdown
 
 
 def release(
-    build_name: str = typer.Argument(
-        ..., help="Build: its id, the start of its id, or latest:BENCHMARK.", metavar="BUILD"
-    ),
+    build_name: BuildArgument,
     to: Path = typer.Option(..., help="Folder to create for the release.", metavar="DIR"),
     without: list[str] | None = typer.Option(
         None, help="Leave out the rows of this source or licence (repeatable).", metavar="NAME"
@@ -70,7 +68,8 @@ def release(
     The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation,
     digests, and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
 
-    The command fails if a source's licence forbids redistribution, and lists the options that resolve this. The same
+    The command fails if a source's licence forbids redistribution, and lists the options that resolve this; and if
+    latest:BENCHMARK passes over a newer build of a source of your own. The same
     build always gives the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
@@ -128,6 +127,7 @@ def make_release(
     """
     from factmill.flows.commands.report import load_page_for_build
 
+    check_latest_passes_over_no_own_source(warehouse, build_name)
     build = resolve_build(warehouse, build_name)
     forms = get_release_spec(build)
     benchmark = get_benchmark(build.benchmark)

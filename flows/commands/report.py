@@ -10,7 +10,15 @@ from pathlib import Path
 import typer
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result, write_report_files, write_text_file
+from factmill.flows.cli.options import (
+    LATEST_RULE,
+    JsonOption,
+    WarehouseOption,
+    print_build_choice_note,
+    print_result,
+    write_report_files,
+    write_text_file,
+)
 from factmill.flows.commands.evaluate import load_evaluation_metrics, load_evaluation_table, load_judge_with_card
 from factmill.flows.commands.mechanism import load_mechanism_report
 from factmill.flows.evaluate.evaluations import EVALUATIONS
@@ -35,7 +43,7 @@ from factmill.tasks.reports.model_card import (
 from factmill.tasks.reports.rendering import CARD_RENDERERS, REPORT_RENDERERS
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.slaq.mechanism.benchmark import SLAQ_MECHANISM
-from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, list_builds, resolve_build, resolve_build_and_choice_note
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -43,7 +51,7 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 def report(
     names: list[str] = typer.Argument(
         ...,
-        help="A build: its id, the start of its id, or latest:BENCHMARK. Or one or more evaluations of one benchmark, also as latest:NAME_evaluation. Or all, for a model card over all benchmarks.",
+        help=f"A build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Or one or more evaluations of one benchmark, also as latest:NAME_evaluation. Or all, for a model card over all benchmarks.",
         metavar="BUILD | EVAL…",
     ),
     to: list[Path] = typer.Option(
@@ -82,6 +90,7 @@ def report(
     check_report_suffixes(to)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
     kind = "evaluations"
+    choices = list[str]()
     if names == ["all"]:
         cards = [(file, load_model_card(path, models or [], file.parent)) for file in to]
         written = [write_text_file(CARD_RENDERERS[file.suffix](card), file, "--to") for file, card in cards]
@@ -92,7 +101,8 @@ def report(
             "`all` cannot be combined with builds or evaluations, and --model needs `all`; for example: `factmill report all --model NAME --to FILE`"
         )
     else:
-        records = [resolve_build(path, name) for name in names]
+        resolved = [resolve_build_and_choice_note(path, name) for name in names]
+        records, choices = [each for each, _ in resolved], [note for _, note in resolved]
         built = [record for record in records if record.benchmark in BENCHMARKS]
         if built and len(records) > 1:
             if others := [record.build_id for record in records if record not in built]:
@@ -113,6 +123,8 @@ def report(
             written = [write_text_file(REPORT_RENDERERS[file.suffix](made), file, "--to") for file in to]
     files = list(map(str, written))
     print_result(as_json, {kind: ids, "files": files}, [*files, *(f"note: {warning}" for warning in warnings)])
+    for choice in choices:
+        print_build_choice_note(choice)
 
 
 def write_evaluation_report(warehouse: Path, evaluation_id: str, folder: Path) -> list[Path]:

@@ -123,9 +123,8 @@ def parse_column_map(pairs: Iterable[str], form: TableForm) -> dict[str, str]:
     found: dict[str, str] = {}
     for field, _, column in (pair.partition("=") for pair in pairs):
         if field not in known:
-            raise UsageError(
-                f"--map {field}={column}: unknown field {field}; expected {', '.join(known)}{format_did_you_mean(field, known)}"
-            )
+            meant = f"; did you mean {column}={field}?" if column in known else format_did_you_mean(field, known)
+            raise UsageError(f"--map {field}={column}: unknown field {field}; expected {', '.join(known)}{meant}")
         if known[field] in found:
             raise UsageError(
                 f"--map: {known[field]} is there twice, as {' and '.join(n for n in known if known[n] == known[field])}"

@@ -58,6 +58,7 @@ from factmill.tasks.release.core.selection_and_gates import (
 )
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.export import load_verified_tables
+from factmill.tasks.storage.own_tables import find_licence_problem, list_nearest_licences
 from factmill.tasks.storage.shards import digest_table_as_parquet
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
@@ -97,7 +98,7 @@ def verify_and_assemble_release(
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
-    is_own_world = get_wikipedia_url_or_embedded(build.lock) == "embedded"
+    wiki = get_wikipedia_url_or_embedded(build.lock)
     return Release(
         benchmark=benchmark,
         forms=spec,
@@ -105,11 +106,13 @@ def verify_and_assemble_release(
         configs=configs,
         sources=tuple(SourceRowCount(source, licence, rows) for (source, licence), rows in sorted(counted.items())),
         licences=choose_whole_release_licences(licence for _, licence in counted),
-        pages=_count_rows_by_page(
-            shown[spec.pages_table or benchmark.main_table], spec, get_wikipedia_url_or_embedded(build.lock)
+        pages=_count_rows_by_page(shown[spec.pages_table or benchmark.main_table], spec, wiki),
+        pages_licence=get_known_or_make_refused_licence(
+            EMBEDDED_WORLD_LICENCE if wiki == "embedded" else "CC-BY-SA-4.0"
         ),
-        pages_licence=get_known_or_make_refused_licence(EMBEDDED_WORLD_LICENCE if is_own_world else "CC-BY-SA-4.0"),
-        is_from_embedded_world=is_own_world,
+        embedded_services=tuple(
+            name for name, identity in sorted(build.lock["services"].items()) if identity.startswith("embedded-")
+        ),
         left_out=left_out,
         tables={
             name: ReleasedTable(
@@ -161,7 +164,9 @@ def check_exclusions_and_licences(
     for licence in refused:
         under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
         where = ", ".join(f"{source} ({rows})" for source, rows in sorted(under.items()))
-        lines.append(f"{licence.id} of {where}: {licence.refusal_reason}")
+        lines.append(
+            f"{licence.id} of {where}: {licence.refusal_reason}{_format_licence_restatement(licence.id, build)}"
+        )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
         allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
@@ -171,6 +176,13 @@ def check_exclusions_and_licences(
         )
     if not staying:
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
+
+
+def _format_licence_restatement(licence_id: str, build: BuildRecord) -> str:
+    """Return how to state a licence by its SPDX id, if the user stated it for an own source in other words; else nothing."""
+    is_own = licence_id == (build.lock["params"].get("own_source") or {}).get("licence")
+    nearest = list_nearest_licences(licence_id) if is_own and find_licence_problem(licence_id) else []
+    return f". If it is {nearest[0]}, build again with --source-licence {nearest[0]}" if nearest else ""
 
 
 def _drop_excluded_rows(

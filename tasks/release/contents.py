@@ -138,8 +138,8 @@ class Release:
     """Page → number of rows that carry its text or facts, sorted by title."""
     pages_licence: Licence
     """Licence of these pages' texts."""
-    is_from_embedded_world: bool
-    """True if these pages belong to factmill's embedded world and are no pages of Wikipedia."""
+    embedded_services: tuple[str, ...]
+    """Those of the build's services that are of factmill's embedded world, by their sections of the world's file."""
     left_out: tuple[ReleaseOmission, ...]
     prompts: tuple[BuildPrompt, ...]
     tables: Mapping[str, ReleasedTable]
@@ -186,9 +186,19 @@ class Release:
         return f"{self.name}{of}, rebuilt by factmill"
 
     @property
+    def is_from_embedded_world(self) -> bool:
+        """True if all services of the build are of factmill's embedded world."""
+        return bool(self.embedded_services) and {*self.embedded_services} == self.build.lock["services"].keys()
+
+    @property
     def is_from_embedded_files(self) -> bool:
         """True if the rows come from the embedded world's own files, in the format of the paper's sources."""
         return self.is_from_embedded_world and not self.build.origin["flow"].get("source")
+
+    @property
+    def has_embedded_pages(self) -> bool:
+        """True if `pages` belong to factmill's embedded world and are no pages of Wikipedia."""
+        return "wikipedia" in self.embedded_services
 
     @property
     def notice(self) -> str:

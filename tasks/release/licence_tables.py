@@ -48,7 +48,7 @@ def render_page_attribution_csv(release: Release) -> str:
                 "licence_url": licence.url,
                 "rows": rows,
                 "note": _EMBEDDED_PAGE_NOTE
-                if release.is_from_embedded_world
+                if release.has_embedded_pages
                 else "by its editors, whom the page's history names",
             }
             for page, rows in release.pages.items()
@@ -83,7 +83,7 @@ def list_licence_lines(release: Release) -> list[LicenceLine]:
         licence = get_known_or_make_refused_licence(own["licence"] or NO_LICENCE_STATED)
         lines.append(LicenceLine(release.own_source_name, release.forms.own_list, licence, release.rows, note))
     if release.forms.has_facts:
-        what = "facts and labels" if release.is_from_embedded_world else "facts, labels and descriptions"
+        what = "facts and labels" if "wikidata" in release.embedded_services else "facts, labels and descriptions"
         lines.append(
             LicenceLine(
                 "Wikidata", what, get_known_or_make_refused_licence("CC0-1.0"), release.rows, "no attribution required"

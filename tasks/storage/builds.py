@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from factmill.tasks.core.batch_receipts import SUMMED_COUNTS, BatchReceipt
 from factmill.tasks.core.digests import canonical_json, combine_digests, digest_json
-from factmill.tasks.errors import UnknownBuild
+from factmill.tasks.errors import UnknownBuild, UsageError
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.storage.schema import (
     create_wikidata_statement_views,
@@ -110,7 +110,8 @@ def format_faulty_scripted_reply_shares(counts: Mapping[str, Mapping[str, int]])
 def format_scripted_rows_use_restriction(manifest: Mapping[str, Any]) -> str:
     """Return what a build's rows must not be used for, by its manifest: scripted replies fit only the embedded world."""
     services = manifest.get("services", {})
-    if not is_scripted(manifest) or all(services[name].startswith("embedded-") for name in ("wikidata", "wikipedia")):
+    asked = [services[name] for name in ("wikidata", "wikipedia") if name in services]
+    if not is_scripted(manifest) or all(each.startswith("embedded-") for each in asked):
         return ""
     return (
         f"these rows demonstrate the pipeline and are not for use: {manifest['author']}, which replace a model, are written for the "
@@ -215,17 +216,28 @@ def insert_published_table_rows(
 
 
 def resolve_build(warehouse: Path, name: str) -> BuildRecord:
-    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_builds_for_latest`); UnknownBuild otherwise."""
+    """Return a build by id, unique prefix of its id, or `latest:BENCHMARK` (`rank_builds_for_latest`); UnknownBuild otherwise.
+
+    A note on the builds that `latest` passes over is printed among the lines of progress.
+    """
+    build, note = resolve_build_and_choice_note(warehouse, name)
+    if note:
+        print_and_log(f"note: {note}")
+    return build
+
+
+def resolve_build_and_choice_note(warehouse: Path, name: str) -> tuple[BuildRecord, str]:
+    """Return a build as `resolve_build`, and a note on the builds that `latest` passes over (empty: none)."""
     builds = list_builds(warehouse)
+    note = ""
     if name.startswith(LATEST_PREFIX):
         found = rank_builds_for_latest(build for build in builds if build.benchmark == name.removeprefix(LATEST_PREFIX))
-        if note := format_latest_build_choice_note(found):
-            print_and_log(f"note: {note}")
+        note = format_latest_build_choice_note(found)
         found = found[:1]
     else:
         found = [b for b in builds if b.build_id == name] or [b for b in builds if b.build_id.startswith(name)]
     if len(found) == 1:
-        return found[0]
+        return found[0], note
     wanted = shorten_middle(name)
     if name.startswith(LATEST_PREFIX) and (
         unknown := _find_unknown_benchmark_problem(name.removeprefix(LATEST_PREFIX))
@@ -291,6 +303,21 @@ def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
     alone = "there is no complete build of the default source" if first.narrowing_options else ""
     remarks = [alone, f"others: {named}; name one to use it" if named else ""]
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
+
+
+def check_latest_passes_over_no_own_source(warehouse: Path, name: str) -> None:
+    """UsageError if `latest:BENCHMARK` passes over a newer build of a source of the user's own, which may be the one meant."""
+    if not name.startswith(LATEST_PREFIX):
+        return
+    chosen = resolve_build_and_choice_note(warehouse, name)[0]
+    for build in reversed(list_builds(warehouse)):
+        if build.build_id == chosen.build_id:
+            return
+        source = build.origin.get("flow", {}).get("source")
+        if build.benchmark == chosen.benchmark and source:
+            raise UsageError(
+                f"{name} is {chosen.build_id}, but {build.build_id} is newer, made from {', '.join(source)}; name the build to release"
+            )
 
 
 def join_described_builds(newest_first: Sequence[BuildRecord], describe: Callable[[BuildRecord], str]) -> str:

@@ -106,13 +106,13 @@ def find_licence_problem(licence: str) -> str:
     try:
         canonicalize_license_expression(licence)
     except InvalidLicenseExpression:
-        nearest = _list_nearest_licences(licence)
+        nearest = list_nearest_licences(licence)
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
         return f"--source-licence {licence}: no SPDX id, address or LicenseRef-NAME, so rows and cards state it as it is{hint}"
     return ""
 
 
-def _list_nearest_licences(licence: str) -> list[str]:
+def list_nearest_licences(licence: str) -> list[str]:
     """Return at most two SPDX ids that begin with the text, of the newest version, or else resemble it; each shares a word with it.
 
     Spaces, hyphens, dots and case do not count.

@@ -64,6 +64,8 @@ def test_column_map_accepts_each_known_field_once_under_either_name() -> None:
         UsageError, match="unknown field qestion; expected question, answers, answer, steps, domain; did you"
     ):
         parse_column_map(["qestion=q"], FORM)
+    with pytest.raises(UsageError, match=r"unknown field q; .*; did you mean question=q\?"):
+        parse_column_map(["q=question"], FORM)
     with pytest.raises(UsageError, match="answers is there twice, as answers and answer"):
         parse_column_map(["answer=gold", "answers=gold"], FORM)
 

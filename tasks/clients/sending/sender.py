@@ -56,6 +56,11 @@ Item = TypeVar("Item")
 RequestFunction = Callable[[Sequence[Item]], Awaitable[list[CallResponse]]]
 Result = TypeVar("Result")
 
+UNREACHABLE_ADVICE = (
+    ". Start the server, or check network and address (`factmill doctor --world FILE` tests them); then run the same command "
+    "again: it continues"
+)
+"""End of the message that a service cannot be reached."""
 _MAX_LOST_IN_ROW = {False: 10, True: 100}
 """Requests in a row without a useful answer that stop a run: for failures of the service, and of single requests, which
 may be all that is left at the end of a run."""
@@ -339,8 +344,7 @@ class RetryingRequestSender:
         lost.add(self._find_subject(piece.items[0]) if self._find_subject else object())
         if not self._was_answered:
             raise ServiceUnreachable(
-                f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}. Check the network and the address, "
-                "and run `factmill doctor`"
+                f"{self._name}: cannot be reached: {str(trouble).removeprefix('unreachable: ')}{UNREACHABLE_ADVICE}"
             )
         if len(lost) >= max(_MAX_LOST_IN_ROW[trouble.is_about_request], 2 * self._limits.parallel):
             is_web_page = str(trouble).startswith("html_instead_of_json")

@@ -92,8 +92,11 @@ class SourcePage:
 
 
 def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
-    """Return the Wikipedia of a build from its manifest: its address, or `embedded`; a file's is the English Wikipedia."""
-    service: str = manifest["services"]["wikipedia"]
+    """Return the Wikipedia of a build from its manifest: its address, or `embedded`; a file's is the English Wikipedia.
+
+    Empty if the build's world has none.
+    """
+    service: str = manifest["services"].get("wikipedia", "")
     if service.startswith(FILE_IDENTITY_PREFIX):
         return ENGLISH_WIKIPEDIA_URL
     return "embedded" if service.startswith("embedded-") else service
@@ -104,7 +107,7 @@ def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
     wiki = get_wikipedia_url_or_embedded(manifest)
     host = urlsplit(wiki).hostname or wiki
     name = {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
-    service: str = manifest["services"]["wikipedia"]
+    service: str = manifest["services"].get("wikipedia", "")
     return f"{name}, file {service}" if service.startswith(FILE_IDENTITY_PREFIX) else name
 
 

@@ -1,7 +1,7 @@
 """Identify the code that makes a build's rows, for its manifest.
 
 A benchmark's own package, and what it uses of `core`, `text`, `lookups` and `evaluation`, counts by the digest of each
-definition (definitions.py); so does what the engine uses of them for it, such as the parser of all completions. Packages
+definition (definition_digests.py); so does what the engine uses of them for it, such as the parser of all completions. Packages
 that serve all benchmarks each have a version, which is raised by hand when a change there, or in code that only these
 packages use, changes rows or recorded replies; `make digests` rejects digests that changed without it.
 

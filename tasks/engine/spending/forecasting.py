@@ -13,6 +13,7 @@ from factmill.tasks.core.batch_receipts import PILOT_DRAW_STAGE
 from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.service_settings import (
     CHAT_MODEL_KINDS,
+    SCRIPTED_MODEL_NAME,
     ModelSettings,
     ServiceLimits,
     is_wikidata_query_service,
@@ -137,7 +138,7 @@ def _count_batches(rows: float, batch_size: int) -> int:
 
 def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall], list[str]]:
     sent = _compute_requests_per_call(basis)
-    uses, guessed, unpriced, failed = [], False, set[str](), set[str]()
+    uses, guessed, has_scripted, unpriced, failed = [], False, False, set[str](), set[str]()
     for call in basis.usage.calls:
         tokens_in, tokens_out, usd = float(call["tokens_in"]), float(call["tokens_out"]), call["cost_usd"]
         model = _find_model_to_price(world, basis, call)
@@ -152,8 +153,10 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
         if model is not None and not model.has_price:
             unpriced.add(model.name)
-        # requests per call of its stage if known, else one per call or sample
+        # requests per call of its stage if known, else one per call or sample, as a model gets where replies were scripted
         requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
+        if model is not None and call["model"].startswith(SCRIPTED_MODEL_NAME):
+            requests, has_scripted = float(times), True
         call_identity = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
         uses.append(ObservedCall(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
@@ -162,6 +165,11 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             f"token usage of some models is unknown: the forecast assumes {ENGLISH_CHARACTERS_PER_TOKEN} characters per token, "
             "without the reasoning tokens of models that reason"
             + ("" if basis.source_rows is None else "; a pilot (--pilot N) measures the usage")
+        )
+    if has_scripted:
+        notes.append(
+            "the basis called no model: each of its scripted replies counts as a request to a model, and the hours leave out the "
+            "time that models take; a pilot (--pilot N) measures it"
         )
     known = {call["key"]: bool(call["is_new"]) for call in basis.usage.calls}
     if basis.source_rows is None and (before := list(known.values()).count(False)):

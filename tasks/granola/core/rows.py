@@ -97,7 +97,7 @@ class GranolaRow(Row):
     relation: str
     """PID of the relation that the question asks for."""
     question: str
-    """The question, made from the relation's template."""
+    """The question, as in the source; of questions made from facts, from the relation's template."""
     question_entity: str
     """Name of the entity that the question is about."""
     question_entity_qid: str

@@ -182,13 +182,18 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
         parts=json.dumps(parts),
     )
     basis = ForecastBasis(
-        BuildStagesAndCalls([stage("read", 1, 1), stage("ask", 1, 1)], [result]), {}, {"author": "scripted replies"}, 1
+        BuildStagesAndCalls([stage("read", 1, 1), stage("ask", 1, 1)], [result]),
+        {"ask": {"w": 1}},
+        {"author": "scripted replies"},
+        1,
     )
     forecast, _, notes = forecast_build(world(), basis, 500)
     assert forecast.total["tokens_in"] == 4 * length / ENGLISH_CHARACTERS_PER_TOKEN
     assert forecast.total["tokens_out"] == 40 / ENGLISH_CHARACTERS_PER_TOKEN
+    assert forecast.total["model_requests"] == 4, "one for each sample, though the basis sent none"
     assert [note.partition(":")[0] for note in notes] == [
         "token usage of some models is unknown",
+        "the basis called no model",
         "the world embedded sets no price for the model m",
     ]
     assert "(--pilot N)" in notes[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands.command import Factmill
 from support.messages.server import KEY, MessagesServer
 from support.webs.loopback import Loopback, Seen
 from support.webs.proxies import LoopbackProxy
@@ -74,11 +75,15 @@ def test_server_without_model_list_passes_when_chat_works(tmp_path: Path, server
     assert "HTTP 404" in look(tmp_path, server, "/wrong/v2")["model author"]["found"]
 
 
-def test_benchmarks_unsupported_by_world_are_listed_without_failure(tmp_path: Path, server: Loopback) -> None:
+def test_benchmarks_unsupported_by_world_are_listed_without_failure(
+    factmill: Factmill, tmp_path: Path, server: Loopback
+) -> None:
     found = look(tmp_path, server)["build slaq"]
     assert found["ok"]
     assert found["found"] == "not possible in this world, which lacks [wikipedia], [models.judge]"
     assert "[models.perplexity]" in look(tmp_path, server)["build biokalma"]["found"]
+    shown = factmill("doctor", "--world", tmp_path / "world.toml", "--warehouse", tmp_path / "w.duckdb").out
+    assert "–       build slaq             not possible in this world" in shown
 
 
 def test_embedded_world_services_answer_probes(tmp_path: Path) -> None:
@@ -91,6 +96,7 @@ def test_embedded_world_services_answer_probes(tmp_path: Path) -> None:
 def test_closed_port_fails_check(tmp_path: Path, server: Loopback) -> None:
     found = look(tmp_path, server, url="http://127.0.0.1:9")
     assert not found["pageviews"]["ok"] and not found["model author"]["ok"]
+    assert found["model author"]["found"] == "http://127.0.0.1:9/v1 is not reachable: All connection attempts failed"
 
 
 def test_ask_option_reports_supported_parameters_and_setting_to_add(tmp_path: Path, server: Loopback) -> None:

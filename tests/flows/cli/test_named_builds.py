@@ -49,6 +49,21 @@ def test_latest_build_has_same_name_in_every_command(factmill: Factmill, builds:
     assert refused.code == 2 and "both name a build" in refused.err
 
 
+def test_note_on_choice_of_latest_is_last_line(
+    factmill: Factmill, builds: tuple[Path, str, str, Path], tmp_path: Path
+) -> None:
+    warehouse, _, newest, _ = builds
+    for command in (
+        ("show", "granola"),
+        ("show", "granola", "--json"),
+        ("export", "latest:granola", "--to", tmp_path / "out"),
+        ("report", "latest:granola", "--to", tmp_path / "page.html"),
+    ):
+        ran = factmill(*command, "--warehouse", warehouse)
+        assert ran.err.splitlines()[-1].startswith(f"note: latest:granola is {newest}, made with "), command
+        assert ran.err.count("note: latest:granola") == 1
+
+
 def test_row_of_several_builds_lists_them_in_command_and_python(
     factmill: Factmill, builds: tuple[Path, str, str, Path]
 ) -> None:

@@ -1,9 +1,12 @@
 """Test `--warehouse`: a reading command fails if the file is missing, and does not create it."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 from support.commands.command import Factmill
+
+from factmill.tasks.storage.recording.work_folders import work_folder
 
 READING = [
     ["builds"],
@@ -51,3 +54,16 @@ def test_missing_default_warehouse_is_reported_as_no_builds(factmill: Factmill) 
     ran = factmill("builds")
     assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; make one: `factmill build granola`\n")
     assert "add --pilot N" in factmill("build", "granola", "--forecast").err
+
+
+def test_show_says_that_first_build_runs(factmill: Factmill) -> None:
+    folder = work_folder(factmill.home / "factmill.duckdb") / "granola-1"
+    folder.mkdir(parents=True)
+    with (folder / "held").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert factmill("show").err == f"no builds yet; the build in {folder} is running\n"
+        ran = factmill("show", "granola")
+        assert (
+            ran.code != 0 and f"At present the build in {folder} is running; its rows are there when it ends" in ran.err
+        )
+    assert "is running" not in factmill("show", "granola").err
