@@ -47,7 +47,7 @@ from factmill.tasks.reports.builds.page_loading import (
 from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
 from factmill.tasks.reports.page_frame import (
     format_build_command,
-    format_prompts_folder_placeholder_note,
+    format_prompts_folder_note,
     make_build_reference,
 )
 from factmill.tasks.storage.builds import resolve_build
@@ -251,21 +251,23 @@ def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     assert format_build_command(["build", "multihal"], MULTIHAL.params, build) == "factmill build multihal --world mine"
     flow = {"languages": ["da", "de"], "limit": 5, "min_score": 4, "all_hops": True, "source": []}
-    origin = {**build.origin, "flow": flow, "world": "my world.toml", "graph": "g"}
+    flow |= {"source": ["/home/maker/data/felm.csv", "felm"]}
+    origin = {**build.origin, "flow": flow, "world": "/home/maker/my world.toml", "graph": "g"}
     said = format_build_command(["build", "multihal"], MULTIHAL.params, replace(build, origin=origin))
     assert said.startswith("factmill build multihal ") and said.endswith(" --world 'my world.toml' --graph g")
     assert "--limit 5" in said and "--all-hops" in said and "da" in said and "min-score" not in said
+    assert "--source felm.csv --source felm " in said and "/home/maker" not in said
 
 
-def test_rebuild_command_names_prompts_folder_or_placeholder(tmp_path: Path) -> None:
+def test_rebuild_command_names_prompts_folder_without_its_path(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     own = {**build.origin, "prompts": {"multihal/score_path": "text"}}
     known = replace(build, origin={**own, "prompt_files": {"multihal/score_path": "town/p/multihal/score_path.md"}})
-    assert format_build_command(["build", "multihal"], MULTIHAL.params, known).endswith(" --prompts town/p")
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, known).endswith(" --prompts p/")
     unknown = replace(build, origin=own)
-    assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts FOLDER")
-    sentence = " FOLDER holds the own prompts above, such as FOLDER/multihal/score_path.md."
-    assert [format_prompts_folder_placeholder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts my-prompts/")
+    sentence = " my-prompts/ holds the own prompts above, such as my-prompts/multihal/score_path.md."
+    assert [format_prompts_folder_note([each]) for each in (build, unknown)] == ["", sentence]
     assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 
