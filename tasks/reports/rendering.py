@@ -15,11 +15,13 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
+    format_codes_as_words,
     format_group_value,
     format_interval,
     format_number,
     format_p_value,
     format_ranks,
+    format_service_name,
     format_share,
     format_snake_case_as_words,
     html_environment,
@@ -43,6 +45,8 @@ _TEMPLATE_FILTERS = {
     "ranks": format_ranks,
     "say": format_snake_case_as_words,
     "say_group": format_group_value,
+    "say_codes": format_codes_as_words,
+    "say_service": format_service_name,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "short": lambda text: shorten_line(text, 160),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),

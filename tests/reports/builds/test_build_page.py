@@ -151,7 +151,7 @@ def test_page_shows_even_sample_of_many_rows_and_says_so(tmp_path: Path) -> None
     page = load_page_for_build(tmp_path / "w.duckdb", build)
     assert (len(page.rows), page.rows_in_all) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 3)
     assert sum(row.id.startswith("felm") for row in page.rows) == 3
-    assert page.drawn.startswith("400 of 403 rows, ") and "each source dataset" in page.drawn
+    assert page.drawn == "400 of 403 rows: a fixed sample, evenly from each source dataset"
     html = render_build_html(page)
     assert html == render_build_html(load_page_for_build(tmp_path / "w.duckdb", build))
     assert '<select name="source_dataset">' in html and f"factmill export {build.build_id} --to DIR" in html
@@ -241,6 +241,13 @@ def test_funnel_shows_only_losses_when_almost_no_row_is_lost() -> None:
         ("rejected", ("link", "read"), (9.0, 1.0))
     ]
     assert alone.note == "No row was lost at: count."
+    hidden = make_kept_and_lost_rows_figure(
+        [
+            StageSummary("read", rows_in=1_000, rows_out=990, rejects=10),
+            StageSummary("score", rows_in=990, rows_out=490, rejects=500),
+        ]
+    )
+    assert [(series.label, series.y) for series in hidden.series] == [("rejected", (500.0, 10.0))]
     many = make_kept_and_lost_rows_figure([*stages, StageSummary("score", rows_in=90, rows_out=40, rejects=50)])
     assert many.series[0].label == "passed on"
     assert many.series[0].x == ("score", "link", "read", "count")
