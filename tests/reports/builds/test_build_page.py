@@ -20,6 +20,7 @@ from support.docs.read_page import ReadPage
 from factmill.flows.commands.release import list_row_ids_with_released_answers
 from factmill.flows.commands.report import load_page_for_build
 from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.biokalma.benchmark import BIOKALMA, format_knowledge_with_names
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
@@ -32,7 +33,9 @@ from factmill.tasks.reports.builds import sampled_rows
 from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
     BuildPage,
+    BuildPageRow,
     BuildPageVisibility,
+    RowProvenance,
     StageSummary,
     format_trimmed_number,
     render_build_html,
@@ -44,7 +47,8 @@ from factmill.tasks.reports.builds.page_loading import (
     _format_budget_and_spending,
     make_kept_and_lost_rows_figure,
 )
-from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
+from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS, _sort_and_add_filter_groups
+from factmill.tasks.reports.formatting import format_codes_as_words, format_service_name
 from factmill.tasks.reports.page_frame import (
     format_build_command,
     format_prompts_folder_note,
@@ -252,6 +256,73 @@ def test_funnel_shows_only_losses_when_almost_no_row_is_lost() -> None:
     assert many.series[0].label == "passed on"
     assert many.series[0].x == ("score", "link", "read", "count")
     assert not make_kept_and_lost_rows_figure(stages[2:]).series[1].y[0]
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("waits for a decision about other_value", "waits for a decision about other value"),
+        (
+            "round 5: Q1: several_sentences: 2 found; the reply was: a_b: c",
+            "round 5: Q1: several sentences: 2 found; the reply was: a_b: c",
+        ),
+        ("removed: 'Zevon' repeats_question", "removed: 'Zevon' repeats question"),
+        (
+            "not_objective: any five; dropped by policy auto",
+            "not objective: any five; dropped by the rule for this flag",
+        ),
+        ("the column birth_place is missing", "the column birth_place is missing"),
+    ],
+)
+def test_codes_in_details_become_words_but_names_and_replies_stay(detail: str, words: str) -> None:
+    assert format_codes_as_words(detail, {"other_value"}) == words
+
+
+def test_services_are_named_without_digest_of_their_content() -> None:
+    named = {
+        "embedded-2abb8cac74eb6905": "contents of the embedded world",
+        "embedded-2abb8cac74eb6905/wikidata": "Wikidata (embedded world)",
+        "embedded-nllb-1@5b7d691edb775b01-float32-cpu": "embedded-nllb-1",
+        "https://query.wikidata.org/sparql": "https://query.wikidata.org/sparql",
+    }
+    assert {service: format_service_name(service) for service in named} == named
+
+
+def test_rows_are_in_natural_order_and_show_no_group_twice() -> None:
+    rows = [
+        BuildPageRow(f"pairs_{number}", {"question": "Who?"}, {}, RowProvenance((), (), "")) for number in (10, 2, 1, 0)
+    ]
+    values = {
+        row.id: {"relation": pid, "relation_label": label, "general_question": "Who?" if at % 2 else "What?"}
+        for at, (row, (pid, label)) in enumerate(zip(rows, [("P26", "spouse"), ("P40", "child")] * 2, strict=True))
+    }
+    shown = _sort_and_add_filter_groups(rows, values, BIOKALMA)
+    assert [row.id for row in shown] == ["pairs_0", "pairs_1", "pairs_2", "pairs_10"]
+    assert (shown[0].groups, shown[0].shown) == ({"relation": "P40", "general_question": "Who?"}, {})
+    own = {row_id: {**row, "relation": "P999999"} | {"id": row_id} for row_id, row in values.items()}
+    assert "relation_label" in _sort_and_add_filter_groups(rows, own, BIOKALMA)[0].groups
+
+
+def test_piece_of_knowledge_names_its_person() -> None:
+    pieces = [{"qid": qid, "property": "residence", "value": value} for qid, value in (("Q1", "Paris"), ("Q2", "Rome"))]
+    row = {"people": ["Q2", "Q1"], "names": ["Ada", "Ben"], "minimum_knowledge": pieces}
+    assert format_knowledge_with_names(row) == "Ben: residence Paris · Ada: residence Rome"
+
+
+def test_table_of_figures_has_percent_equal_decimals_and_n_of_shares_and_means(hostile: BuildPage) -> None:
+    shape = {
+        "dev": {"here": 19, "paper": 310, "n": 66},
+        "mean_answers": {"here": 3.0, "paper": 2.9, "n": 66},
+        "share_2_answers": {"here": 0.202, "paper": 0.2, "n": 66},
+    }
+    page = replace(
+        hostile, shape=shape, value_labels={"shape": {"share_2_answers": "two answers", "dev": "development"}}
+    )
+    assert page.shape_as_texts == [
+        ("two answers", "20.2 %", "20.0 %", "66"),
+        ("development", "19", "310", ""),
+        ("mean answers", "3.00", "2.90", "66"),
+    ]
 
 
 def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
