@@ -48,7 +48,7 @@
       item.hidden = !fits;
       shown += fits ? 1 : 0;
     });
-    output.textContent = shown + " of " + items.length + " shown";
+    output.textContent = shown + " of " + items.length + (packed ? " on this page" : " shown");
     if (!packed) return;
     found.hidden = !words && !wanted.length;
     if (found.hidden) return;

@@ -1,6 +1,7 @@
 """The BioKaLMA `Benchmark`: tables, row matching, audit and assets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from factmill.tasks.biokalma.core.rows import (
     BiokalmaRow,
@@ -9,6 +10,7 @@ from factmill.tasks.biokalma.core.rows import (
     RelationWithGraphCount,
 )
 from factmill.tasks.biokalma.params import BiokalmaParams, resolve_biokalma_inputs
+from factmill.tasks.biokalma.sources.person_pairs import load_packaged_pair_relations
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
@@ -28,6 +30,15 @@ def format_biokalma_row(row: BiokalmaRow) -> Iterator[str]:
         item = f" ({piece.value_qid})" if piece.value_qid else ""
         yield f"              {piece.qid} {piece.property} ({piece.pid}): {piece.value}{item}"
     yield f"  made by     author {row.author}, scorer {row.scorer}"
+
+
+def format_knowledge_with_names(row: Mapping[str, Any]) -> str:
+    """Return a row's pieces of knowledge as one line, each with the name of its person."""
+    names = dict(zip(row["people"], row["names"], strict=True))
+    return " · ".join(
+        f"{names.get(piece['qid'], piece['qid'])}: {piece['property']} {piece['value']}"
+        for piece in row["minimum_knowledge"]
+    )
 
 
 AUDIT = AuditProtocol(
@@ -76,6 +87,7 @@ BIOKALMA = Benchmark(
     },
     main_table="biokalma",
     group_column="relation",
+    value_labels=lambda: {"relation": load_packaged_pair_relations().labels},
     pilot_stage="annotate_paragraph",
     display_columns={
         "id": "id",
@@ -83,6 +95,7 @@ BIOKALMA = Benchmark(
         "paragraph": "answer",
         "minimum_knowledge": "knowledge",
     },
+    display_texts={"minimum_knowledge": format_knowledge_with_names},
     trace_id_columns=("id",),
     matching=BuildRowMatchingRules(
         # ids count rows of files

@@ -86,6 +86,16 @@ FANOUTQA = Benchmark(
     tables=_FANOUTQA_TABLES,
     main_table="fanoutqa",
     group_column="source",
+    value_labels=lambda: {
+        "shape": {
+            "questions_read": "questions read",
+            "questions": "questions published",
+            "dev": "of these in the development part",
+            "test": "of these in the test part",
+            "sub_questions": "sub-questions",
+            "articles": "articles",
+        }
+    },
     display_columns={"id": "id", "split": "split", "source": "source", "question": "question", "articles": "articles"},
     trace_id_columns=("id",),
     matching=BuildRowMatchingRules(

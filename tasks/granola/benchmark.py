@@ -97,6 +97,14 @@ GRANOLA = Benchmark(
     group_column="relation",
     value_labels=lambda: {
         "relation": {pid: each.label for pid, each in load_entity_questions_relations().items()},
+        "shape": {
+            "rows": "rows",
+            "mean_answers": "answers per question",
+            "share_2_answers": "questions with two answers",
+            "share_3_answers": "questions with three answers",
+            "share_4_or_more_answers": "questions with four answers or more",
+            "share_removed_by_consistency": "rows removed by the check of descriptions",
+        },
     },
     display_columns={
         "id": "id",

@@ -28,6 +28,7 @@ from factmill.tasks.core.publishing.release_spec import (
 from factmill.tasks.core.rows import arrow_schema, rows_from_arrow
 from factmill.tasks.multihal.core.linking import make_subject_target_pairs
 from factmill.tasks.multihal.core.rows import (
+    LANGUAGE_NAMES,
     LANGUAGE_TAGS,
     AnswerTypedQuestion,
     DroppedPath,
@@ -193,13 +194,16 @@ def draw_multihal_distributions(build: PublishedBuildData) -> Iterator[ReportFig
     hops = pc.divide(pc.subtract(pc.list_value_length(rows["responses_formatted"]), 1), 2)
     lengths = count_numbers_filling_gaps(hops.to_pylist())
     yield make_bar_figure("hops", "Rows by length of the path", "rows", lengths, "hops")
-    languages = count_values_commonest_first(rows["language"].to_pylist())
+    languages = count_values_commonest_first(LANGUAGE_NAMES.get(each, each) for each in rows["language"].to_pylist())
     yield make_bar_figure("languages", "Rows by language", "rows", languages, "language")
     sources = count_values_commonest_first(rows["source_dataset"].to_pylist())
     yield make_bar_figure("sources", "Rows by source", "rows", sources, "source")
     domains = build.facts.get("domains", {})
-    bars = {kind: {domain: counts[kind] for domain, counts in domains.items()} for kind in ("questions", "paths")}
-    yield make_grouped_bar_figure("domains", "Questions and paths by domain", "in the build", bars, "domain")
+    bars = {
+        kind: {domain.replace(": N/A", ": no domain"): counts[kind] for domain, counts in domains.items()}
+        for kind in ("questions", "paths")
+    }
+    yield make_grouped_bar_figure("domains", "Questions and paths by domain", "questions or paths", bars, "domain")
     types = dict(sorted(build.facts.get("answer_types", {}).items(), key=lambda each: (-each[1], each[0])))
     yield make_bar_figure("answer_types", "Paths by type of answer", "paths", types, "type")
     scores = count_numbers_filling_gaps(rows["judged_score"].to_pylist())

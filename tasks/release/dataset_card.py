@@ -75,7 +75,7 @@ def _render_card_body(release: Release) -> str:
         own_world=EMBEDDED_WORLD_SOURCE,
         own_prompts=format_prompt_digests(release.build.own_prompt_digests),
         rebuild_command=format_build_command(
-            ["build", release.benchmark.name], release.benchmark.params, release.build, for_others=True
+            ["build", release.benchmark.name], release.benchmark.params, release.build
         ),
         prompts_folder=format_prompts_folder_name(release.build),
         own_example=next(iter(release.build.own_prompts), ""),

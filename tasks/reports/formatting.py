@@ -1,7 +1,7 @@
 """Formats numbers, texts and values for reports, and renders templates with escaping for HTML or Markdown."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from factmill.tasks.assets import asset_path
 from factmill.tasks.core.measures.report_figures import format_metric_words
+from factmill.tasks.core.review import AUTO_POLICY_REVIEWER
 from factmill.tasks.text import sanitize as markdown
 from factmill.tasks.text.sanitize import escape_control_characters
 
@@ -19,6 +20,11 @@ _WIKIDATA_ID = re.compile(r"[PQ]\d+(-|$)")
 _COMMAND_WORDS = re.compile(r"`([^`\n]+)`|(?<=\()(factmill [^()]+)(?=\))|(?<![\w-])(--[a-z][a-z-]*[a-z])")
 """What a text sets as code: words in backticks, a command in brackets, an option."""
 _GROUPING_WORDS = {"lambda": "decay λ", "tau": "match threshold τ"}
+_CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
+_CODE_BY_PLACE = re.compile(rf"(?:(?<=: )|^){_CODE.pattern}(?=: )|(?<=' ){_CODE.pattern}(?=;|$)")
+_EMBEDDED_SERVICE = re.compile(r"embedded-[0-9a-f]{16}(?:/(\w+))?")
+_SERVICE_NAMES = {"wikidata": "Wikidata", "wikipedia": "Wikipedia", "pageviews": "Pageviews", "dbpedia": "DBpedia"}
+_CONTENT_DIGEST = re.compile(r"@[0-9a-f]{16}\S*$")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -153,9 +159,28 @@ def _split_command_words(text: str) -> Iterator[tuple[str, bool]]:
 
 def format_group_value(value: str, column: str, labels: Mapping[str, Mapping[str, str]] | None = None) -> str:
     """Return a value of a grouping column for readers: `place of birth (P19)` if `labels` (column → value → label) has a
-    label, else as words."""
+    label that does not contain it, else as words."""
     label = (labels or {}).get(column, {}).get(value)
-    return shorten_line(f"{label} ({value})", MAX_NAME_CHARACTERS) if label else format_snake_case_as_words(value)
+    if not label:
+        return format_snake_case_as_words(value)
+    return label if value in label.split() else shorten_line(f"{label} ({value})", MAX_NAME_CHARACTERS)
+
+
+def format_codes_as_words(detail: str, codes: Collection[str]) -> str:
+    """Return a reject's or a flag's detail with the codes in it as words: these `codes`, and any before a colon or after a quotation; other
+    names, such as of columns, and a model's reply stay as they are."""
+    text, *reply = re.split(r"(?=the reply was: )", detail, maxsplit=1)
+    text = _CODE_BY_PLACE.sub(lambda found: format_snake_case_as_words(found[0]), text)
+    text = _CODE.sub(lambda found: format_snake_case_as_words(found[0]) if found[0] in codes else found[0], text)
+    return text.replace(f"dropped by {AUTO_POLICY_REVIEWER}", "dropped by the rule for this flag") + "".join(reply)
+
+
+def format_service_name(service: str) -> str:
+    """Return the identity of a service or a model for readers, without the digest of its content."""
+    if embedded := _EMBEDDED_SERVICE.fullmatch(service):
+        name = embedded[1]
+        return f"{_SERVICE_NAMES.get(name, name)} (embedded world)" if name else "contents of the embedded world"
+    return _CONTENT_DIGEST.sub("", service)
 
 
 def format_parameter_value(value: object) -> str:

@@ -106,7 +106,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….{format_prompts_folder_placeholder_note([build])}",
+        f"{build.content_digest[:16]}….{format_prompts_folder_note([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def make_evaluations_reference(
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
-        f"{format_prompts_folder_placeholder_note(records)}",
+        f"{format_prompts_folder_note(records)}",
         tuple(commands),
     )
 
@@ -131,12 +131,10 @@ def find_paper(benchmark: Benchmark) -> PaperCitation | None:
     return paper
 
 
-def format_build_command(
-    words: Sequence[str], params: type[BaseModel], build: BuildRecord, *, for_others: bool = False
-) -> str:
+def format_build_command(words: Sequence[str], params: type[BaseModel], build: BuildRecord) -> str:
     """Return the command with the options that a build or an evaluation was made with, without those left at their default.
 
-    `for_others`: files are named without their folders on this machine, and a world's file as my-world.toml.
+    Files and folders are named without their place on the maker's machine, since pages leave it.
     """
     given: Mapping[str, Any] = build.origin.get("flow") or {}
     said = ["factmill", *words]
@@ -144,49 +142,34 @@ def format_build_command(
         value = given.get(name, field.default)
         if value is None or value == field.default or (isinstance(value, list) and tuple(value) == field.default):
             continue
-        named = next((each.name for each in field.metadata if isinstance(each, CliOption) and each.name), "")
-        option = named or f"--{name.replace('_', '-')}"
+        form = next((each for each in field.metadata if isinstance(each, CliOption)), CliOption())
+        option = form.name or f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
             on, _, off = option.partition("/")
             said.append(on if value else off or f"--no-{on.removeprefix('--')}")
         else:
             several = map(str, value if isinstance(value, list | tuple) else [value])
-            is_file = for_others and (name == "source" or name.endswith("_file"))
-            said += [word for each in several for word in (option, Path(each).name if is_file else each)]
-    world = build.origin.get("world")
-    if for_others and world not in ("embedded", "live"):
-        world = "my-world.toml"
-    for option, word in (("--world", world), ("--graph", build.origin.get("graph"))):
-        said += [option, str(word)] if word and word != "embedded" else []
-    if build.own_prompts:
-        # a reader of a release has to make the folder
-        folder = format_prompts_folder_name(build) if for_others else find_own_prompts_folder(build)
-        said += ["--prompts", folder or _UNKNOWN_PROMPTS_FOLDER]
-    return shlex.join(said)
-
-
-_UNKNOWN_PROMPTS_FOLDER = "FOLDER"
-
-
-def find_own_prompts_folder(build: BuildRecord) -> str:
-    """Return the folder of a build's own prompts, as it was given; empty if it is not recorded."""
-    files: Mapping[str, str] = build.origin.get("prompt_files") or {}
-    name, path = next(((name, Path(files[name])) for name in build.own_prompts if name in files), ("", Path()))
-    return str(path.parents[name.count("/")]) if name else ""
+            is_path = form.metavar in ("PATH", "FILE", "DIR")
+            said += [word for each in several for word in (option, (is_path and Path(each).name) or each)]
+    for option, path in (("--world", build.origin.get("world")), ("--graph", build.origin.get("graph"))):
+        said += [option, Path(path).name] if path and path != "embedded" else []
+    return shlex.join([*said, *(["--prompts", format_prompts_folder_name(build)] if build.own_prompts else [])])
 
 
 def format_prompts_folder_name(build: BuildRecord) -> str:
-    """Return the name, without its path, of the folder of a build's own prompts, as `NAME/`; `my-prompts/` if it has none."""
-    return f"{Path(find_own_prompts_folder(build)).name or 'my-prompts'}/"
+    """Return the name, without its path, of the folder of a build's own prompts, as `NAME/`; `my-prompts/` if it is not
+    recorded."""
+    files: Mapping[str, str] = build.origin.get("prompt_files") or {}
+    folders = (Path(files[name]).parents[name.count("/")].name for name in build.own_prompts if name in files)
+    return f"{next(folders, '') or 'my-prompts'}/"
 
 
-def format_prompts_folder_placeholder_note(builds: Iterable[BuildRecord]) -> str:
-    """Return a sentence on what the folder that commands name as FOLDER must hold; empty if no command does."""
+def format_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
+    """Return a sentence on what the folder that commands give as `--prompts` holds; empty without own prompts."""
     for build in builds:
-        if build.own_prompts and not find_own_prompts_folder(build):
-            example = next(iter(build.own_prompts))
-            folder = _UNKNOWN_PROMPTS_FOLDER
-            return f" {folder} holds the own prompts above, such as {folder}/{example}.md."
+        if build.own_prompts:
+            folder = format_prompts_folder_name(build)
+            return f" {folder} holds the own prompts above, such as {folder}{next(iter(build.own_prompts))}.md."
     return ""
 
 

@@ -15,6 +15,7 @@ from factmill.tasks.core.measures.report_figures import FigureSeries, ReportFigu
 from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComparisonRow
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
+    format_codes_as_words,
     format_figure_note,
     format_group_value,
     format_grouping,
@@ -22,6 +23,7 @@ from factmill.tasks.reports.formatting import (
     format_number,
     format_p_value,
     format_ranks,
+    format_service_name,
     format_share,
     format_snake_case_as_words,
     html_environment,
@@ -49,6 +51,8 @@ _TEMPLATE_FILTERS = {
     "say_grouping": format_grouping,
     "note": format_figure_note,
     "verdict": format_verdict,
+    "say_codes": format_codes_as_words,
+    "say_service": format_service_name,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),
     "short": lambda text: shorten_line(text, 160),
     "bounds": lambda each: format_interval(each.bound_low, each.bound_high),

@@ -85,6 +85,7 @@ SLAQ = Benchmark(
     tables={"slaq": SlaqRow, "slaq_categories": CategoryPageCount, "slaq_review": ReviewItem},
     main_table="slaq",
     group_column="Category",
+    value_labels=lambda: {"half": {"most": "most viewed", "least": "least viewed"}},
     pilot_stage="write_questions",
     pilot_strata_columns=("category",),
     pilot_balance_column="half",

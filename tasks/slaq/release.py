@@ -128,6 +128,29 @@ SLAQ_RELEASE = BenchmarkReleaseSpec(
 
 _TABLE = "slaq"
 _HALVES = ("most", "least")
+_NO_TYPE = "no type"
+_FACT_TYPE_LABELS: Mapping[str, str] = {
+    "PERSON": "person",
+    "NORP": "nationality, religion or party",
+    "FAC": "building or other structure",
+    "ORG": "organisation",
+    "GPE": "country, region or city",
+    "LOC": "other place",
+    "PRODUCT": "product",
+    "EVENT": "event",
+    "WORK_OF_ART": "work of art",
+    "LAW": "law",
+    "LANGUAGE": "language",
+    "DATE": "date",
+    "TIME": "time",
+    "PERCENT": "percentage",
+    "MONEY": "amount of money",
+    "QUANTITY": "quantity",
+    "ORDINAL": "ordinal number",
+    "CARDINAL": "cardinal number",
+    "none": _NO_TYPE,
+}
+"""Type of a fact (`FactType`) → label for readers."""
 
 
 def draw_slaq_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]:
@@ -149,5 +172,8 @@ def draw_slaq_distributions(build: PublishedBuildData) -> Iterator[ReportFigure]
     )
     title = "Topics by page views"
     yield make_grouped_bar_figure("page_views", title, "topics", bars, "page views", note, kind="stacked")
-    types = count_values_commonest_first(each for row in columns["fact_types"] for each in row)
+    found = count_values_commonest_first(each for row in columns["fact_types"] for each in row)
+    types = {label: count for kind, count in found.items() if (label := _FACT_TYPE_LABELS.get(kind, kind)) != _NO_TYPE}
+    if "none" in found:
+        types[_NO_TYPE] = found["none"]
     yield make_bar_figure("fact_types", "Short answers by type of fact", "short answers", types, "type")

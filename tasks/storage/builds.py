@@ -101,7 +101,7 @@ def is_scripted(manifest: Mapping[str, Any]) -> bool:
 def format_faulty_scripted_reply_shares(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the share of planted faults among scripted replies, by prompt, as one clause (`BuildReport.scripted`)."""
     shares = [
-        f"{prompt} {each['faults']:,} of {each['replies']:,} ({each['faults'] / each['replies']:.1%})"
+        f"{prompt} {each['faults']:,} of {each['replies']:,} replies ({100 * each['faults'] / each['replies']:.1f} %)"
         for prompt, each in counts.items()
     ]
     return f"deliberately planted faults among the replies: {', '.join(shares)}" if shares else ""

@@ -139,7 +139,7 @@ def test_search_finds_rows_not_shown_on_page(wanted: dict[str, str], tmp_path: P
     )  # fmt: skip
     rows = [RowChange("added", f"x{n}", "", (source,), shown={"question": "?"}) for n in range(2_001)]
     dumped = open_filtered(render_changes_html(make_diff(rows=[*rows, late])), tmp_path, **wanted)
-    assert "0 of 2000 shown; 1 of 2,002 rows found" in dumped
+    assert "0 of 2000 on this page; 1 of 2,002 rows found" in dumped
     found = dumped.partition('aria-label="Found among all rows"')[2].partition("</section>")[0]
     for text in ("x-7", "The seventh?", "answer: Bonn; note: a", "source: a.json; reply: judge"):
         assert text in found

@@ -19,6 +19,7 @@ from factmill.tasks.storage.builds import (
     BuildRecord,
     check_latest_passes_over_no_own_source,
     find_build_by_manifest,
+    format_faulty_scripted_reply_shares,
     format_latest_build_choice_note,
     format_scripted_rows_use_restriction,
     list_builds,
@@ -326,3 +327,9 @@ def test_tables_with_answers_of_test_split_can_be_left_out(tmp_path: Path) -> No
 def test_empty_table_is_exported_with_header() -> None:
     header = csv_bytes(arrow_schema(NameBearingItemCandidateRow).empty_table(), NO_FORMS).decode()
     assert header == "id,row_id,role,name,qid,via,chosen,linked\n"
+
+
+def test_share_of_planted_faults_names_what_it_counts() -> None:
+    assert format_faulty_scripted_reply_shares({"slaq/check": {"faults": 9, "replies": 542}}) == (
+        "deliberately planted faults among the replies: slaq/check 9 of 542 replies (1.7 %)"
+    )

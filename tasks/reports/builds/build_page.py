@@ -14,7 +14,13 @@ from pydantic_core import to_jsonable_python
 
 from factmill.tasks.core.measures.report_figures import ReportFigure
 from factmill.tasks.core.review import ReviewItem
-from factmill.tasks.reports.formatting import html_environment, markdown_environment, render_markdown_template
+from factmill.tasks.reports.formatting import (
+    format_share,
+    format_snake_case_as_words,
+    html_environment,
+    markdown_environment,
+    render_markdown_template,
+)
 from factmill.tasks.reports.page_frame import CitationAndCommands, KeyFigure, SearchablePageRows
 from factmill.tasks.reports.rendering import (
     draw_figure_with_legend,
@@ -215,9 +221,30 @@ class BuildPage:
     all_rows: SearchablePageRows | None
     """All rows, to search; None: the page shows them all."""
     value_labels: Mapping[str, Mapping[str, str]]
-    """Grouping column → value → label for readers."""
+    """Grouping column → value → label for readers; `shape`: figure → label."""
     canary: str = ""
     """Line by which training sets can detect released data."""
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Reasons and flags that details of this build may name."""
+        flags = (flag for flag, *_ in self.review.counts) if self.review else ()
+        return frozenset({*(each.reason for each in self.reasons), *flags})
+
+    @property
+    def shape_as_texts(self) -> Sequence[tuple[str, str, str, str]]:
+        """Figure, value here, the paper's value and n as texts, in the order of the benchmark's labels; counts have no n."""
+        labels = self.value_labels.get("shape", {})
+        names = sorted(self.shape, key=lambda name: list(labels).index(name) if name in labels else len(labels))
+        return [
+            (
+                labels.get(name) or format_snake_case_as_words(name),
+                _format_shape_value(name, self.shape[name]["here"]),
+                _format_shape_value(name, self.shape[name]["paper"]),
+                format_trimmed_number(self.shape[name]["n"]) if name.startswith(("share_", "mean_")) else "",
+            )
+            for name in names
+        ]
 
     @property
     def funnel(self) -> ReportFigure:
@@ -293,6 +320,13 @@ def format_trimmed_number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return "–"
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+
+
+def _format_shape_value(name: str, value: float | None) -> str:
+    """Format a figure by its name: a share in per cent, a mean with two decimals, a count as it is."""
+    if name.startswith("share_"):
+        return format_share(value)
+    return f"{value:,.2f}" if name.startswith("mean_") and value is not None else format_trimmed_number(value)
 
 
 def _sum_stages(page: BuildPage) -> StageSummary:

@@ -63,6 +63,8 @@ _MAX_REVIEW_CHARACTERS = 600
 """Maximum characters of a text of a review item."""
 _NEARLY_ALL_LOST_SHARE = 0.2
 """Share of its rows that a stage may lose and still pass nearly all on."""
+_INVISIBLE_LOSS_SHARE = 0.05
+"""Share of the longest bar below which lost rows are hard to see."""
 _MAX_FILES_NAMED = 12
 """Maximum number of source files that are named."""
 _FORECAST_AMOUNTS = {
@@ -107,7 +109,10 @@ def load_build_page(
     reasons = [
         (stage.name, reason, count) for stage in stages for reason, count in of_stages.get(stage.name, {}).items()
     ]
-    reasons.sort(key=lambda each: (-each[2], each[1], each[0]))
+    totals = Counter[str]()
+    for _, reason, count in reasons:
+        totals[reason] += count
+    reasons.sort(key=lambda each: (-totals[each[1]], each[1], -each[2], each[0]))
     return BuildPage(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
@@ -154,21 +159,22 @@ def _format_row_count_and_title(benchmark: Benchmark, build: BuildRecord) -> str
 
 
 def _make_key_figures(build: BuildRecord, reasons: Sequence[tuple[str, str, int]]) -> Iterator[KeyFigure]:
-    """Yield the figures at the top: rows, losses, cost. `reasons`: (stage, reason, rows), the commonest first."""
+    """Yield the figures at the top: rows, losses, cost. `reasons`: (stage, reason, rows)."""
     report = build.report
     opened = f" and {report['opened']:,} expanded from them" if report.get("opened") else ""
     yield KeyFigure("rows published", f"{report['rows']:,}", f"of {report['inputs']:,} source rows{opened}")
     most = "every row was kept"
     if reasons:
-        stage, reason, count = reasons[0]
-        most = f"most at {format_snake_case_as_words(stage)}: {count:,} {format_snake_case_as_words(reason)}"
+        stage, reason, count = max(reasons, key=lambda each: each[2])
+        rows = f"{count:,} row{'' if count == 1 else 's'}"
+        most = f"most often: {format_snake_case_as_words(reason)} ({rows}, at {format_snake_case_as_words(stage)})"
     merged = f"; {report['merged']:,} more merged with others" if report.get("merged") else ""
     yield KeyFigure("rows lost, each with a reason", f"{report['rejects']:,}", f"{most}{merged}")
     asked = (
         f"{report['calls_sent']:,} calls sent, {report['calls_replayed']:,} replayed" if "calls_sent" in report else ""
     )
     tokens = f"{report['tokens_in']:,} tokens in, {report['tokens_out']:,} out" if report.get("tokens_in") else ""
-    taken = f"{report['seconds']:,.0f} s" if "seconds" in report else ""
+    taken = f"{report['seconds']:,.0f} s in all" if "seconds" in report else ""
     yield KeyFigure(
         "cost",
         format_cost(report["cost_usd"], report.get("unknown_cost_calls", 0), report.get("unpriced_models", ())).replace(
@@ -294,14 +300,17 @@ def _format_budget_and_spending(spent: Mapping[str, Any]) -> str:
 
 
 def make_kept_and_lost_rows_figure(stages: Sequence[StageSummary]) -> ReportFigure:
-    """Return the rows of each stage, those that lose most first; of stages that pass nearly all rows on, the lost rows alone,
-    since they could not be seen next to the others. Merged rows come last, and only if there are some, so that the other
-    series have the same colours."""
+    """Return the rows of each stage, those that lose most first; where stages pass nearly all rows on, or half of the losses could
+    not be seen next to the other rows, the lost rows alone. Merged rows come last, and only if there are some, so that the
+    other series have the same colours."""
     losing = sorted(
         (each for each in stages if each.rejects + each.merged), key=lambda each: -each.rejects - each.merged
     )
-    losses_alone = bool(losing) and all(
-        each.rejects + each.merged <= _NEARLY_ALL_LOST_SHARE * each.rows_in for each in losing
+    longest = max((each.rows_in for each in stages), default=0)
+    invisible = [each for each in losing if each.rejects + each.merged < _INVISIBLE_LOSS_SHARE * longest]
+    losses_alone = bool(losing) and (
+        2 * len(invisible) >= len(losing)
+        or all(each.rejects + each.merged <= _NEARLY_ALL_LOST_SHARE * each.rows_in for each in losing)
     )
     kept = [each.name for each in stages if each not in losing]
     shown = losing if losses_alone else [*losing, *(each for each in stages if each not in losing)]
@@ -340,7 +349,7 @@ def _make_stage_times_figure(stages: Sequence[StageSummary]) -> ReportFigure:
 def _make_distribution_figures(
     db: Connection, build: BuildRecord, distributions: DistributionMaker
 ) -> tuple[list[ReportFigure], list[str]]:
-    """Return the benchmark's own non-empty figures, and an error instead if an earlier factmill made the build."""
+    """Return the benchmark's own figures with several bars, and an error instead if an earlier factmill made the build."""
 
     def read(name: str, columns: Sequence[str]) -> pa.Table:
         there = db.table(name).columns if name in load_table_digests(db, build.build_id) else []
@@ -357,7 +366,7 @@ def _make_distribution_figures(
         found = list(distributions(PublishedBuildData(build.report["facts"], read)))
     except BuildFormatTooOld as error:
         return [], [str(error)]
-    return [each for each in found if any(y for series in each.series for y in series.y)], []
+    return [each for each in found if sum(bool(y) for series in each.series for y in series.y) > 1], []
 
 
 def _load_reply_ages(db: Connection, build: BuildRecord) -> Iterator[ServiceReplyAges]:
@@ -381,10 +390,7 @@ def _load_reply_ages(db: Connection, build: BuildRecord) -> Iterator[ServiceRepl
 def _format_sampling_note(shown_count: int, in_all: int, benchmark: Benchmark) -> str:
     if shown_count == in_all:
         return ""
-    return (
-        f"{shown_count:,} of {in_all:,} rows, sampled by a digest of their ids, evenly from each {format_snake_case_as_words(benchmark.group_column)}, "
-        "until the page is full"
-    )
+    return f"{shown_count:,} of {in_all:,} rows: a fixed sample, evenly from each {format_snake_case_as_words(benchmark.group_column)}"
 
 
 def _load_review_summary(

@@ -1,5 +1,6 @@
 """Rows of a build for its page: sampled if there are many, each with its provenance, shortened to fit the page."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -95,14 +96,14 @@ def load_page_rows_and_errors(
             )
             room -= _estimate_row_bytes(entry)
             if room < 0 and entries:
-                return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
+                return _sort_and_add_filter_groups(entries, values, benchmark), list(faults)
             entries.append(entry)
             values[entry.id] = {
                 name: (value or "")[:100]
                 for name, value in trace["row"].items()
                 if name != "id" and (value is None or isinstance(value, str))
             }
-    return _sort_and_add_filter_groups(entries, values, benchmark.group_column), list(faults)
+    return _sort_and_add_filter_groups(entries, values, benchmark), list(faults)
 
 
 def load_all_rows_for_page_search(
@@ -115,7 +116,8 @@ def load_all_rows_for_page_search(
     there = db.table(benchmark.main_table).columns
     named = "" if shown.rows is None else "AND id IN (SELECT unnest($2))"
     values: list[Any] = [build_id] if shown.rows is None else [build_id, sorted(shown.rows)]
-    listed = ", ".join(f'"{each}"' for each in dict.fromkeys(["id", *columns, *filters]) if each in there)
+    named_columns = ", ".join(f'"{each}"' for each in dict.fromkeys(["id", *columns, *filters]) if each in there)
+    listed = "*" if benchmark.display_texts else named_columns
     found = query_rows(
         db,
         f"SELECT {listed} FROM {benchmark.main_table} WHERE build_id = $1 {named} ORDER BY id LIMIT {MAX_INDEXED_ROWS}",
@@ -136,6 +138,8 @@ def load_all_rows_for_page_search(
 
 
 def _format_display_column(benchmark: Benchmark, row: Mapping[str, Any], name: str) -> str:
+    if name in benchmark.display_texts:
+        return benchmark.display_texts[name](row)
     return format_shown_column_value(row.get(name), " → " if name in benchmark.ordered_list_columns else " · ")
 
 
@@ -275,30 +279,45 @@ def _batch_row_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _sort_and_add_filter_groups(
-    rows: Sequence[BuildPageRow], values: Mapping[str, Mapping[str, str]], part: str
+    rows: Sequence[BuildPageRow], values: Mapping[str, Mapping[str, str]], benchmark: Benchmark
 ) -> list[BuildPageRow]:
-    """Return the rows sorted by id, with filter groups from `part` and the columns with few, short values."""
+    """Return the rows in natural order of their ids, with filter groups from the benchmark's parts and the columns with few,
+    short values; what is a group, or the label of one, is not shown again."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for name, value in values[row.id].items():
             found.setdefault(name, set()).add(value)
+    labels_of_groups = {
+        f"{column}_label"
+        for column, known in benchmark.value_labels().items()
+        if found.get(column, set()) <= known.keys()
+    }
     kept = [
         name
         for name, each in found.items()
         if len(each) > 1
+        and name not in labels_of_groups
         and (
-            name == part
+            name == benchmark.group_column
             or (
                 len(each) <= min(_MAX_FILTER_VALUES, len(rows) // 2)
                 and all(len(value) <= _MAX_FILTER_VALUE_CHARACTERS for value in each)
             )
         )
     ]
+    repeated = {benchmark.display_columns.get(name) for name in kept}
     return [
         replace(
             row,
             id=shorten_with_note(row.id, 200),
+            shown={heading: text for heading, text in row.shown.items() if heading not in repeated},
             groups={name: shorten_with_note(values[row.id].get(name) or "–", 80) for name in kept},
         )
-        for row in sorted(rows, key=lambda each: each.id)
+        for row in sorted(rows, key=lambda each: (_make_natural_sort_key(each.id), each.id))
     ]
+
+
+def _make_natural_sort_key(row_id: str) -> list[tuple[int, str]]:
+    """Return a key that sorts texts with numbers by the numbers: pairs_2 before pairs_10."""
+    parts = re.split("([0-9]+)", row_id)  # every second part is a number
+    return [(len(part.lstrip("0")), part.lstrip("0")) if at % 2 else (0, part) for at, part in enumerate(parts)]

@@ -20,6 +20,7 @@ from support.docs.read_page import ReadPage
 from factmill.flows.commands.release import list_row_ids_with_released_answers
 from factmill.flows.commands.report import load_page_for_build
 from factmill.tasks.assets import ASSETS_ROOT
+from factmill.tasks.biokalma.benchmark import BIOKALMA, format_knowledge_with_names
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
 from factmill.tasks.multihal.benchmark import MULTIHAL
@@ -32,7 +33,9 @@ from factmill.tasks.reports.builds import sampled_rows
 from factmill.tasks.reports.builds.build_page import (
     BUILD_RENDERERS,
     BuildPage,
+    BuildPageRow,
     BuildPageVisibility,
+    RowProvenance,
     StageSummary,
     format_trimmed_number,
     render_build_html,
@@ -44,10 +47,11 @@ from factmill.tasks.reports.builds.page_loading import (
     _format_budget_and_spending,
     make_kept_and_lost_rows_figure,
 )
-from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS
+from factmill.tasks.reports.builds.sampled_rows import MAX_PAGE_ROWS, _sort_and_add_filter_groups
+from factmill.tasks.reports.formatting import format_codes_as_words, format_service_name
 from factmill.tasks.reports.page_frame import (
     format_build_command,
-    format_prompts_folder_placeholder_note,
+    format_prompts_folder_note,
     make_build_reference,
 )
 from factmill.tasks.storage.builds import resolve_build
@@ -151,7 +155,7 @@ def test_page_shows_even_sample_of_many_rows_and_says_so(tmp_path: Path) -> None
     page = load_page_for_build(tmp_path / "w.duckdb", build)
     assert (len(page.rows), page.rows_in_all) == (MAX_PAGE_ROWS, MAX_PAGE_ROWS + 3)
     assert sum(row.id.startswith("felm") for row in page.rows) == 3
-    assert page.drawn.startswith("400 of 403 rows, ") and "each source dataset" in page.drawn
+    assert page.drawn == "400 of 403 rows: a fixed sample, evenly from each source dataset"
     html = render_build_html(page)
     assert html == render_build_html(load_page_for_build(tmp_path / "w.duckdb", build))
     assert '<select name="source_dataset">' in html and f"factmill export {build.build_id} --to DIR" in html
@@ -241,31 +245,107 @@ def test_funnel_shows_only_losses_when_almost_no_row_is_lost() -> None:
         ("rejected", ("link", "read"), (9.0, 1.0))
     ]
     assert alone.note == "No row was lost at: count."
+    hidden = make_kept_and_lost_rows_figure(
+        [
+            StageSummary("read", rows_in=1_000, rows_out=990, rejects=10),
+            StageSummary("score", rows_in=990, rows_out=490, rejects=500),
+        ]
+    )
+    assert [(series.label, series.y) for series in hidden.series] == [("rejected", (500.0, 10.0))]
     many = make_kept_and_lost_rows_figure([*stages, StageSummary("score", rows_in=90, rows_out=40, rejects=50)])
     assert many.series[0].label == "passed on"
     assert many.series[0].x == ("score", "link", "read", "count")
     assert not make_kept_and_lost_rows_figure(stages[2:]).series[1].y[0]
 
 
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("waits for a decision about other_value", "waits for a decision about other value"),
+        (
+            "round 5: Q1: several_sentences: 2 found; the reply was: a_b: c",
+            "round 5: Q1: several sentences: 2 found; the reply was: a_b: c",
+        ),
+        ("removed: 'Zevon' repeats_question", "removed: 'Zevon' repeats question"),
+        (
+            "not_objective: any five; dropped by policy auto",
+            "not objective: any five; dropped by the rule for this flag",
+        ),
+        ("the column birth_place is missing", "the column birth_place is missing"),
+    ],
+)
+def test_codes_in_details_become_words_but_names_and_replies_stay(detail: str, words: str) -> None:
+    assert format_codes_as_words(detail, {"other_value"}) == words
+
+
+def test_services_are_named_without_digest_of_their_content() -> None:
+    named = {
+        "embedded-2abb8cac74eb6905": "contents of the embedded world",
+        "embedded-2abb8cac74eb6905/wikidata": "Wikidata (embedded world)",
+        "embedded-nllb-1@5b7d691edb775b01-float32-cpu": "embedded-nllb-1",
+        "https://query.wikidata.org/sparql": "https://query.wikidata.org/sparql",
+    }
+    assert {service: format_service_name(service) for service in named} == named
+
+
+def test_rows_are_in_natural_order_and_show_no_group_twice() -> None:
+    rows = [
+        BuildPageRow(f"pairs_{number}", {"question": "Who?"}, {}, RowProvenance((), (), "")) for number in (10, 2, 1, 0)
+    ]
+    values = {
+        row.id: {"relation": pid, "relation_label": label, "general_question": "Who?" if at % 2 else "What?"}
+        for at, (row, (pid, label)) in enumerate(zip(rows, [("P26", "spouse"), ("P40", "child")] * 2, strict=True))
+    }
+    shown = _sort_and_add_filter_groups(rows, values, BIOKALMA)
+    assert [row.id for row in shown] == ["pairs_0", "pairs_1", "pairs_2", "pairs_10"]
+    assert (shown[0].groups, shown[0].shown) == ({"relation": "P40", "general_question": "Who?"}, {})
+    own = {row_id: {**row, "relation": "P999999"} | {"id": row_id} for row_id, row in values.items()}
+    assert "relation_label" in _sort_and_add_filter_groups(rows, own, BIOKALMA)[0].groups
+
+
+def test_piece_of_knowledge_names_its_person() -> None:
+    pieces = [{"qid": qid, "property": "residence", "value": value} for qid, value in (("Q1", "Paris"), ("Q2", "Rome"))]
+    row = {"people": ["Q2", "Q1"], "names": ["Ada", "Ben"], "minimum_knowledge": pieces}
+    assert format_knowledge_with_names(row) == "Ben: residence Paris · Ada: residence Rome"
+
+
+def test_table_of_figures_has_percent_equal_decimals_and_n_of_shares_and_means(hostile: BuildPage) -> None:
+    shape = {
+        "dev": {"here": 19, "paper": 310, "n": 66},
+        "mean_answers": {"here": 3.0, "paper": 2.9, "n": 66},
+        "share_2_answers": {"here": 0.202, "paper": 0.2, "n": 66},
+    }
+    page = replace(
+        hostile, shape=shape, value_labels={"shape": {"share_2_answers": "two answers", "dev": "development"}}
+    )
+    assert page.shape_as_texts == [
+        ("two answers", "20.2 %", "20.0 %", "66"),
+        ("development", "19", "310", ""),
+        ("mean answers", "3.00", "2.90", "66"),
+    ]
+
+
 def test_rebuild_command_has_original_options(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     assert format_build_command(["build", "multihal"], MULTIHAL.params, build) == "factmill build multihal --world mine"
     flow = {"languages": ["da", "de"], "limit": 5, "min_score": 4, "all_hops": True, "source": []}
-    origin = {**build.origin, "flow": flow, "world": "my world.toml", "graph": "g"}
+    flow |= {"source": ["/home/maker/data/felm.csv", "felm"]}
+    origin = {**build.origin, "flow": flow, "world": "/home/maker/my world.toml", "graph": "g"}
     said = format_build_command(["build", "multihal"], MULTIHAL.params, replace(build, origin=origin))
     assert said.startswith("factmill build multihal ") and said.endswith(" --world 'my world.toml' --graph g")
     assert "--limit 5" in said and "--all-hops" in said and "da" in said and "min-score" not in said
+    assert "--source felm.csv --source felm " in said and "/home/maker" not in said
 
 
-def test_rebuild_command_names_prompts_folder_or_placeholder(tmp_path: Path) -> None:
+def test_rebuild_command_names_prompts_folder_without_its_path(tmp_path: Path) -> None:
     build = publish_rows(tmp_path / "w.duckdb", MULTIHAL, {"multihal": [multihal_row("felm_1")]})
     own = {**build.origin, "prompts": {"multihal/score_path": "text"}}
     known = replace(build, origin={**own, "prompt_files": {"multihal/score_path": "town/p/multihal/score_path.md"}})
-    assert format_build_command(["build", "multihal"], MULTIHAL.params, known).endswith(" --prompts town/p")
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, known).endswith(" --prompts p/")
     unknown = replace(build, origin=own)
-    assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts FOLDER")
-    sentence = " FOLDER holds the own prompts above, such as FOLDER/multihal/score_path.md."
-    assert [format_prompts_folder_placeholder_note([each]) for each in (build, known, unknown)] == ["", "", sentence]
+    assert format_build_command(["build", "multihal"], MULTIHAL.params, unknown).endswith(" --prompts my-prompts/")
+    sentence = " my-prompts/ holds the own prompts above, such as my-prompts/multihal/score_path.md."
+    assert [format_prompts_folder_note([each]) for each in (build, unknown)] == ["", sentence]
     assert make_build_reference(MULTIHAL, unknown).note.endswith(sentence)
 
 
