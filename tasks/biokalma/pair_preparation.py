@@ -37,7 +37,7 @@ from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemMatchedByName, Qid, make_describe_item_call
 from factmill.tasks.core.calls.wikipedia import (
-    RevisionHtml,
+    RevisionHtmlContent,
     make_page_revision_at_call,
     make_revision_html_call,
     parse_page_revision,
@@ -372,7 +372,7 @@ def find_pair_paragraphs(batch: StageBatch) -> BatchReceipt:
 
 
 def _add_text_about_both_people(
-    work: BatchInProgress, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtml]
+    work: BatchInProgress, row: PairWithKnowledgePools, articles: Mapping[str, RevisionHtmlContent]
 ) -> RowOutcome:
     if row.paragraph is not None:
         licence = work.inputs(BiokalmaInputs).licence
@@ -399,7 +399,7 @@ def _add_text_about_both_people(
 
 def _look_up_articles_by_qid(
     work: BatchInProgress, rows: Sequence[PairWithKnowledgePools]
-) -> tuple[dict[str, RevisionHtml], dict[str, Reject]]:
+) -> tuple[dict[str, RevisionHtmlContent], dict[str, Reject]]:
     """Fetch QID → text of its English article as of the epoch, without items that have no article."""
     wikipedia = work.run.services.wikipedia
     asked = [(row.id, qid) for row in rows for qid in row.names]

@@ -114,7 +114,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
     own_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
     known = load_build_pair_relations(own_relations)
     units = (
-        get_chosen_or_default_relation_pids(params.relations, params.class_qid, known) if from_wikidata else list(files)
+        get_chosen_or_people_relation_pids(params.relations, params.class_qid, known) if from_wikidata else list(files)
     )
     return BuildInputsAndSourceFiles(
         BiokalmaInputs(
@@ -138,7 +138,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
     )
 
 
-def get_chosen_or_default_relation_pids(
+def get_chosen_or_people_relation_pids(
     chosen_pids: Sequence[str], class_qid: str, known: PairRelationCatalog
 ) -> list[str]:
     """Return the relations to take pairs from, by default those between people; UsageError for an unknown one."""

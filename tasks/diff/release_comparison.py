@@ -55,7 +55,7 @@ def load_release_or_build(name: str, warehouse: Path) -> ReleaseOrBuild:
         left_out = [each.what for each in released.index.left_out]
         return ReleaseOrBuild(name, released.record, released.tables, released.rejects, left_out)
     try:
-        return _load_published_build(name, warehouse)
+        return _load_build_side_from_warehouse(name, warehouse)
     except UnknownBuild as error:
         if folder.is_dir():
             raise UsageError(
@@ -94,7 +94,7 @@ def temporary_comparison_warehouse(
         yield warehouse, records
 
 
-def _load_published_build(name: str, warehouse: Path) -> ReleaseOrBuild:
+def _load_build_side_from_warehouse(name: str, warehouse: Path) -> ReleaseOrBuild:
     record = resolve_build(warehouse, name)
     with open_warehouse(warehouse) as db:
         tables = {

@@ -15,7 +15,7 @@ from factmill.tasks.core.calls.wikidata import (
     Pid,
     Qid,
     make_neighbours_call,
-    parse_neighbours,
+    parse_neighbour_edges,
 )
 from factmill.tasks.core.review import AutoReviewRules, ReviewItem, make_review_item
 from factmill.tasks.core.rows import Reject, RowOutcome, make_arrow_table
@@ -267,7 +267,7 @@ def _look_up_relation_matches(
         if not row.subject_qid
         for candidate in bearers[row.id][0]
     )
-    found, failed = work.call_and_parse(wikidata, calls, parse_neighbours)
+    found, failed = work.call_and_parse(wikidata, calls, parse_neighbour_edges)
     claims: dict[str, dict[str, list[ItemNeighbour]]] = defaultdict(dict)
     for (relation, qid), edges in found.items():
         claims[relation][qid] = edges

@@ -39,7 +39,7 @@ from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.own_tables import (
     OWN_TABLE_UNIT,
-    OwnTables,
+    CheckedUserTables,
     apply_stated_name_and_licence,
     check_and_digest_own_tables,
     make_own_source,
@@ -146,7 +146,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
 
 def resolve_table_relations(
     params: GranolaParams, known: Mapping[str, QuestionRelation]
-) -> tuple[list[str], OwnTables]:
+) -> tuple[list[str], CheckedUserTables]:
     """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""
     requested = check_and_deduplicate_relations(params.relations, known)
     defaults = {"relation": requested[0]} if len(requested) == 1 else {}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from factmill.tasks.assets import load_property_numbers
-from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemNeighbour, make_neighbours_call, parse_neighbours
+from factmill.tasks.core.calls.wikidata import HUMAN_QID, ItemNeighbour, make_neighbours_call, parse_neighbour_edges
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.engine.batches import BatchInProgress
 
@@ -20,7 +20,7 @@ def look_up_claims_by_qid(
     service, wanted = work.run.services.wikidata, sorted(set(pids))
     pairs = list(dict.fromkeys(row_qid_pairs))
     calls = {qid: make_neighbours_call(service.identity, qid, wanted) for qid in dict.fromkeys(qid for _, qid in pairs)}
-    return work.call_and_parse(service, ((row_id, qid, calls[qid]) for row_id, qid in pairs), parse_neighbours)
+    return work.call_and_parse(service, ((row_id, qid, calls[qid]) for row_id, qid in pairs), parse_neighbour_edges)
 
 
 def look_up_class_membership_by_qid(

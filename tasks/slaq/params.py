@@ -14,7 +14,12 @@ from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
 from factmill.tasks.settings import World, load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
 from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, normalise_category_name
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, OwnTables, check_and_digest_own_tables, make_own_source
+from factmill.tasks.storage.own_tables import (
+    OWN_TABLE_UNIT,
+    CheckedUserTables,
+    check_and_digest_own_tables,
+    make_own_source,
+)
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
@@ -113,7 +118,7 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     )
 
 
-def read_own_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], OwnTables]:
+def read_own_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], CheckedUserTables]:
     """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
     category that the tables lack."""
     for name in ("candidates", "depth", "seed"):

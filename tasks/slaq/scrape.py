@@ -15,7 +15,7 @@ from factmill.tasks.core.calls.wikipedia import (
     PageReference,
     PageRevision,
     ResolvedTitle,
-    RevisionHtml,
+    RevisionHtmlContent,
     make_category_members_call,
     make_page_revision_at_call,
     make_resolve_title_call,
@@ -291,7 +291,7 @@ def _make_missing_page_reject(row: CategoryPage) -> Reject:
 
 
 def _make_topic_or_reject(
-    work: BatchInProgress, row: CategoryPage, revision: PageRevision, page: RevisionHtml | None
+    work: BatchInProgress, row: CategoryPage, revision: PageRevision, page: RevisionHtmlContent | None
 ) -> RowOutcome:
     inputs = work.inputs(SlaqInputs)
     at, least = inputs.epoch, inputs.params.min_chars

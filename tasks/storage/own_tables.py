@@ -51,7 +51,7 @@ _HUB_METADATA = frozenset({"dataset_infos.json", "dataset_info.json", "dataset_d
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTables:
+class CheckedUserTables:
     """The files of a source of tables, checked and pinned."""
 
     files: list[SourceFile]
@@ -221,7 +221,7 @@ def check_and_digest_own_tables(
     count_field: str = "",
     id_field: str = "",
     defaults: Mapping[str, str] = MappingProxyType({}),
-) -> OwnTables:
+) -> CheckedUserTables:
     """Find the tables of a source and read each in full: the digest, the columns of the form, and every row.
 
     SourceError for an unreadable file, a missing column, a file without any valid row, files with different columns, and
@@ -275,7 +275,7 @@ def check_and_digest_own_tables(
         notes.append(
             "no licence of this source is stated (--source-licence); a release needs --allow-licence 'none stated'"
         )
-    return OwnTables(pinned, own, counts, notes, row_count)
+    return CheckedUserTables(pinned, own, counts, notes, row_count)
 
 
 def _format_column_read_for_each_field(columns: Mapping[str, str]) -> str:

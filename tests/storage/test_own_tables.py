@@ -15,7 +15,7 @@ from factmill.tasks.core.table_columns import ExpectedTableField
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import OwnSourceParams
 from factmill.tasks.storage.own_tables import (
-    OwnTables,
+    CheckedUserTables,
     check_and_digest_own_tables,
     find_licence_problem,
     find_table_files,
@@ -38,7 +38,7 @@ def write(path: Path, content: str | bytes = "question,answers\nWho?,Ada\n") -> 
     return path
 
 
-def pin(*paths: Path, **options: Any) -> OwnTables:
+def pin(*paths: Path, **options: Any) -> CheckedUserTables:
     return check_and_digest_own_tables(OwnSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
 
 

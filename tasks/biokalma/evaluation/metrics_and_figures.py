@@ -30,7 +30,7 @@ from factmill.tasks.core.evaluation.scoring import (
     split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
-from factmill.tasks.core.measures.ratio_metrics import RatioTermsPerItem, SingleRatioMetricScores, measure_ratio_metrics
+from factmill.tasks.core.measures.ratio_metrics import RatioOrF1MetricTerms, RatioTermsPerItem, measure_ratio_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, format_metric_words, make_metric_series
 from factmill.tasks.evaluation.definition import AnswerShownInReport, EvaluationParams, PaperResult
 
@@ -136,7 +136,7 @@ def _make_micro_and_macro_ratio_terms(answers: pa.Table) -> dict[tuple[str, str]
 
 def _make_micro_and_macro_ratios(
     setting: str, answers: pa.Table, terms: Mapping[tuple[str, str], RatioTermsPerItem]
-) -> Iterator[SingleRatioMetricScores]:
+) -> Iterator[RatioOrF1MetricTerms]:
     groups = {name: answers[name].to_pylist() for name in BIOKALMA_GROUPS}
     clusters = answers["cluster"].to_pylist()
     lacks_nothing = not terms[MICRO, NA_RECALL].denominators.any()
@@ -144,7 +144,7 @@ def _make_micro_and_macro_ratios(
         for kind in (MICRO, MACRO):
             if not (metric in _NA_METRICS and lacks_nothing):
                 parts = [terms[kind, each] for each in of]
-                yield SingleRatioMetricScores(setting, f"{kind}_{metric}", clusters, parts, groups)
+                yield RatioOrF1MetricTerms(setting, f"{kind}_{metric}", clusters, parts, groups)
 
 
 def _make_rating_score_rows_and_scales(answers: pa.Table) -> Iterator[tuple[pa.Table, str]]:

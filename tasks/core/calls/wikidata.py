@@ -151,7 +151,7 @@ def parse_item_description(body: Any) -> ItemDescription:
     return ItemDescription(body["label"], body["description"], body["title"], body["modified"])
 
 
-def parse_neighbours(body: Any) -> list[ItemNeighbour]:
+def parse_neighbour_edges(body: Any) -> list[ItemNeighbour]:
     """Parse the body of neighbours."""
     return [ItemNeighbour(Pid(edge["pid"]), Qid(edge["qid"]), edge["label"]) for edge in body]
 
@@ -445,7 +445,7 @@ NEIGHBOURS_OPERATION = Operation(
     "neighbours",
     service="wikidata",
     part_checks={"qid": is_item_id, "pids": make_list_check(is_property_id), "language": is_string_value},
-    parse_body=parse_neighbours,
+    parse_body=parse_neighbour_edges,
     sparql=OperationSparqlMapping(
         query_files=("wikidata/neighbours",),
         varying_parts=("qid",),

@@ -47,7 +47,7 @@ class PageRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionHtml:
+class RevisionHtmlContent:
     """The text of one revision, as HTML."""
 
     revid: int
@@ -131,9 +131,9 @@ def parse_page_revision(body: Any) -> PageRevision:
     return PageRevision(**body)
 
 
-def parse_revision_html(body: Any) -> RevisionHtml:
+def parse_revision_html(body: Any) -> RevisionHtmlContent:
     """Parse the body of page_text."""
-    return RevisionHtml(**body)
+    return RevisionHtmlContent(**body)
 
 
 def parse_category_members(body: Any) -> CategoryMembersWithContinuation:

@@ -48,7 +48,7 @@ class RatioTermsPerItem:
 
 
 @dataclass(frozen=True, slots=True)
-class SingleRatioMetricScores:
+class RatioOrF1MetricTerms:
     """One metric between 0 and 1 in one setting; ValueError if the columns differ in length."""
 
     setting: str
@@ -67,7 +67,7 @@ class SingleRatioMetricScores:
             raise ValueError(f"{self.metric}, {self.setting}: columns do not all have {len(self.clusters)} items")
 
 
-def measure_ratio_metrics(ratios: Sequence[SingleRatioMetricScores], seed: int = 0) -> list[MeasuredMetric]:
+def measure_ratio_metrics(ratios: Sequence[RatioOrF1MetricTerms], seed: int = 0) -> list[MeasuredMetric]:
     """Return for each ratio a metric over all items, then one per group, as `measure` does for means.
 
     n counts the items that a ratio applies to; for the bounds each unscored item gets the mean denominator of the others.
@@ -75,7 +75,7 @@ def measure_ratio_metrics(ratios: Sequence[SingleRatioMetricScores], seed: int =
     return [metric for each in ratios for metric in _measure_ratio_metric_by_group(each, seed)]
 
 
-def _measure_ratio_metric_by_group(ratios: SingleRatioMetricScores, seed: int) -> Iterator[MeasuredMetric]:
+def _measure_ratio_metric_by_group(ratios: RatioOrF1MetricTerms, seed: int) -> Iterator[MeasuredMetric]:
     clusters, _ = index_names_in_sorted_order(ratios.clusters)
     missing: Int64Values = np.any([np.isnan(part.numerators) for part in ratios.ratios], axis=0)
     applies: Int64Values = np.any([part.denominators > 0 for part in ratios.ratios], axis=0)

@@ -12,7 +12,7 @@ from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
 from factmill.tasks.options import OwnSourceParams
-from factmill.tasks.storage.own_tables import OwnTables, check_and_digest_own_tables, iterate_own_table
+from factmill.tasks.storage.own_tables import CheckedUserTables, check_and_digest_own_tables, iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, ParsedSourceRow, SourceFile, dump_row
 
 OWN_QUESTION_FORM: TableForm = (
@@ -35,7 +35,7 @@ _AMBIGUOUS_NUMBER = re.compile(r"[+\-−]?(?P<thousands>[1-9][0-9]{0,2})\.(?P<re
 """One dot with three digits after it: a decimal number in English, thousands in German, Spanish and other languages."""
 
 
-def pin_own_questions(params: OwnSourceParams) -> OwnTables:
+def pin_own_questions(params: OwnSourceParams) -> CheckedUserTables:
     """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `check_and_digest_own_tables`."""
     if params.source_name and params.source_name.casefold() in FOUNDATIONS:
         raise UsageError(

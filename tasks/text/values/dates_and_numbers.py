@@ -145,9 +145,9 @@ def parse_written_number(text: str) -> WrittenNumber | None:
     first, _, behind = plain.partition(" ")
     if first.lower() in _ANSWER_ORDINALS and behind.partition(" ")[0].lower() not in POWER_BY_SCALE_WORD:
         place = _ANSWER_ORDINALS.index(first.lower()) + 1
-        return _make_scaled_number(str(place), _PLACE_WORD.sub("", f" {behind}").strip(), None)
+        return _make_scaled_number_with_unit(str(place), _PLACE_WORD.sub("", f" {behind}").strip(), None)
     if first.lower() in NUMBER_WORDS:
-        return _make_scaled_number(str(NUMBER_WORDS.index(first.lower())), behind, mark)
+        return _make_scaled_number_with_unit(str(NUMBER_WORDS.index(first.lower())), behind, mark)
     number = _WRITTEN_NUMBER.match(plain)
     if not number:
         return None
@@ -156,7 +156,7 @@ def parse_written_number(text: str) -> WrittenNumber | None:
         return None
     digits = re.sub(r"[^0-9]", "", number["digits"])
     sign = "-" if number["sign"] in ("-", "−") else ""
-    return _make_scaled_number(f"{sign}{digits}{number['rest'] or ''}", behind.strip(), mark)
+    return _make_scaled_number_with_unit(f"{sign}{digits}{number['rest'] or ''}", behind.strip(), mark)
 
 
 def parse_units_csv(text: str) -> dict[str, int]:
@@ -190,7 +190,7 @@ def resolve_number_unit(written: WrittenNumber, units: Mapping[str, int], questi
     return None
 
 
-def _make_scaled_number(number: str, words_after: str, mark: str | None) -> WrittenNumber | None:
+def _make_scaled_number_with_unit(number: str, words_after: str, mark: str | None) -> WrittenNumber | None:
     scale, _, rest = words_after.partition(" ")
     if scale.lower() in POWER_BY_SCALE_WORD:
         number = format(Decimal(number).scaleb(POWER_BY_SCALE_WORD[scale.lower()]), "f")
@@ -318,14 +318,19 @@ def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
     at = 0
     while at < len(words):
         for width in range(min(_MAX_WORDS_OF_DATE, len(words) - at), 0, -1):
-            if when := _read_date_or_years(_join_window(words, at, width)):
+            if when := _read_date_or_years(_join_window_without_edge_punctuation(words, at, width)):
                 yield when
                 at += width
                 break
         else:
             # a year of up to three digits without an era: "15 December 37", "in 476"
-            dated = (parse_written_date(f"{_join_window(words, at, width)} AD") for width in (4, 3))
-            number, is_after_cue = _join_window(words, at, 1), at > 0 and words[at - 1].lower() in _YEAR_CUES
+            dated = (
+                parse_written_date(f"{_join_window_without_edge_punctuation(words, at, width)} AD") for width in (4, 3)
+            )
+            number, is_after_cue = (
+                _join_window_without_edge_punctuation(words, at, 1),
+                at > 0 and words[at - 1].lower() in _YEAR_CUES,
+            )
             if date := next((date for date in dated if date and date.day), None):
                 yield date
             elif _SHORT_YEAR.fullmatch(number) and (len(number) == 3 or is_after_cue):
@@ -333,7 +338,7 @@ def _iterate_dates(sentence: str) -> Iterator[DateOrYearRange]:
             at += 1
 
 
-def _join_window(words: Sequence[str], at: int, width: int) -> str:
+def _join_window_without_edge_punctuation(words: Sequence[str], at: int, width: int) -> str:
     return " ".join(words[at : at + width]).strip(_DATE_EDGE_PUNCTUATION)
 
 

@@ -74,7 +74,11 @@ def judge_stated_facts_by_program(row: SlaqPrediction, lists: QuestionCheckWordL
         if len(own) > 1:
             item = at + 1 if re.search(rf"(?<![0-9]){at + 1}[.)]", row.question) else None
             both = ((each, read.sentences[each]) for each in found)
-            found = (each for each, before in both if _belongs_to_question(each, before, gold, at, item, own, lists))
+            found = (
+                each
+                for each, before in both
+                if _is_no_number_or_belongs_to_question(each, before, gold, at, item, own, lists)
+            )
         verdicts.append(int(any(True for _ in found)))
     return tuple(verdicts)
 
@@ -115,7 +119,7 @@ def _iterate_answer_sentences_stating_gold(
                 yield sentence
 
 
-def _belongs_to_question(
+def _is_no_number_or_belongs_to_question(
     sentence: str,
     before: str,
     gold: str,
