@@ -70,7 +70,7 @@ def test_copied_prompt_yields_same_build_and_edited_prompt_new_build(
     for name in ("page.md", "page.html"):
         factmill("report", edited["build_id"], "--to", tmp_path / name, "--warehouse", warehouse)
         page = (tmp_path / name).read_text("utf-8")
-        assert f"{LEVELS} (SHA-256 {digest[:12]})" in page and f"--prompts {mine}" in page
+        assert f"{LEVELS} (SHA-256 {digest[:12]})" in page and "--prompts mine/" in page and str(tmp_path) not in page
     card = tmp_path / "released" / "README.md"
     ran = factmill("release", edited["build_id"], "--to", card.parent, "--warehouse", warehouse)
     assert ran.code == 0, ran.err

@@ -130,7 +130,7 @@ def test_only_journals_of_dead_processes_are_orphans(tmp_path: Path) -> None:
     mine.append(record("mine"))
     code = (
         "import sys, os; from pathlib import Path; from factmill.tasks.storage.recording.journal import *; from factmill.tasks.core.calls.call import *\n"
-        "j = Journal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), CallResponse(body=1))); os.kill(os.getpid(), 9)"
+        "j = CallJournal(Path(sys.argv[1])); j.append(make_record(Call('s', 'o', {'n': 'dead'}), CallResponse(body=1))); os.kill(os.getpid(), 9)"
     )
     subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
