@@ -343,7 +343,9 @@ def test_run_without_process_is_ended_while_serving(
 ) -> None:
     flow = standing.ask("/flows/", name="granola")["id"]
     run = standing.ask("/flow_runs/", flow_id=flow, state={"type": was})
-    (factmill.home / "prefect" / "runs" / run["id"]).write_text(standing.api, "utf-8")
+    markers = factmill.home / "prefect" / "runs"
+    markers.mkdir(parents=True, exist_ok=True)
+    (markers / run["id"]).write_text(standing.api, "utf-8")
     assert standing.end_of(run["id"])["type"] == ended
 
 

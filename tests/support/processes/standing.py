@@ -4,7 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,19 @@ class Standing:
 
     def ask(self, path: str, **body: Any) -> Any:
         """POST, or GET without a body; return the reply as JSON."""
-        reply = self._client.post(path, json=body) if body else self._client.get(path)
+        reply = self._send(path, body)
         reply.raise_for_status()
         return reply.json() if reply.content else None
+
+    def _send(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        """Send a request, and again while the database is busy, as clients do."""
+
+        def send() -> httpx.Response | None:
+            reply = self._client.post(path, json=body) if body else self._client.get(path)
+            return None if reply.status_code == httpx.codes.SERVICE_UNAVAILABLE else reply
+
+        reply: httpx.Response = self.wait(send)
+        return reply
 
     def deployment(self, name: str) -> Any:
         return self.ask(f"/deployments/name/{name}")
@@ -51,14 +61,7 @@ class Standing:
     def start(self, name: str, enforce: bool = True, **parameters: Any) -> httpx.Response:
         """Start a run of a deployment as its form does; `enforce`: the server validates the parameters."""
         result = {"state": {"type": "SCHEDULED"}, "parameters": parameters, "enforce_parameter_schema": enforce}
-        path = f"/deployments/{self.deployment(name)['id']}/create_flow_run"
-
-        def ask() -> httpx.Response | None:
-            reply = self._client.post(path, json=result)
-            return None if reply.is_server_error else reply  # retry while the database is busy, as clients do
-
-        started: httpx.Response = self.wait(ask)
-        return started
+        return self._send(f"/deployments/{self.deployment(name)['id']}/create_flow_run", result)
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run as the UI does."""
