@@ -62,7 +62,7 @@ from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildRe
 from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.reports.formatting import format_figure_note, format_number, shorten_line
-from factmill.tasks.reports.model_ranking import format_verdict, put_better_value_first
+from factmill.tasks.reports.model_ranking import format_comparison_verdict, put_better_value_first
 from factmill.tasks.settings import factmill_home
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import load_judge_cards
@@ -466,7 +466,7 @@ def format_comparisons(comparisons: Sequence[ModelComparison], lower_is_better: 
             if each.ci_low is not None:
                 ends = (format_number(end, signed=True) for end in (each.ci_low, each.ci_high))
                 difference += f" [{', '.join(ends)}]"
-            verdict = f"{shorten_line(each.better)} is better" if each.better else format_verdict(each)
+            verdict = f"{shorten_line(each.better)} is better" if each.better else format_comparison_verdict(each)
             smallest = each.smallest_difference
             power = (
                 f"; such a sample shows a difference of {smallest:.3f} or more" if smallest and not each.better else ""

@@ -76,7 +76,7 @@ def put_better_value_first(one: ModelComparison, lower_is_better: bool) -> Model
     )
 
 
-def format_verdict(one: ModelComparison) -> str:
+def format_comparison_verdict(one: ModelComparison) -> str:
     """Return what a comparison shows, in a few words."""
     if one.better:
         return f"{one.better} is better"

@@ -33,7 +33,7 @@ from factmill.tasks.reports.formatting import (
     shorten_line,
 )
 from factmill.tasks.reports.model_card import ModelCard
-from factmill.tasks.reports.model_ranking import format_verdict
+from factmill.tasks.reports.model_ranking import format_comparison_verdict
 from factmill.tasks.reports.page_frame import make_metric_key_figure
 from factmill.tasks.reports.svg_figures import SIGNS, draw_inline_svg, get_series_colour_variable
 
@@ -50,7 +50,7 @@ _TEMPLATE_FILTERS = {
     "say_group": format_group_value,
     "say_grouping": format_grouping,
     "note": format_figure_note,
-    "verdict": format_verdict,
+    "verdict": format_comparison_verdict,
     "say_codes": format_codes_as_words,
     "say_service": format_service_name,
     "interval": lambda each, signed=False: format_interval(each.ci_low, each.ci_high, signed),

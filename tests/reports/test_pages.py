@@ -25,7 +25,7 @@ from factmill.tasks.reports.evaluation_report import (
 )
 from factmill.tasks.reports.formatting import format_figure_note, format_p_value
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
-from factmill.tasks.reports.model_ranking import format_verdict, put_better_value_first
+from factmill.tasks.reports.model_ranking import format_comparison_verdict, put_better_value_first
 from factmill.tasks.reports.rendering import (
     REPORT_RENDERERS,
     group_paper_results_by_models,
@@ -124,7 +124,7 @@ def test_models_are_compared_on_shared_items_and_ties_are_shown(report: Evaluati
     assert (tie.better, tie.test, tie.p) == ("", "mcnemar", 1.0)
     assert all(one.p_adjusted is not None for one in ranking.comparisons)
     # strong is right on 6 of 7 items, weak on the seventh: the interval excludes 0, but McNemar's p is 2 × 8/128, adjusted 0.3282
-    assert [(one.first, one.second, format_verdict(one)) for one in ranking.differences] == [
+    assert [(one.first, one.second, format_comparison_verdict(one)) for one in ranking.differences] == [
         ("strong", "alike", "a tie"),
         ("strong", MODEL, "too few items to tell (p 0.3282)"),
         ("alike", MODEL, "a tie"),
