@@ -222,8 +222,9 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
     )
     nearest = [] if found else _list_row_ids_by_ending_or_other_id(db, benchmark, table, build_id, row_id)
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
+    (rows,) = db.execute(f"SELECT count(*) FROM {table} WHERE build_id = $1", [build_id]).fetchone() or (0,)
     raise UnknownRow(
-        f"{several} in {build_id}{hint}; `factmill show {benchmark.name}` lists row ids in its first column"
+        f"{several} in {build_id}{hint}; `factmill show {benchmark.name} --build {build_id} --limit {max(rows, 1)}` lists all row ids"
     )
 
 

@@ -54,9 +54,9 @@ def report(
         help=f"A build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Or one or more evaluations of one benchmark, also as latest:NAME_evaluation. Or all, for a model card over all benchmarks.",
         metavar="BUILD | EVAL…",
     ),
-    to: list[Path] = typer.Option(
-        ...,
-        help="File to write, such as report.html (repeatable). Its ending sets the format: .html, .md or .json.",
+    to: list[Path] | None = typer.Option(
+        None,
+        help="Required: file to write, such as report.html (repeatable). Its ending sets the format: .html, .md or .json.",
         metavar="FILE",
     ),
     models: list[str] | None = typer.Option(
@@ -87,8 +87,13 @@ def report(
       factmill report multihal_evaluation-228 multihal_evaluation-7c2 --to both.html --to both.json
       factmill report all --model mine --model oracle --to card.html
     """
-    check_report_suffixes(to)
     path = resolve_warehouse_path(RunOptions(warehouse=warehouse))
+    if not to:
+        for name in names:
+            if name != "all":
+                resolve_build(path, name)
+        raise UsageError(f"name the file to write: factmill report {' '.join(names)} --to report.html (or .md, .json)")
+    check_report_suffixes(to)
     kind = "evaluations"
     choices = list[str]()
     if names == ["all"]:

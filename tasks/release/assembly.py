@@ -170,9 +170,12 @@ def check_exclusions_and_licences(
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
         allow = " ".join(f"--allow-licence {shlex.quote(licence.id)}" for licence in refused)
+        ids = {licence.id for licence in refused}
+        has_others = any(ids.isdisjoint(split_licence_expression(licence)) for _, licence in staying)
+        exclude = f"Exclude these rows with {without} (or --without SOURCE). " if has_others else ""
         raise UsageError(
             f"{build.build_id} cannot be released: licences of its sources (rows) do not allow it: {'; '.join(lines)}. "
-            f"Exclude these rows with {without} (or --without SOURCE); or, if you may redistribute them, use {allow}"
+            f"{exclude}If you may redistribute these rows, use {allow}"
         )
     if not staying:
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")

@@ -434,7 +434,7 @@ def test_show_without_benchmark_lists_builds(factmill: Factmill, embedded_build:
     [
         ("build nope", "Expected one of: biokalma, fanoutqa, granola, multihal, slaq, all."),
         ("evaluate --model nope", "factmill evaluate biokalma --model"),
-        ("report latest:nope", "Missing option '--to'. Expected: "),
+        ("report latest:nope", "no build 'latest:nope': there is no benchmark 'nope'"),
         ("build granola --relation P19", "No such option: --relation; did you mean --relations?"),
         ("build granola --limit x", "Invalid value for '--limit': 'x': expected a whole number"),
         ("build granola --max-cost x", "Invalid value for '--max-cost': 'x': expected a number"),
