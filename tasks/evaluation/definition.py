@@ -420,7 +420,7 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     if name not in there:
         known = ", ".join([*there, *others])
         advice = (
-            f"To use your own model, write a world file (name, user_agent, and [models.{name}] with kind, name and url) and pass it with --world FILE; name the build to measure with --build"
+            f'For a model of your own, write a world file with name, user_agent and [models.{name}] (kind = "openai", name and url of the server), pass it with --world FILE, and name the build to measure with --build'
             if world.name in SHIPPED_WORLDS
             else f'Add [models.{name}] with kind = "openai" to the world\'s file'
         )

@@ -163,9 +163,9 @@ def check_exclusions_and_licences(
     lines = []
     for licence in refused:
         under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
-        where = ", ".join(f"{source} ({rows})" for source, rows in sorted(under.items()))
+        where = ", ".join(f"{source} ({rows} row{'s' * (rows != 1)})" for source, rows in sorted(under.items()))
         lines.append(
-            f"{licence.id} of {where}: {licence.refusal_reason}{_format_licence_restatement(licence.id, build)}"
+            f"Licence {licence.id} of {where}: {licence.refusal_reason}{_format_licence_restatement(licence.id, build)}"
         )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
@@ -174,7 +174,7 @@ def check_exclusions_and_licences(
         has_others = any(ids.isdisjoint(split_licence_expression(licence)) for _, licence in staying)
         exclude = f"Exclude these rows with {without} (or --without SOURCE). " if has_others else ""
         raise UsageError(
-            f"{build.build_id} cannot be released: licences of its sources (rows) do not allow it: {'; '.join(lines)}. "
+            f"{build.build_id} cannot be released. {'; '.join(lines)}. "
             f"{exclude}If you may redistribute these rows, use {allow}"
         )
     if not staying:

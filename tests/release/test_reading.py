@@ -91,8 +91,8 @@ def test_hidden_answers_become_configs_on_request(warehouse: Path) -> None:
 @pytest.mark.parametrize(
     ("choices", "text"),
     [
-        (ReleaseOptions(), "CC-BY-NC-2.0 of halueval (2): it forbids commercial use"),
-        (ReleaseOptions(), "CC-BY-NC-SA-4.0 of felm (2)"),
+        (ReleaseOptions(), "CC-BY-NC-2.0 of halueval (2 rows): it forbids commercial use"),
+        (ReleaseOptions(), "CC-BY-NC-SA-4.0 of felm (2 rows)"),
         (ReleaseOptions(), "--without CC-BY-NC-2.0 --without CC-BY-NC-SA-4.0 (or --without SOURCE)"),
         (ReleaseOptions(excluded=("felm",)), "--allow-licence CC-BY-NC-2.0"),
         (ReleaseOptions(excluded=("felmm",)), "--without felmm"),
