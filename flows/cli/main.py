@@ -339,7 +339,7 @@ def _run_and_get_exit_code() -> int:
     code = 0
     try:
         _check_argument_length_and_encoding(sys.argv[1:])
-        app(standalone_mode=True)
+        app(prog_name="factmill", standalone_mode=True)
     except BrokenPipeError:
         code = 1
     except SystemExit as stop:

@@ -229,6 +229,8 @@ def _show_rows(
         print_json({"build_id": record.build_id, "caution": record.caution, "rows": rows})
         print_build_choice_note(choice)
         return
+    for row in rows:
+        row |= {column: make_text(row) for column, make_text in known.display_texts.items()}
     author = record.report["author"]
     notes = "; ".join(filter(None, [author and f"author {author}", record.caution]))
     print_terminal_table(
@@ -240,6 +242,10 @@ def _show_rows(
     print_lines_escaping_control_characters(
         format_audit_results(known, compute_build_audit_results(warehouse, known, record.build_id))
     )
+    if part is None and len(rows) < record.report["rows"]:
+        print_lines_escaping_control_characters(
+            [f"more rows: --limit N; all of them, as files: factmill export {record.build_id} --to DIR"]
+        )
     print_build_choice_note(choice)
 
 
@@ -302,7 +308,7 @@ def print_terminal_table(
 def _format_terminal_cell(value: Any, between: str = "; ") -> str:
     if isinstance(value, list):
         return between.join(map(_format_terminal_cell, value))
-    if isinstance(value, dict):  # a piece of knowledge without identifiers, which `explain` and --json show
+    if isinstance(value, dict):  # without identifiers, which `explain` and --json show
         return " ".join(each for each in value.values() if isinstance(each, str) and not _WIKIDATA_ID.match(each))
     if isinstance(value, float):
         return f"{value:.2f}"

@@ -340,8 +340,8 @@ def _examine_models(world: World) -> Iterator[DoctorFinding]:
             yield _probe_as_finding(
                 what,
                 partial(_probe_and_describe_model_server, model, world.user_agent),
-                f"check url (with /v1), key, headers and query of [models.{role}] in the world's file, and the environment "
-                "variables that they name",
+                f"check that the server runs, and url (with /v1), key, headers and query of [models.{role}] in the world's file, "
+                "and the environment variables that they name",
             )
 
 

@@ -147,7 +147,7 @@ class Benchmark:
     ordered_list_columns: frozenset[str] = frozenset()
     """Of these, list columns whose order matters (fine to coarse, a path); `show` prints arrows between their entries."""
     display_texts: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
-    """Of these, columns whose text on pages needs other columns of the row → row → text."""
+    """Of these, columns whose text for readers needs other columns of the row → row → text."""
     trace_id_columns: tuple[str, ...]
     """Columns with the row's ids in earlier stages, under which its calls are filed."""
     matching: BuildRowMatchingRules = field(default_factory=BuildRowMatchingRules)

@@ -3,6 +3,8 @@
 An `Evaluation` is a `Benchmark`, so all commands that list, show, explain, verify and export builds handle it too.
 """
 
+import json
+import re
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -323,7 +325,9 @@ def resolve_evaluation_inputs(
     """
     world = load_world(run.world, run.graph)
     if params.answers is None:
-        check_tested_model(world, params.model, "--model")
+        is_build_named = params.build != LATEST_BUILD_KEYWORD or params.release is not None
+        build = "" if is_build_named else f"latest:{evaluation.benchmark.name}"
+        check_tested_model(world, params.model, "--model", build)
     measured = resolve_measured_build(evaluation.benchmark, params, run)
     changed: dict[str, Any] = {"build": measured.record.build_id}
     if params.release is not None:
@@ -333,7 +337,7 @@ def resolve_evaluation_inputs(
         changed["answers"] = str(measured.answers_file.path)
         files[ANSWERS_FILE_UNIT] = [measured.answers_file]
     if isinstance(params, JudgedEvaluationParams):
-        changed["judge"] = resolve_judge_name(world, params.judge)
+        changed["judge"] = resolve_judge_name(world, params.judge, measured.record.build_id)
     settings = tuple(dict.fromkeys(params.setting))
     locked = inputs_model(
         params=params.model_copy(update=changed),
@@ -400,31 +404,54 @@ def sample_question_clusters(clusters: Sequence[str], params: EvaluationParams) 
     return set(distinct if params.limit is None else draw_audit_sample_ids(distinct, params.limit, params.seed))
 
 
-def resolve_judge_name(world: World, name: str) -> str:
-    """Return the judge's name: a chat model of the world, or `exact` where the world's own judge is no real model."""
+def resolve_judge_name(world: World, name: str, build: str = "") -> str:
+    """Return the judge's name: a chat model of the world, or `exact` where the world's own judge is no real model.
+
+    `build`: the build that an error advises to name, if any.
+    """
     if name == EXACT_JUDGE or (name == "judge" and (name not in world.models or world.models[name].kind == "scripted")):
         return EXACT_JUDGE
-    _check_chat_model(world, name, "--judge", [EXACT_JUDGE])
+    _check_chat_model(world, name, "--judge", [EXACT_JUDGE], build)
     return name
 
 
-def check_tested_model(world: World, name: str, option: str) -> None:
-    """SettingsError unless `name` is a built-in model or a chat model of the world; `option`: that named it."""
+def check_tested_model(world: World, name: str, option: str, build: str = "") -> None:
+    """SettingsError unless `name` is a built-in model or a chat model of the world.
+
+    `option`: the option that named it; `build`: the build that the error advises to name, if any.
+    """
     if name not in BUILT_IN_MODELS:
-        _check_chat_model(world, name, option, [*BUILT_IN_MODELS])
+        _check_chat_model(world, name, option, [*BUILT_IN_MODELS], build)
 
 
-def _check_chat_model(world: World, name: str, option: str, others: Sequence[str]) -> None:
+def _check_chat_model(world: World, name: str, option: str, others: Sequence[str], build: str) -> None:
     """SettingsError unless the world has a chat model of that name."""
     there = [each for each, model in world.models.items() if model.kind in CHAT_MODEL_KINDS and each != "perplexity"]
-    if name not in there:
-        known = ", ".join([*there, *others])
-        advice = (
-            f'For a model of your own, write a world file with name, user_agent and [models.{name}] (kind = "openai", name and url of the server), pass it with --world FILE, and name the build to measure with --build'
-            if world.name in SHIPPED_WORLDS
-            else f'Add [models.{name}] with kind = "openai" to the world\'s file'
-        )
-        raise SettingsError(
-            f"{option} {name}: the world {world.name} has no chat model of that name; available: {known}"
-            f"{format_did_you_mean(name, [*there, *others])}. {advice}"
-        )
+    if name in there:
+        return
+    is_built_in = world.name in SHIPPED_WORLDS
+    key = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+    advice = (
+        _format_world_file_example(name, key, build)
+        if is_built_in
+        else f'To use another model, add [models.{key}] with kind = "openai", name and url to the world\'s file'
+    )
+    raise SettingsError(
+        f"{option} {name}: the {'built-in ' if is_built_in else ''}world {world.name!r} has no chat model called {name!r}; "
+        f"available: {', '.join([*there, *others])}{format_did_you_mean(name, [*there, *others])}. {advice}"
+    )
+
+
+def _format_world_file_example(model: str, model_key: str, build: str) -> str:
+    """Return a world file with a model of the user's own, and the options with which to repeat the command."""
+    return f"""To use a model of your own, write a world file, for example mine.toml:
+
+    name = "mine"
+    user_agent = "factmill/0.1 (you@example.org)"
+    [models.{model_key}]
+    kind = "openai"                      # the protocol, which most servers speak
+    name = {json.dumps(model, ensure_ascii=False):<28}  # the model's name at its server
+    url = "http://127.0.0.1:8000/v1"
+    # key_env = "MY_KEY"                 # the variable that holds the API key, if the server needs one
+
+Then repeat the command with --world mine.toml{build and f" --build {build}"}"""

@@ -24,7 +24,7 @@ from factmill.tasks.core.publishing.release_spec import (
     SourcePage,
     get_wikipedia_url_or_embedded,
 )
-from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, column_docs
+from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, NO_LICENCE_STATED, column_docs
 from factmill.tasks.diff.core.changes import BuildDiff
 from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.errors import BuildFormatTooOld, UsageError
@@ -165,7 +165,13 @@ def check_exclusions_and_licences(
         under = Counter(source for source, each in staying if licence.id in split_licence_expression(each))
         where = ", ".join(f"{source} ({rows} row{'s' * (rows != 1)})" for source, rows in sorted(under.items()))
         lines.append(
-            f"Licence {licence.id} of {where}: {licence.refusal_reason}{_format_licence_restatement(licence.id, build)}"
+            (
+                f"{where}: no licence is stated, so "
+                if licence.id == NO_LICENCE_STATED
+                else f"Licence {licence.id} of {where}: "
+            )
+            + licence.refusal_reason
+            + _format_licence_restatement(licence.id, build)
         )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
@@ -175,14 +181,19 @@ def check_exclusions_and_licences(
         exclude = f"Exclude these rows with {without} (or --without SOURCE). " if has_others else ""
         raise UsageError(
             f"{build.build_id} cannot be released. {'; '.join(lines)}. "
-            f"{exclude}If you may redistribute these rows, use {allow}"
+            f"{exclude}If you may redistribute these rows, repeat this command with {allow}"
         )
     if not staying:
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
 
 
 def _format_licence_restatement(licence_id: str, build: BuildRecord) -> str:
-    """Return how to state a licence by its SPDX id, if the user stated it for an own source in other words; else nothing."""
+    """Return how to state the licence of an own source that has none, or one in other words than SPDX's; else nothing."""
+    if licence_id == NO_LICENCE_STATED and build.origin.get("flow", {}).get("source"):
+        return (
+            ". If you know the licence, repeat the build command with --source-licence ID (an SPDX id such as CC-BY-4.0) "
+            "and release the new build"
+        )
     is_own = licence_id == (build.lock["params"].get("own_source") or {}).get("licence")
     nearest = list_nearest_licences(licence_id) if is_own and find_licence_problem(licence_id) else []
     return f". If it is {nearest[0]}, build again with --source-licence {nearest[0]}" if nearest else ""

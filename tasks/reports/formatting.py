@@ -119,10 +119,7 @@ def format_grouping(column: str) -> str:
 
 def format_figure_note(note: str) -> str:
     """Return the note of a metric or comparison for readers, to whom no page explains what a cluster is."""
-    plain = note.replace("all clusters have the same mean: the interval knows of no spread",
-        "every group of related questions has the same mean, so the interval cannot show the spread",
-    )  # fmt: skip
-    return re.sub(r"\bcluster(s?)\b", r"group\1 of related questions", plain)
+    return re.sub(r"\bcluster(s?)\b", r"group\1 of related questions", note)
 
 
 def _mark_command_words_in_html(text: str) -> Markup:

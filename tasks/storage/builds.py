@@ -252,7 +252,8 @@ def resolve_build_and_choice_note(warehouse: Path, name: str) -> tuple[BuildReco
         )
     what = f"{len(found)} builds begin with {wanted!r}" if found else f"no build {wanted!r}"
     meant = f"; did you mean {LATEST_PREFIX}{wanted}?" if any(build.benchmark == name for build in builds) else ""
-    known = ", ".join(build.build_id for build in (found or builds)[-_MAX_LISTED_BUILDS:])
+    same_benchmark = [build for build in builds if name.startswith(f"{build.benchmark}-")]
+    known = ", ".join(build.build_id for build in (found or same_benchmark or builds)[-_MAX_LISTED_BUILDS:])
     raise UnknownBuild(
         f"{what} in {warehouse}; expected a build's id, the start of an id, or {LATEST_PREFIX}BENCHMARK; builds there: {known} "
         f"(`factmill show` lists all){meant}"

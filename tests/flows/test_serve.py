@@ -413,7 +413,7 @@ def test_prefect_yaml_has_every_deployment_and_worker_runs_them(
         (["--world", "live", "--benchmarks", "granola"], "granola: "),
         (
             ["--benchmarks", "granola", "--evaluate", "nobody"],
-            "granola: --evaluate nobody: the world embedded has no chat model",
+            "granola: --evaluate nobody: the built-in world 'embedded' has no chat model",
         ),
         (["--cron", "often"], "--cron: "),
         (["--cron", "0 3 1 * *", "--interval", "1d"], "--cron and --interval: "),

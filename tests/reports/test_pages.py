@@ -277,7 +277,7 @@ def test_p_values_have_four_decimals(p: float | None, shown: str) -> None:
     [
         ("one cluster: nothing to draw an interval from", "one group of related questions: nothing to draw an interval from"),
         ("an interval from 9 clusters is too narrow", "an interval from 9 groups of related questions is too narrow"),
-        (format_interval_warning(9, 0), "every group of related questions has the same mean, so the interval cannot show the spread"),
+        (format_interval_warning(9, 0), "all groups of related questions have the same mean, so the interval cannot show the spread"),
     ],
 )  # fmt: skip
 def test_notes_say_what_a_cluster_is(stored: str, shown: str) -> None:

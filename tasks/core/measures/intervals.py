@@ -107,7 +107,7 @@ def format_interval_warning(clusters: int, deviating: int | None = None) -> str:
     if clusters == 1:
         return "one cluster: nothing to draw an interval from"
     if deviating == 0:
-        return "all clusters have the same mean: the interval knows of no spread"
+        return "all clusters have the same mean, so the interval cannot show the spread"
     if deviating is not None and deviating < min(_FEW_DEVIATING_CLUSTERS, clusters / 4):
         return f"all but {deviating} of {clusters} clusters have the same mean: the interval is much too narrow"
     return f"an interval from {clusters} clusters is too narrow" if clusters < _FEW_CLUSTERS else ""

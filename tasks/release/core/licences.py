@@ -72,8 +72,7 @@ KNOWN_LICENCES = {
             "no licence is stated",
             "",
             "unknown",
-            "nothing allows the redistribution of its rows. If you know its licence, build again with "
-            "the same command and --source-licence ID (an SPDX id such as CC-BY-4.0), and release the new build",
+            "nothing allows the redistribution of its rows",
         ),
     )
 }

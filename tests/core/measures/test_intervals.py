@@ -156,7 +156,7 @@ def test_rare_event_interval_has_warning_where_it_undercovers(clusters: int, lea
     ("clusters", "unlike", "text"),
     [
         (1, 0, "one cluster"),
-        (2, 0, "no spread"),
+        (2, 0, "cannot show the spread"),
         (10, 1, "all but 1 of 10 clusters"),
         (19, 18, "19 clusters"),
         (19, None, "19 clusters"),

@@ -76,7 +76,7 @@ def test_identical_models_tie_without_smallest_detectable_difference() -> None:
     found = compare_models("one", make([1, 0] * 20, is_share=True), "two", make([1, 0] * 20, is_share=True))
     assert (found.difference, found.ci_low, found.ci_high, found.better, found.p) == (0.0, 0.0, 0.0, "", 1.0)
     assert found.smallest_difference is None
-    assert "no spread" in found.note
+    assert "cannot show the spread" in found.note
 
 
 def test_lower_model_is_better_if_lower_metric_is_better() -> None:

@@ -113,7 +113,7 @@ def test_invalid_arguments_raise_named_errors(warehouse: Path, asked: list[dict[
         (say_paris, asked, {"concurrency": 0}, "concurrency is 0"),
         (say_paris, asked, {"limit": 3}, "limit: an async function"),
         ("oracle", asked, {}, r"factmill\.score\(BENCHMARK, 'oracle'\)"),
-        ("mine", asked, {}, r"no chat model of that name"),
+        ("mine", asked, {}, r"no chat model called"),
     ):
         with pytest.raises(UsageError, match=said):
             answer(model, rows, source=warehouse, **named)

@@ -196,7 +196,7 @@ def test_prints_lists_and_tables(factmill: Factmill, embedded_build: Any) -> Non
         (["build", "quizbowl"], 2, "usage", "No such benchmark 'quizbowl'"),
         (["evaluate", "quizbowl"], 2, "usage", "No such benchmark 'quizbowl'"),
         (["quizbowl"], 2, "usage", "No such command 'quizbowl'"),
-        (["evaluate", "granola", "--model", "nope"], 2, "settings", "pass it with --world FILE"),
+        (["evaluate", "granola", "--model", "nope"], 2, "settings", "with --world mine.toml --build latest:granola"),
         (["explain", "granola", "P19-zzz"], 2, "unknown-row", "'P19-zzz'"),
         (["export", "latest:granola"], 2, "usage", "'--to'"),
         (["show", "quizbowl"], 2, "usage", "'quizbowl'"),

@@ -70,7 +70,7 @@ def test_source_without_licence_builds_but_release_requires_licence(
     place = ("--to", tmp_path / "release", "--warehouse", tmp_path / "w.duckdb")
     refused = factmill("release", ran.json["build_id"], *place)
     assert refused.code == 2
-    assert "none stated of town-quiz.csv (3 rows)" in refused.err and "--source-licence" in refused.err
+    assert "town-quiz.csv (3 rows): no licence is stated" in refused.err and "--source-licence" in refused.err
     assert factmill("release", ran.json["build_id"], "--allow-licence", "none stated", *place).code == 0
     assert "| town-quiz.csv | none stated | 3 |" in (tmp_path / "release" / "README.md").read_text("utf-8")
 

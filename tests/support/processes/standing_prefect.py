@@ -12,6 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from factmill.flows import prefect_server
 from factmill.flows.prefect_server import find_server_problem, standing_or_own_prefect_server
 
 PREPARED = Path(__file__).resolve().parents[3] / "data"
@@ -45,7 +46,9 @@ def standing_server() -> Iterator[str]:
             patch.setenv(name, value)
         with standing_or_own_prefect_server(home):
             patch.undo()
+            patch.setattr(prefect_server, "_own_servers", {})  # for runs in this process it is a standing server
             yield os.environ["PREFECT_API_URL"]
+            patch.undo()
 
 
 def wait_ready(api: str) -> None:
