@@ -210,7 +210,7 @@ def list_errors() -> Iterator[str]:
     """Yield the codes of errors that stop a command, with their exit codes."""
     yield "# Error codes\n"
     yield (
-        "A command that fails prints one line, `factmill: MESSAGE [CODE]`; with `--json` it prints an object with `error` and `message`. In "
+        "A command that fails prints one line, `factmill: MESSAGE [CODE]`, and an example after it if that helps; with `--json` it prints an object with `error` and `message`. In "
         "Python, the code is an attribute of `factmill.FactmillError`. For the most frequent codes, see [Troubleshooting](../help/troubleshooting.md).\n"
     )
     yield "| code | exit code | is |\n|---|--:|---|"

@@ -236,6 +236,8 @@ class LazyCommandGroup(TyperGroup):
         """Return the name, the command and its arguments; CommandLineError names the new spelling of a renamed command."""
         for old in (" ".join(args[:2]), args[0]):
             if new := _NEW_SPELLINGS.get(old):
+                if named := [word for word in args[1:2] if not word.startswith("-")]:
+                    new = new.replace("BENCHMARK", named[0])
                 message = f"No such command '{old}'. Did you mean 'factmill {new}'?"
                 raise CommandLineError(message, f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n")
         return super().resolve_command(ctx, args)
@@ -375,12 +377,13 @@ def _report_error(error: Exception) -> None:
 
 
 def _print_error(code: str, message: str, usage: str = "") -> None:
-    """Print an error on standard error: `factmill: MESSAGE [CODE]` after the lines of usage, or an object with --json."""
+    """Print an error on standard error: `factmill: FIRST LINE [CODE]` after the lines of usage, or an object with --json."""
     text = escape_control_characters(shorten_middle(message, _LONGEST_MESSAGE))
     if _is_json_asked():
         sys.stderr.write(f"{json.dumps({'error': code, 'message': text}, ensure_ascii=False)}\n")
     else:
-        sys.stderr.write(f"{usage}{usage and chr(10)}factmill: {text} [{code}]\n")
+        first, *more = text.split("\n", 1)  # the code stands apart from what may be copied
+        sys.stderr.write("\n".join([f"{usage}{usage and chr(10)}factmill: {first} [{code}]", *more, ""]))
 
 
 def _is_json_asked() -> bool:

@@ -162,13 +162,14 @@ def _make_and_store_forecast(
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
         counted, warnings = count_forecast_source_rows(benchmark, record, builds, inputs, lock)
         source_rows = rows or counted
-        warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
         asked = load_build_stage_and_call_rows(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
+        assumed = " (assumed)" if warnings and not rows else ""
         description = (
-            f"extrapolated to {source_rows:,} source rows from the requests of {record.build_id} for "
+            f"extrapolated to {source_rows:,} source rows{assumed} from the requests of {record.build_id} for "
             f"{count_source_rows_of_build(record):,} source rows in the world {record.report['world']}"
         )
+        warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
     with using_own_prompts(parse_own_prompts(resolve_own_prompt_texts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:
@@ -210,8 +211,9 @@ def _get_forecast_basis_build(
             else ""
         )
         raise UsageError(
-            f"{warehouse} has no build of {benchmark.name} to extrapolate from; make a small one first{small} and state the number "
-            "of source rows with --rows N, or add --pilot N, which counts the source rows, and sends and pays for the requests of N"
+            f"{warehouse} has no build of {benchmark.name} to extrapolate from. Repeat this command with --pilot 20: it counts the source "
+            "rows, samples 20 of them and sends their requests, which the provider bills. Or make a small build first"
+            f"{small}, then repeat this command with --rows N, the number of source rows"
         )
     if record.benchmark != benchmark.name:
         raise UsageError(f"--from {record.build_id}: a build of {record.benchmark}; expected one of {benchmark.name}")

@@ -223,8 +223,13 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
     nearest = [] if found else _list_row_ids_by_ending_or_other_id(db, benchmark, table, build_id, row_id)
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
     (rows,) = db.execute(f"SELECT count(*) FROM {table} WHERE build_id = $1", [build_id]).fetchone() or (0,)
+    other = db.execute(
+        f"SELECT min(build_id) FROM {table} WHERE build_id <> $1 AND id = $2", [build_id, row_id]
+    ).fetchone()
+    has_it = f"; {other[0]} has it (--build {other[0]})" if other and other[0] else ""
     raise UnknownRow(
-        f"{several} in {build_id}{hint}; `factmill show {benchmark.name} --build {build_id} --limit {max(rows, 1)}` lists all row ids"
+        f"{several} among the {rows:,} rows of {build_id}{hint}{has_it}; to list their ids: "
+        f"`factmill show {benchmark.name} --build {build_id} --limit {max(rows, 1)}`"
     )
 
 

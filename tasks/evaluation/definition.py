@@ -434,17 +434,18 @@ def _check_chat_model(world: World, name: str, option: str, others: Sequence[str
     advice = (
         _format_world_file_example(name, key, build)
         if is_built_in
-        else f'To use another model, add [models.{key}] with kind = "openai", name and url to the world\'s file'
+        else f' To use another model, add [models.{key}] with kind = "openai", name and url to the world\'s file'
     )
     raise SettingsError(
         f"{option} {name}: the {'built-in ' if is_built_in else ''}world {world.name!r} has no chat model called {name!r}; "
-        f"available: {', '.join([*there, *others])}{format_did_you_mean(name, [*there, *others])}. {advice}"
+        f"available: {', '.join([*there, *others])}{format_did_you_mean(name, [*there, *others]) or '.'}{advice}"
     )
 
 
 def _format_world_file_example(model: str, model_key: str, build: str) -> str:
     """Return a world file with a model of the user's own, and the options with which to repeat the command."""
-    return f"""To use a model of your own, write a world file, for example mine.toml:
+    return f"""
+To use a model of your own, write a world file, for example mine.toml:
 
     name = "mine"
     user_agent = "factmill/0.1 (you@example.org)"
@@ -454,4 +455,6 @@ def _format_world_file_example(model: str, model_key: str, build: str) -> str:
     url = "http://127.0.0.1:8000/v1"
     # key_env = "MY_KEY"                 # the variable that holds the API key, if the server needs one
 
-Then repeat the command with --world mine.toml{build and f" --build {build}"}"""
+Then repeat the command with the following options{build and ", since the build is from another world"}:
+
+    --world mine.toml{build and f" --build {build}"}"""

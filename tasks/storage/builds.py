@@ -302,7 +302,12 @@ def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
         else "the newest complete build of the default source"
     )
     alone = "there is no complete build of the default source" if first.narrowing_options else ""
-    remarks = [alone, f"others: {named}; name one to use it" if named else ""]
+    remarks = [
+        alone,
+        f"others: {named}; to use one, give its id (--build, or in place of {LATEST_PREFIX}{first.benchmark})"
+        if named
+        else "",
+    ]
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
 
 

@@ -17,17 +17,19 @@ _MAX_NAMED_CHARACTERS = 200
 def choose_basis_build(
     benchmark: Benchmark, builds: Sequence[BuildRecord], manifest: Mapping[str, Any]
 ) -> BuildRecord | None:
-    """Return the newest build of the benchmark with this manifest's world, models, prompts and parameters.
+    """Return the newest build of the benchmark with this manifest's world, models, prompts and parameters, of the same
+    source files if any has these.
 
     Without one, the newest with its world, models and prompts; without that, the newest; None if there is no build.
     `builds`: oldest first.
     """
     own = [build for build in reversed(builds) if build.benchmark == benchmark.name]
     same_services = [build for build in own if not _list_world_model_prompt_differences(build.lock, manifest)]
-    same_parameters = (
+    same_parameters = [
         each for each in same_services if not _list_parameter_differences(benchmark, each.lock, manifest)
-    )
-    return next(same_parameters, next(iter([*same_services, *own]), None))
+    ]
+    same_files = [each for each in same_parameters if each.lock["sources"] == manifest["sources"]]
+    return next(iter([*same_files, *same_parameters, *same_services, *own]), None)
 
 
 def format_basis_differences(benchmark: Benchmark, basis: BuildRecord, manifest: Mapping[str, Any]) -> list[str]:

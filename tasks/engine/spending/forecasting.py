@@ -155,8 +155,9 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             unpriced.add(model.name)
         # requests per call of its stage if known, else one per call or sample, as a model gets where replies were scripted
         requests = sent.get((call["stage"], call["service"], call["operation"]), float(times))
-        if model is not None and call["model"].startswith(SCRIPTED_MODEL_NAME):
-            requests, has_scripted = float(times), True
+        if call["model"].startswith(SCRIPTED_MODEL_NAME):
+            has_scripted |= model is not None
+            requests = 0.0 if model is None else float(times)
         call_identity = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
         uses.append(ObservedCall(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []

@@ -197,6 +197,8 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
         "the world embedded sets no price for the model m",
     ]
     assert "(--pilot N)" in notes[0]
+    without_model, _, _ = forecast_build(world(), replace(basis, requests={}, models={}), 500)
+    assert without_model.total["model_requests"] == 0, "in a world of scripted replies no model is called"
     drawn = [stage("read", 1, 1), stage("draw_pilot", 1, 1), stage("ask", 1, 1)]
     pilot = replace(basis, usage=BuildStagesAndCalls(drawn, [result]), source_rows=None)
     _, _, [first, *_] = forecast_build(world(), pilot, 500)

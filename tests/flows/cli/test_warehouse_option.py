@@ -53,7 +53,7 @@ def test_missing_warehouse_is_usage_error(command: list[str], factmill: Factmill
 def test_missing_default_warehouse_is_reported_as_no_builds(factmill: Factmill) -> None:
     ran = factmill("builds")
     assert (ran.code, ran.out, ran.err) == (0, "", "no builds yet; make one: `factmill build granola`\n")
-    assert "add --pilot N" in factmill("build", "granola", "--forecast").err
+    assert "--pilot 20" in factmill("build", "granola", "--forecast").err
 
 
 def test_show_says_that_first_build_runs(factmill: Factmill) -> None:

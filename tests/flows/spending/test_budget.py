@@ -149,7 +149,7 @@ def test_unknown_cost_is_not_reported_as_zero(
 def test_forecast_without_basis_is_rejected(factmill: Factmill, tmp_path: Path) -> None:
     nothing = factmill("build", "granola", "--forecast", "--warehouse", empty_warehouse(tmp_path / "w.duckdb"))
     assert nothing.code == 2
-    assert "add --pilot N" in nothing.err
+    assert "with --pilot 20" in nothing.err
     both = factmill(
         "build", "granola", "--forecast", "--warehouse", tmp_path / "w.duckdb", "--pilot", "1", "--rows", "7"
     )
@@ -180,6 +180,7 @@ def test_forecast_counts_rows_of_named_source_and_warns_of_other_inputs(
 
     [unread] = [note for note in forecast()["notes"] if note.startswith("warning")]
     assert "no build has read this one: its 12 source rows are assumed" in unread
+    assert "extrapolated to 12 source rows (assumed) from" in forecast()["basis"]
     prompt = tmp_path / "mine" / "granola" / "granular_answers.md"
     prompt.parent.mkdir(parents=True)
     packaged = (ASSETS_ROOT / "prompts" / "granola" / "granular_answers.md").read_text("utf-8")
@@ -195,6 +196,11 @@ def test_forecast_counts_rows_of_named_source_and_warns_of_other_inputs(
     assert newest.json["build_id"] in forecast(*own, "--samples", "2")["basis"]
     assert small in forecast(*own)["basis"]
     assert newest.json["build_id"] in forecast(*own, "--from", newest.json["build_id"])["basis"]
+
+    # so is one with the same source files
+    of_table = factmill("build", "granola", *own, "--limit", "2", "--warehouse", warehouse, "--json").json["build_id"]
+    assert of_table in forecast(*own)["basis"]
+    assert small in forecast(*SMALL_BUILDS["granola"])["basis"]
 
 
 def stop() -> str:
