@@ -263,7 +263,7 @@ def load_world(name: str, graph: str | None = None) -> World:
         why = f"{given} is a folder" if given.is_dir() else f"no such file in {given.parent}"
         raise SettingsError(
             f"no world {name!r}: {why}; expected `embedded`, `live` or the path of a TOML file; to write one, copy "
-            f"{ASSETS_ROOT / 'data' / 'worlds' / 'live.toml'}"
+            f"{ASSETS_ROOT / 'data' / 'worlds' / 'live.toml'} and follow its comments"
         ) from error
     except OSError as error:
         raise SettingsError(f"the world {name[:_MAX_QUOTED_CHARACTERS]!r} cannot be read: {error.strerror}") from error

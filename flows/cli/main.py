@@ -238,7 +238,8 @@ class LazyCommandGroup(TyperGroup):
             if new := _NEW_SPELLINGS.get(old):
                 if named := [word for word in args[1:2] if not word.startswith("-")]:
                     new = new.replace("BENCHMARK", named[0])
-                message = f"No such command '{old}'. Did you mean 'factmill {new}'?"
+                hint = " Without an earlier build, add --pilot 20." if old == "forecast" else ""
+                message = f"No such command '{old}'. Did you mean 'factmill {new}'?{hint}"
                 raise CommandLineError(message, f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n")
         return super().resolve_command(ctx, args)
 

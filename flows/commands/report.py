@@ -91,7 +91,10 @@ def report(
     if not to:
         for name in names:
             if name != "all":
-                resolve_build(path, name)
+                try:
+                    resolve_build(path, name)
+                except UnknownBuild as error:
+                    raise UnknownBuild(f"{error}; also name the file to write: --to report.html") from error
         raise UsageError(f"name the file to write: factmill report {' '.join(names)} --to report.html (or .md, .json)")
     check_report_suffixes(to)
     kind = "evaluations"

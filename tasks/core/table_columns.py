@@ -8,7 +8,7 @@ a field that the map does not name is read from the column of its own name, in a
 import ast
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from factmill.tasks.core.rows import StrictModel
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth, format_did_you_mean
+from factmill.tasks.text.sanitize import MAX_JSON_DEPTH, exceeds_json_depth, find_most_similar_name, format_did_you_mean
 
 _MAX_LISTED_CHARACTERS = 400
 _MAX_PYTHON_LIST_CHARACTERS = 20_000
@@ -146,32 +146,49 @@ def resolve_table_columns(
     columns, what is read, and a map that fits the file.
     """
     found: dict[str, str] = {}
+    unknown: dict[str, str] = {}
     for field in form:
         if field.name in column_map:
             column = column_map[field.name]
             if column and column not in columns and column.partition(".")[0] not in columns:
-                raise SourceError(
-                    f"{place}: --map {field.name}={column}: the column {column} is missing; {_format_file_columns_message(columns)}"
-                    f"{format_did_you_mean(column, columns)}"
-                )
+                unknown[field.name] = column
+                column = find_most_similar_name(column, {*columns} - {*column_map.values()})
         else:
             alike = [column for column in columns if column.strip().casefold() in field.names]
             column = next((name for name in field.names if name in columns), alike[0] if len(alike) == 1 else "")
         if column:
             found[field.name] = column
     missing = [field for field in form if field.is_required and field.name not in {*found, *defaults}]
-    if missing:
-        guessed = {**column_map, **_guess_columns(form, found, columns)}
-        proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
-        if not all(each.isalnum() or each in "_=,.-" for each in proposed):
-            proposed = f"'{proposed}'"
-        fits = guessed.keys() >= {field.name for field in missing}
-        how = f"; if these are the right ones: --map {proposed}" if fits else ""
+    if not missing and not unknown:
+        return found
+    proposal = _format_map_proposal(
+        form, column_map, found, columns, {field.name for field in missing} | unknown.keys()
+    )
+    if unknown:
+        wrong = ",".join(f"{field}={column}" for field, column in unknown.items())
+        column = next(iter(unknown.values()))
         raise SourceError(
-            f"{place}: the column {missing[0].name} is missing ({missing[0].meaning}); {_format_file_columns_message(columns)}{how}. "
-            f"Fields are {format_table_form(form)}"
+            f"{place}: --map {wrong}: the column {column} is missing; {_format_file_columns_message(columns)}"
+            f"{proposal or format_did_you_mean(column, columns)}"
         )
-    return found
+    raise SourceError(
+        f"{place}: the column {missing[0].name} is missing ({missing[0].meaning}); {_format_file_columns_message(columns)}{proposal}. "
+        f"Fields are {format_table_form(form)}"
+    )
+
+
+def _format_map_proposal(
+    form: TableForm, column_map: Mapping[str, str], found: Mapping[str, str], columns: Sequence[str], lacking: Set[str]
+) -> str:
+    """Return a map that fits the file's columns, as the end of an error; empty if it has no column for a `lacking` field."""
+    mapped = {field: found.get(field, "") for field, column in column_map.items() if field in found or not column}
+    guessed = {**mapped, **_guess_columns(form, {**mapped, **found}, columns)}
+    if not guessed.keys() >= lacking:
+        return ""
+    proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
+    if not all(each.isalnum() or each in "_=,.-" for each in proposed):
+        proposed = f"'{proposed}'"
+    return f"; if these are the right ones: --map {proposed}"
 
 
 def _format_file_columns_message(columns: Sequence[str]) -> str:

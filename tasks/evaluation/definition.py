@@ -452,9 +452,9 @@ To use a model of your own, write a world file, for example mine.toml:
     [models.{model_key}]
     kind = "openai"                      # the protocol, which most servers speak
     name = {json.dumps(model, ensure_ascii=False):<28}  # the model's name at its server
-    url = "http://127.0.0.1:8000/v1"
+    url = "http://127.0.0.1:8000/v1"     # the server's address
     # key_env = "MY_KEY"                 # the variable that holds the API key, if the server needs one
 
-Then repeat the command with the following options{build and ", since the build is from another world"}:
+Then repeat the command with {"these options (a build from another world must be named)" if build else "this option"}:
 
     --world mine.toml{build and f" --build {build}"}"""

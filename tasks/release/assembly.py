@@ -56,6 +56,7 @@ from factmill.tasks.release.core.selection_and_gates import (
     split_by_column,
     split_by_mask,
 )
+from factmill.tasks.reports.page_frame import format_build_command
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.export import load_verified_tables
 from factmill.tasks.storage.own_tables import find_licence_problem, list_nearest_licences
@@ -84,7 +85,7 @@ def verify_and_assemble_release(
     rejects, withheld = attachments.redact_rejects(options, held_out)
     sources = list_source_and_licence_of_each_row(tables[benchmark.main_table], spec, build)
     keep = mark_released_rows(sources, options.excluded)
-    check_exclusions_and_licences(sources, keep, options, build)
+    check_exclusions_and_licences(sources, keep, options, build, benchmark)
     shown = dict(_drop_excluded_rows(tables, benchmark, spec, keep))
     open_configs = [each for each in spec.configs if not {*each.splits.values()} & {*held_out}]
     configs = tuple(
@@ -147,7 +148,11 @@ def list_source_and_licence_of_each_row(
 
 
 def check_exclusions_and_licences(
-    sources: Sequence[SourceAndLicence], keep: Sequence[bool], options: ReleaseOptions, build: BuildRecord
+    sources: Sequence[SourceAndLicence],
+    keep: Sequence[bool],
+    options: ReleaseOptions,
+    build: BuildRecord,
+    benchmark: Benchmark,
 ) -> None:
     """UsageError for unknown names to exclude, if remaining rows are under a refused licence, and if no row remains."""
     known = {source for source, _ in sources} | {
@@ -171,7 +176,7 @@ def check_exclusions_and_licences(
                 else f"Licence {licence.id} of {where}: "
             )
             + licence.refusal_reason
-            + _format_licence_restatement(licence.id, build)
+            + _format_licence_restatement(licence.id, build, benchmark)
         )
     if lines:
         without = " ".join(f"--without {shlex.quote(licence.id)}" for licence in refused)
@@ -187,12 +192,13 @@ def check_exclusions_and_licences(
         raise UsageError(f"{build.build_id}: no row is left to release; exclude fewer sources and licences (--without)")
 
 
-def _format_licence_restatement(licence_id: str, build: BuildRecord) -> str:
+def _format_licence_restatement(licence_id: str, build: BuildRecord, benchmark: Benchmark) -> str:
     """Return how to state the licence of an own source that has none, or one in other words than SPDX's; else nothing."""
     if licence_id == NO_LICENCE_STATED and build.origin.get("flow", {}).get("source"):
+        command = format_build_command(["build", benchmark.name], benchmark.params, build)
         return (
-            ". If you know the licence, repeat the build command with --source-licence ID (an SPDX id such as CC-BY-4.0) "
-            "and release the new build"
+            f". If you know the licence, build again with its SPDX id, such as CC-BY-4.0: `{command} --source-licence CC-BY-4.0`; "
+            "then release the new build"
         )
     is_own = licence_id == (build.lock["params"].get("own_source") or {}).get("licence")
     nearest = list_nearest_licences(licence_id) if is_own and find_licence_problem(licence_id) else []

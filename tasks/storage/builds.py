@@ -242,7 +242,11 @@ def resolve_build_and_choice_note(warehouse: Path, name: str) -> tuple[BuildReco
     if name.startswith(LATEST_PREFIX) and (
         unknown := _find_unknown_benchmark_problem(name.removeprefix(LATEST_PREFIX))
     ):
-        raise UnknownBuild(f"no build {wanted!r}: {unknown}")
+        there = ", ".join(f"{LATEST_PREFIX}{each}" for each in sorted({build.benchmark for build in builds}))
+        raise UnknownBuild(
+            f"no build {wanted!r}: {unknown}"
+            + (f"; builds in {warehouse}: {there} (`factmill show` lists all)" if there else "")
+        )
     command = _format_command_to_make_latest_build(name)
     if not builds:
         raise UnknownBuild(f"no build {wanted!r}: {warehouse} has no builds yet; make one, for example: {command}")

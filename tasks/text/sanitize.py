@@ -70,8 +70,14 @@ _MIN_SIMILARITY = 0.7
 """Lowest difflib ratio at which two names count as similar."""
 
 
-def format_did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return `; did you mean NAME?` with the known name most similar to `given`; empty where none is similar."""
+def find_most_similar_name(given: str, known: Iterable[str]) -> str:
+    """Return the known name most similar to `given`; empty where none is similar."""
     names = {name.casefold(): name for name in known}
     close = get_close_matches(given.casefold(), names, 1, _MIN_SIMILARITY)
-    return f"; did you mean {names[close[0]]}?" if close else ""
+    return names[close[0]] if close else ""
+
+
+def format_did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return `; did you mean NAME?` with the known name most similar to `given`; empty where none is similar."""
+    name = find_most_similar_name(given, known)
+    return f"; did you mean {name}?" if name else ""
