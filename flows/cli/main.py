@@ -238,7 +238,11 @@ class LazyCommandGroup(TyperGroup):
             if new := _NEW_SPELLINGS.get(old):
                 if named := [word for word in args[1:2] if not word.startswith("-")]:
                     new = new.replace("BENCHMARK", named[0])
-                hint = " Without an earlier build, add --pilot 20." if old == "forecast" else ""
+                hint = (
+                    " Without an earlier build, add --pilot 20, which sends the requests of 20 rows."
+                    if old == "forecast"
+                    else ""
+                )
                 message = f"No such command '{old}'. Did you mean 'factmill {new}'?{hint}"
                 raise CommandLineError(message, f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n")
         return super().resolve_command(ctx, args)

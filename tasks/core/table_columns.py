@@ -152,7 +152,7 @@ def resolve_table_columns(
             column = column_map[field.name]
             if column and column not in columns and column.partition(".")[0] not in columns:
                 unknown[field.name] = column
-                column = find_most_similar_name(column, {*columns} - {*column_map.values()})
+                column = find_most_similar_name(column, [each for each in columns if each not in column_map.values()])
         else:
             alike = [column for column in columns if column.strip().casefold() in field.names]
             column = next((name for name in field.names if name in columns), alike[0] if len(alike) == 1 else "")
