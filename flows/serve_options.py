@@ -51,7 +51,7 @@ class MultiBenchmarkRebuildParamsBase(BenchmarkParams):
     """Evaluate this model after each build (repeatable): [models.NAME] of the world's file, or oracle, guesser, silent. Default: no evaluation."""
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
-    """Release each build to DIR/BENCHMARK if it passes all gates. The options that begin with "Gate" set them. Default: no release."""
+    """Release each build to DIR/BENCHMARK if it passes all gates. The options whose description begins with "Gate" set the gates. Default: no release."""
     authors: Annotated[tuple[str, ...], CliOption(metavar="NAME")] = ()
     """Authors of the releases, each 'Family, Given' or the name of a group (repeatable)."""
     rows_within: float = Field(default=0.1, ge=0, le=MAX_SETTING_NUMBER)
@@ -61,7 +61,7 @@ class MultiBenchmarkRebuildParamsBase(BenchmarkParams):
     unchecked_judge: bool = False
     """Gate off: release even if the judge was never checked against people (see `factmill judge-card`)."""
     unexplained: bool = False
-    """Gate off: release even if rows changed since the previous release without a known cause."""
+    """Gate off: release even if some rows changed, without a known cause, since the previous release."""
 
     def list_chosen_benchmarks(self) -> list[Benchmark]:
         """Return the benchmarks to build, in the registry's order."""

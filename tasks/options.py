@@ -130,7 +130,7 @@ class OwnSourceParams(TableSourceParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
-    """Separator between the values in a cell, such as ;. Default: no separator; a cell holds one value or a JSON array."""
+    """Separator between the values in a cell, such as `;` or `|`. Default: no separator; a cell holds one value or a JSON array."""
 
 
 OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
@@ -162,7 +162,7 @@ class RunOptions(StrictModel):
     """How to use recorded calls. record: send only calls without a recorded reply. replay: send none. refresh: send all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
-    seconds). Texts of revisions never expire, nor do replies of models, local graphs or the embedded world. Default: max_age in the world's file."""
+    seconds). Texts of Wikipedia revisions and replies of models, local graphs and the embedded world never expire. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
     """Rebuild incrementally: send again only calls whose replies have changed since this build. BUILD is its id, the start of its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request. If it cannot check a reply, it sends the call again. With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
     stale_if_error: bool = False
@@ -170,7 +170,7 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage with more than 32,000 rows uses larger batches, so that it has at most 64."""
+    """Number of rows per batch. In a stage with more than 32,000 rows, batches are larger, so that there are at most 64."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )

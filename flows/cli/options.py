@@ -45,9 +45,7 @@ WarehouseOption = Annotated[
 """Option for a warehouse that must exist."""
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
-LATEST_RULE = (
-    "latest:BENCHMARK is the newest build of the packaged source without --limit; if there is none, the newest build."
-)
+LATEST_RULE = "latest:BENCHMARK is the newest build that was made without --limit from the data that ship with factmill. If there is no such build, it is the newest build."
 """Which build `latest` is, for help texts; `EvaluationParams.build` says the same."""
 BuildArgument = Annotated[
     str,

@@ -83,7 +83,7 @@ def doctor(
 ) -> None:
     """Check configuration, services and models, with advice.
 
-    Each line is `ok`, `MISSING` with advice, or `–` for a benchmark that this world does not serve. The exit code is 1
+    Each line is `ok`, `MISSING` with advice, or `–` for a benchmark that the chosen world cannot build. The exit code is 1
     if anything is missing.
 
     \b

@@ -33,7 +33,7 @@ GraphArgument = Annotated[str, typer.Argument(help="Name of the graph.", metavar
 def load_graph(
     files: list[str] = typer.Argument(
         ...,
-        help="N-Triples or Turtle files, plain or compressed with gzip, bzip2 or zstd; - reads standard input.",
+        help="N-Triples or Turtle files, plain or compressed with gzip, bzip2 or zstd. `-` reads standard input.",
         metavar="FILE…",
     ),
     name: str = typer.Option(..., help="Name for the graph.", metavar="NAME"),

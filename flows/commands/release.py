@@ -44,7 +44,7 @@ def release(
     allowed: list[str] | None = typer.Option(
         None,
         "--allow-licence",
-        help="Also release rows under this licence (repeatable). Needed for a licence of which factmill does not know whether it allows redistribution. Use this only if you may redistribute the rows.",
+        help="Also release rows under this licence (repeatable). Needed if the licence forbids redistribution, or if factmill does not know it. Use this only if you may redistribute the rows.",
         metavar="LICENCE",
     ),
     with_answers: bool = typer.Option(
@@ -68,9 +68,9 @@ def release(
     The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation,
     digests, and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
 
-    The command fails if a source's licence forbids redistribution, and lists the options that resolve this; and if
-    latest:BENCHMARK passes over a newer build of a source of your own. The same
-    build always gives the same bytes. The folder appears only after all files are written.
+    The command fails if a source's licence does not allow redistribution, and then lists the options that resolve this.
+    It also fails if latest:BENCHMARK would ignore a newer build from a source of your own. The same build always gives
+    the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 

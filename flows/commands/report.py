@@ -51,7 +51,7 @@ from factmill.tasks.text.sanitize import format_did_you_mean
 def report(
     names: list[str] = typer.Argument(
         ...,
-        help=f"A build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Or one or more evaluations of one benchmark, also as latest:NAME_evaluation. Or all, for a model card over all benchmarks.",
+        help=f"A build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Instead of a build: evaluations of one benchmark (ids, or latest:NAME_evaluation), or `all` for a model card over all benchmarks.",
         metavar="BUILD | EVAL…",
     ),
     to: list[Path] | None = typer.Option(
@@ -62,7 +62,7 @@ def report(
     models: list[str] | None = typer.Option(
         None,
         "--model",
-        help="With all: model to put on the card, by its name in the evaluation (repeatable). Default: every evaluated model.",
+        help="With `all`: model to put on the card, by its name in the evaluation (repeatable). Default: every evaluated model.",
         metavar="NAME",
     ),
     items: bool = typer.Option(

@@ -28,7 +28,7 @@ ServeConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="TOML file that sets these options by name and, in one table per benchmark, its parameters. Options on the command line take precedence.",
+        help="TOML file with these options by name, and with one table per benchmark for that benchmark's parameters. Options on the command line take precedence.",
     ),
 ]
 _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
@@ -37,9 +37,9 @@ _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
     in the UI with your own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks
     one after another. Two runs never work on the same build at once. Each start and end of a run prints one line.
 
-    A rebuild requests replies of live services again if they are older than half the time between two rebuilds.
-    --max-age or the world's file can set another age. When serve starts again, interrupted rebuilds continue, and one
-    run makes up for all scheduled times that were missed.
+    A rebuild sends a call to a live service again if the recorded reply is older than half the time between two
+    rebuilds; --max-age, or max_age in the world's file, sets another age. When serve starts again, interrupted rebuilds
+    continue, and one run makes up for all scheduled times that were missed.
 
     \b
     Examples:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from factmill.tasks.models.embedders import Embedder
 
 BUILT_IN_MODELS = {
-    "oracle": "gives the gold answers, for the best value of every metric",
+    "oracle": "gives the gold answers, to show the best value that each metric can reach",
     "guesser": "gives the most common gold answer among questions of the same kind, as a baseline",
     "silent": "gives no answer",
 }
@@ -68,13 +68,13 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build of the packaged source without --limit; if there is none, the newest build. latest is the same, but with --world or --prompts only among builds made with them. Default: the build that the file of --answers names, else latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build that was made without --limit from the data that ship with factmill. If there is no such build, it is the newest build. latest is latest:BENCHMARK of this benchmark; with --world or --prompts, only builds made with them are considered. Default: the build that the lines of the --answers file state; without one, latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
     """Model to measure: [models.NAME] in the world's file, or a built-in model (oracle, guesser or silent), which needs no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Copy "setting" and "build" from the questions that --questions wrote."""
+    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Also put "setting" and "build" on each line, as in the file that --questions wrote."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Number of questions to draw at random (see --seed). Questions about the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
