@@ -76,7 +76,7 @@ COMMAND_GROUPS = {
         "paths": ("paths", "Find paths of 1 or 2 hops from items to items, dates or numbers."),
         "world": (
             "world",
-            "Serve the built-in offline services (the embedded world), or manage its replies.",
+            "Serve the embedded world (offline services), or manage replies.",
         ),
         "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
         "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),

@@ -52,6 +52,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationInputs,
     EvaluationParams,
     JudgedEvaluationParams,
+    check_tested_model,
     enlarge_batches_if_offline,
     find_judge_identity,
     load_evaluation_questions,
@@ -63,7 +64,7 @@ from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.reports.formatting import format_figure_note, format_number, shorten_line
 from factmill.tasks.reports.model_ranking import format_comparison_verdict, put_better_value_first
-from factmill.tasks.settings import factmill_home
+from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
 from factmill.tasks.storage.human_judgments import load_judge_cards
 from factmill.tasks.storage.warehouse import Connection, open_warehouse
@@ -248,6 +249,12 @@ class MultiEvaluationRunner:
     def check_plans(self, plans: Sequence[PlannedEvaluation]) -> None:
         """Resolve every evaluation's inputs and record failures; raise if a model can be evaluated on no benchmark."""
         self.is_alone = len(plans) == 1
+        if (
+            len({evaluation.name for evaluation, _ in plans}) > 1
+        ):  # an unknown model is one error, not one per benchmark
+            world = load_world(self.run.world, self.run.graph)
+            for model in dict.fromkeys(params.model for _, params in plans):
+                check_tested_model(world, model, "--model")
         failed: dict[str, list[tuple[PlannedEvaluation, FactmillError]]] = defaultdict(list)
         for evaluation, params in plans if not self.is_alone else ():
             try:

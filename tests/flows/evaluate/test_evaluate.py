@@ -243,7 +243,8 @@ def test_model_answering_no_request_yields_no_evaluation(toy: ToyCommand, server
         "answerer, oracle, guesser, silent; did you mean oracle?"
         in toy("evaluate", "countries", "--world", world, "--model", "oracel", code=2).err
     )
-    assert "--model answerer: the world embedded" in toy("evaluate", "countries", code=2).err
+    unknown = toy("evaluate", "countries", code=2).err
+    assert "--model answerer: the built-in world 'embedded' has no chat model" in unknown
 
 
 def test_answer_file_is_scored_and_mismatched_lines_are_reported(toy: ToyCommand, tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def test_failed_evaluation_leaves_others_running_and_is_reported_last(shared_toy
 
 def test_unknown_model_is_reported_once_before_any_request(shared_toy: ToyCommand) -> None:
     ran = shared_toy("evaluate", "all", "--model", "oracle", "--model", "oracel", code=2)
-    assert ran.out == "" and ran.err.count("--model oracel: the world embedded") == 1
+    assert ran.out == "" and ran.err.count("--model oracel: the built-in world 'embedded'") == 1
     assert (
         "factmill evaluate granola --questions FILE"
         in shared_toy("evaluate", "all", "--model", "oracle", "--questions", "q.jsonl", code=2).err

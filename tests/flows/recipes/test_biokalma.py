@@ -353,7 +353,8 @@ def test_build_survives_any_author_reply_and_later_run_retries_failures(
 
 
 def test_show_prints_knowledge_as_text(factmill: Factmill, built: Built) -> None:
-    text = " ".join(factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"]).out.split())
-    assert "notable work" in text
+    shown = factmill("show", "biokalma", "--limit", "3", "--build", built.report["build_id"], COLUMNS="2000").out
+    text = " ".join(shown.split())
+    assert "Mary Shelley: notable work Frankenstein" in text
     assert "'statement'" not in text
     assert "{" not in text
