@@ -48,7 +48,7 @@ class MultiBenchmarkRebuildParamsBase(BenchmarkParams):
     benchmarks: Annotated[tuple[KnownBenchmarkName, ...], CliOption(metavar="NAME")] = ()
     """Build only this benchmark (repeatable). Default: all."""
     evaluate: Annotated[tuple[str, ...], CliOption(metavar="MODEL")] = ()
-    """Evaluate this model after each build (repeatable): [models.NAME] of the world's file, or oracle, guesser, silent. Default: no evaluation."""
+    """Evaluate this model after each build (repeatable): a model of the world's file ([models.NAME]), or a built-in one (oracle, guesser, silent). Default: no evaluation."""
 
     release: Annotated[str, CliOption(metavar="DIR")] = ""
     """Release each build to DIR/BENCHMARK if it passes all gates. The options whose description begins with "Gate" set the gates. Default: no release."""

@@ -119,7 +119,7 @@ class TableSourceParams(BenchmarkParams):
     source_split: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Read only this split of a folder, such as test (test.csv or data/test-00000-of-00001.parquet)."""
     source_name: Annotated[str | None, AfterValidator(_validate_source_label), CliOption(metavar="NAME")] = None
-    """Name of your own source, for its rows and the card of a release."""
+    """Name of your own source. It appears in the rows, and in the dataset card of a release."""
     source_licence: Annotated[str | None, AfterValidator(_validate_licence_label_or_url), CliOption(metavar="ID")] = (
         None
     )
@@ -162,15 +162,15 @@ class RunOptions(StrictModel):
     """How to use recorded calls. record: send only calls without a recorded reply. replay: send none. refresh: send all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
-    seconds). Texts of Wikipedia revisions and replies of models, local graphs and the embedded world never expire. Default: max_age in the world's file."""
+    seconds). Other replies never expire: those of models, of local graphs and of the embedded world, and the texts of Wikipedia revisions. Default: max_age in the world's file."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
-    """Rebuild incrementally: send again only calls whose replies have changed since this build. BUILD is its id, the start of its id, or "last" (the benchmark's newest build in this world). factmill checks items and pages for changes, 50 per request. If it cannot check a reply, it sends the call again. With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
+    """Rebuild incrementally: reuse the replies of this build. A call is sent again only if the item or page that it asks about has changed, or if factmill cannot check that. factmill checks 50 items or pages per request. BUILD: a build's id, the start of the id, or "last" (the benchmark's newest build in this world). With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
     stale_if_error: bool = False
     """Use an expired reply if a live service fails. Without this option, the row fails."""
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. In a stage with more than 32,000 rows, batches are larger, so that there are at most 64."""
+    """Number of rows per batch. A stage has at most 64 batches: with more than 32,000 rows, the batches become larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )

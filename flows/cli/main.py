@@ -46,7 +46,7 @@ COMMAND_GROUPS = {
         "show": ("builds", "Show rows of a benchmark's latest build, or list the builds."),
         "explain": ("provenance", "Show where a row comes from: source, items, calls, verdicts."),
         "diff": ("provenance", "Compare two builds row by row, with the cause of each change."),
-        "verify": ("builds", "Rebuild a build from recorded calls and compare all bytes."),
+        "verify": ("builds", "Repeat a build from its recorded calls and compare all bytes."),
         "doctor": ("doctor", "Check configuration, services and models, with advice."),
     },
     "Measure": {
@@ -66,17 +66,17 @@ COMMAND_GROUPS = {
     "Operate": {
         "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),
         "jobs": ("housekeeping", "List, cancel and forget batch jobs at model servers."),
-        "gc": ("housekeeping", "Remove old builds, unused calls and data of stopped runs."),
+        "gc": ("housekeeping", "Remove old builds, unused calls, and data of stopped runs."),
         "upgrade": ("housekeeping", "Convert a warehouse of an earlier factmill version."),
         "worker": ("serve", "Serve local models and graphs to a Dask cluster."),
     },
     "Local data": {
         "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
         "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
-        "paths": ("paths", "Find paths of 1 or 2 hops from items to items, dates or numbers."),
+        "paths": ("paths", "Find paths (1 or 2 hops) from items to items, dates or numbers."),
         "world": (
             "world",
-            "Serve the embedded world (offline services), or manage replies.",
+            "Serve the embedded world's offline services; check its replies.",
         ),
         "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
         "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),

@@ -45,7 +45,7 @@ WarehouseOption = Annotated[
 """Option for a warehouse that must exist."""
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
-LATEST_RULE = "latest:BENCHMARK is the newest build that was made without --limit from the data that ship with factmill. If there is no such build, it is the newest build."
+LATEST_RULE = "latest:BENCHMARK is the newest build of the data that ship with factmill, all of them (built without --limit). Without such a build, it is the newest of all the benchmark's builds."
 """Which build `latest` is, for help texts; `EvaluationParams.build` says the same."""
 BuildArgument = Annotated[
     str,
@@ -55,7 +55,7 @@ BuildOption = Annotated[
     str | None,
     typer.Option(
         "--build",
-        help=f"Build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Default: the latest.",
+        help=f"Build: its id, the start of its id, or latest:BENCHMARK. {LATEST_RULE} Default: latest:BENCHMARK.",
         metavar="BUILD",
     ),
 ]

@@ -78,7 +78,7 @@ def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str)
             "--pilot",
             min=1,
             metavar="N",
-            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. The {what} itself reuses the replies.",
+            help=f"With --forecast: send the requests of a stratified sample of N rows and extrapolate from them. A later {what} reuses these replies.",
         ),
         "earlier": typer.Option(
             "--from",

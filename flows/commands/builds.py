@@ -72,7 +72,7 @@ def verify(
     concurrency: int = typer.Option(_CONCURRENCY.default, help=_CONCURRENCY.description),
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild a build from recorded calls and compare all bytes.
+    """Repeat a build from its recorded calls and compare all bytes.
 
     The exit code is 0 only if the bytes of every table are identical.
 

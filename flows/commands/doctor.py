@@ -83,8 +83,8 @@ def doctor(
 ) -> None:
     """Check configuration, services and models, with advice.
 
-    Each line is `ok`, `MISSING` with advice, or `–` for a benchmark that the chosen world cannot build. The exit code is 1
-    if anything is missing.
+    Each line says `ok`, or `MISSING` with advice. `–` marks a benchmark that cannot be built with the chosen world.
+    The exit code is 1 if anything is missing.
 
     \b
     Examples:

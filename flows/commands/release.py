@@ -65,12 +65,12 @@ def release(
 ) -> None:
     """Write a build as a dataset folder to publish.
 
-    The folder holds tables that `datasets`, DuckDB, pandas and polars can load, a dataset card, licences, a citation,
-    digests, and tasks for lm-evaluation-harness. Hidden answers of the test split are left out.
+    The folder holds a dataset card, licences, a citation, digests, tasks for lm-evaluation-harness, and the tables,
+    which `datasets`, DuckDB, pandas and polars can load. Hidden answers of the test split are left out.
 
     The command fails if a source's licence does not allow redistribution, and then lists the options that resolve this.
-    It also fails if latest:BENCHMARK would ignore a newer build from a source of your own. The same build always gives
-    the same bytes. The folder appears only after all files are written.
+    It also fails if you give latest:BENCHMARK although a newer build comes from your own source; then give the id of the
+    build you mean. The same build always gives the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 

@@ -76,8 +76,8 @@ def report(
     """Write a report of builds or evaluations as one page.
 
     A build's page shows its stages (rejected rows, cost, time), statistics, and each row with its provenance. An
-    evaluation's page shows its metrics. The page of several evaluations compares their models on the items that all
-    of them have a score for. `all` writes a model card from the latest evaluation of each benchmark, with links to
+    evaluation's page shows its metrics. The page of several evaluations compares the models, on those items only for
+    which every model has a score. `all` writes a model card from the latest evaluation of each benchmark, with links to
     the evaluations' reports in the same folder.
 
     \b

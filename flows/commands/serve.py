@@ -33,13 +33,14 @@ ServeConfigOption = Annotated[
 ]
 _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
 
-    The command serves until Ctrl-C. It creates a deployment BENCHMARK-WORLD for each benchmark, which you can start
-    in the UI with your own parameters. The deployment rebuild-WORLD follows the schedule and builds all benchmarks
-    one after another. Two runs never work on the same build at once. Each start and end of a run prints one line.
+    The command serves until Ctrl-C. For each benchmark, it creates a Prefect deployment named BENCHMARK-WORLD, which
+    you can start in the UI with your own parameters. Another deployment, named rebuild-WORLD, follows the schedule and
+    builds all benchmarks one after another. Two runs never work on the same build at once. Each start and end of a run
+    prints one line.
 
-    A rebuild sends a call to a live service again if the recorded reply is older than half the time between two
-    rebuilds; --max-age, or max_age in the world's file, sets another age. When serve starts again, interrupted rebuilds
-    continue, and one run makes up for all scheduled times that were missed.
+    A rebuild sends calls to live services again if their replies are older than half the time between two rebuilds
+    (monthly: about 15 days). --max-age, or max_age in the world's file, sets another age. When serve starts again, interrupted rebuilds continue, and one run
+    makes up for all scheduled times that were missed.
 
     \b
     Examples:

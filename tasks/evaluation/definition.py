@@ -68,7 +68,7 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build that was made without --limit from the data that ship with factmill. If there is no such build, it is the newest build. latest is latest:BENCHMARK of this benchmark; with --world or --prompts, only builds made with them are considered. Default: the build that the lines of the --answers file state; without one, latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build of the data that ship with factmill, all of them (built without --limit). Without such a build, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME

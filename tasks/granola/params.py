@@ -60,7 +60,7 @@ class GranolaParams(OwnSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill if Wikidata is the embedded world's, otherwise `wikidata`."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: with the embedded world's Wikidata, the questions that ship with factmill; otherwise `wikidata`."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -68,19 +68,19 @@ class GranolaParams(OwnSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows in total, taken equally from all relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item that has the fact in Wikidata. If none has it, `linked` chooses the item with the smallest number; --review says what happens to the row if it is doubtful. `smallest`: always the item with the smallest number, as in the paper."""
+    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number is chosen, and a doubtful row is handled as --review says. `smallest`: always the item with the smallest Q number, as in the paper."""
     levels: Literal["usual", "all"] = "usual"
-    """Places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
+    """Kinds of geographic places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
     samples: int = Field(default=8, ge=1, le=1000)
     """How many times the judge is asked about the description of each item."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
-    """A row is dropped if more than this share of the judge's samples reject its description."""
+    """Drop a row if more than this share of the judge's samples reject the description of the row's item."""
     min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
     """Minimum number of answers per row; rows with fewer are dropped."""
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their own answer, such as "Who is the author of Euclid's Elements?"."""
     review: ReviewPolicy = "auto"
-    """What to do with rows whose items are doubtful. `auto`: rows that Wikidata contradicts wait for review, and all other doubtful rows are dropped. `manual`: all doubtful rows are left out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with rows whose items are doubtful. `auto`: rows contradicted by Wikidata are set aside for review, and all other doubtful rows are dropped. `manual`: all doubtful rows are left out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):

@@ -154,7 +154,7 @@ def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
 
 SLAQ_EVALUATION: Evaluation = Evaluation(
     name="slaq_evaluation",
-    title="Measure a model on SLAQ: the same facts in short and long questions, and whether the answers agree",
+    title="Measure a model on SLAQ, which asks for the same facts in short and long questions and compares the answers",
     examples=(
         "factmill evaluate slaq --model oracle",
         "factmill evaluate slaq --world my-world.toml --model mine --judge judge --limit 50",
@@ -179,7 +179,7 @@ SLAQ_EVALUATION: Evaluation = Evaluation(
     benchmark=SLAQ,
     settings={
         SHORT_SETTING: "each short question alone",
-        LONG_SETTING: "the long question, which asks for the same five facts",
+        LONG_SETTING: "one long question, which asks for the facts of five short questions",
     },
     default_settings=(SHORT_SETTING, LONG_SETTING),
     offline_settings=(SHORT_SETTING, LONG_SETTING),
