@@ -160,16 +160,17 @@ def _make_and_store_forecast(
         builds = list_builds(warehouse)
         record = _get_forecast_basis_build(benchmark, run, earlier, lock)
         requests = {stage["stage"]: stage["requests"] for stage in record.report["stages"] if "requests" in stage}
-        counted, warnings = count_forecast_source_rows(benchmark, record, builds, inputs, lock)
-        source_rows = rows or counted
+        source_rows, unread = (
+            (rows, []) if rows else count_forecast_source_rows(benchmark, record, builds, inputs, lock)
+        )
         asked = load_build_stage_and_call_rows(warehouse, record.build_id, record.started_at)
         basis = ForecastBasis(asked, requests, record.lock["models"], source_rows, pilot_unit=benchmark.pilot_unit)
-        assumed = " (assumed)" if warnings and not rows else ""
+        assumed = " (assumed)" if unread else ""
         description = (
             f"extrapolated to {source_rows:,} source rows{assumed} from the requests of {record.build_id} for "
             f"{count_source_rows_of_build(record):,} source rows in the world {record.report['world']}"
         )
-        warnings = [*format_basis_differences(benchmark, record, lock), *([] if rows else warnings)]
+        warnings = [*format_basis_differences(benchmark, record, lock), *unread]
     with using_own_prompts(parse_own_prompts(resolve_own_prompt_texts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:

@@ -39,8 +39,8 @@ _SERVE_HELP = """Run scheduled rebuilds, and runs started in Prefect's UI.
     prints one line.
 
     A rebuild sends calls to live services again if their replies are older than half the time between two rebuilds
-    (monthly: about 15 days). --max-age, or max_age in the world's file, sets another age. When serve starts again, interrupted rebuilds continue, and one run
-    makes up for all scheduled times that were missed.
+    (monthly: about 15 days). --max-age, or max_age in the world's file, sets another age. When serve starts again,
+    interrupted rebuilds continue, and one run makes up for all scheduled times that were missed.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u206
 
 
 def escape_control_characters(text: str) -> str:
-    """Return a text with control characters written as [U+XXXX], so that none affects the display; line breaks stay."""
+    """Return a text with control characters written as their code points, such as [U+001B], so that none affects the display; line breaks stay."""
     return _CONTROL_CHARACTER.sub(lambda found: f"[U+{ord(found[0]):04X}]", text.replace("\r\n", "\n"))
 
 
