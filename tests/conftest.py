@@ -33,6 +33,9 @@ def pytest_configure() -> None:
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]  # set by the process that distributes the tests
     os.environ.update(make_prefect_environment(PREFECT_HOME))
+    # The tests' servers are standing servers, of which clients ask again as often as Prefect's default says: a database
+    # that another process writes to answers 503.
+    del os.environ["PREFECT_CLIENT_MAX_RETRIES"]
     _trust_few()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A script's background job ignores SIGINT; commands that tests stop with Ctrl-C would inherit that and never
