@@ -44,8 +44,8 @@ from factmill.tasks.storage.builds import (
     format_scripted_rows_use_restriction,
     load_table_digests,
 )
-from factmill.tasks.storage.own_tables import find_licence_problem
 from factmill.tasks.storage.recording.call_records import uses_expired_replies
+from factmill.tasks.storage.user_tables import find_licence_problem
 from factmill.tasks.storage.warehouse import check_warehouse_writable, open_warehouse
 
 Recipe = Callable[[BenchmarkParams, RunOptions], BuildReport]

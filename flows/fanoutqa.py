@@ -6,7 +6,7 @@ from factmill.tasks.fanoutqa.gather import gather_questions, phrase_generated_qu
 from factmill.tasks.fanoutqa.judge import judge_questions
 from factmill.tasks.fanoutqa.pin import flag_answers, pin_evidence
 from factmill.tasks.fanoutqa.publish import publish_fanoutqa
-from factmill.tasks.fanoutqa.retrieval_check import check_near_articles, find_near_articles
+from factmill.tasks.fanoutqa.retrieval_check import find_near_articles, flag_answers_in_one_near_article
 from factmill.tasks.fanoutqa.review import flag_duplicates, review_questions
 
 ROWS_PER_BATCH_WITH_TEXTS, ROWS_PER_BATCH_WITH_NEAR_TEXTS = 100, 25
@@ -18,7 +18,7 @@ fanoutqa = make_recipe(
     Stage(pin_evidence, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # §3.1, the snapshot
     Stage(flag_answers, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # Appendix B, heuristics and evidence
     Stage(find_near_articles, single_batch=True),  # Appendix B, retrieval check
-    Stage(check_near_articles, most_rows=ROWS_PER_BATCH_WITH_NEAR_TEXTS),
+    Stage(flag_answers_in_one_near_article, most_rows=ROWS_PER_BATCH_WITH_NEAR_TEXTS),
     Stage(judge_questions, most_rows=ROWS_PER_BATCH_WITH_TEXTS),  # Appendix F.1, F.2
     Stage(flag_duplicates, single_batch=True),  # Appendix B, duplicates
     review_questions,
@@ -27,7 +27,7 @@ fanoutqa = make_recipe(
         build,
         left[pin_evidence],
         left[flag_answers],
-        left[check_near_articles],
+        left[flag_answers_in_one_near_article],
         left[flag_duplicates],
         left[review_questions],
     ),

@@ -10,7 +10,7 @@ from factmill.tasks.granola.benchmark import GRANOLA
 from factmill.tasks.granola.disambiguate import describe_entities, link_question_entities, measure_popularity
 from factmill.tasks.granola.publish import publish_granola
 from factmill.tasks.granola.source_questions import choose_question_reader, extract_question_entities
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE
+from factmill.tasks.granola.sources.user_relations import RELATION_FILE
 
 granola = make_recipe(
     GRANOLA,

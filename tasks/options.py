@@ -126,14 +126,14 @@ class TableSourceParams(BenchmarkParams):
     """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of the file if factmill recognises it, else `none stated`. A release with `none stated` needs --allow-licence."""
 
 
-class OwnSourceParams(TableSourceParams):
+class UserSourceParams(TableSourceParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None
     """Separator between the values in a cell, such as `;` or `|`. Default: no separator; a cell holds one value or a JSON array."""
 
 
-OWN_SOURCE_FIELDS = frozenset(OwnSourceParams.model_fields)
+USER_SOURCE_FIELDS = frozenset(UserSourceParams.model_fields)
 """Parameters that a manifest holds resolved, as `own_source` and the digests of files."""
 
 

@@ -385,7 +385,7 @@ def audit(
         results = [_save_audit_verdicts_and_format_count(path, known, build_id, parsed.rows, str(taken_from))]
         results += format_sheet_problems(parsed.problems, taken_from.name)
     else:
-        sample = draw_audit_sample(path, known, build_id, rows, seed)
+        sample = load_audit_sample(path, known, build_id, rows, seed)
         sheet = make_audit_sheet(known.audit, build_id, sample.shown, sample.verdicts)
         if to:
             results = [
@@ -430,7 +430,7 @@ class AuditSample:
     """Row id → earlier verdict, for all rows of the build."""
 
 
-def draw_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows: int, seed: int) -> AuditSample:
+def load_audit_sample(warehouse: Path, benchmark: Benchmark, build_id: str, rows: int, seed: int) -> AuditSample:
     """Return a seeded sample of a build's rows."""
     with open_warehouse(warehouse) as db:
         ids = db.execute(f"SELECT id FROM {benchmark.main_table} WHERE build_id = ?", [build_id]).fetchall()

@@ -30,7 +30,7 @@ from factmill.tasks.release.core.selection_and_gates import GateFacts, ReleaseGa
 from factmill.tasks.release.files import write_release_file
 from factmill.tasks.release.write import REPORT_PAGE_FILE, WrittenRelease, write_release
 from factmill.tasks.reports.builds.build_page import render_build_html
-from factmill.tasks.storage.builds import BuildRecord, check_latest_passes_over_no_own_source, resolve_build
+from factmill.tasks.storage.builds import BuildRecord, check_latest_passes_over_no_user_source, resolve_build
 from factmill.tasks.storage.released_folders import is_release, load_verified_release
 from factmill.tasks.text.sanitize import escape_markdown
 
@@ -127,7 +127,7 @@ def make_release(
     """
     from factmill.flows.commands.report import load_page_for_build
 
-    check_latest_passes_over_no_own_source(warehouse, build_name)
+    check_latest_passes_over_no_user_source(warehouse, build_name)
     build = resolve_build(warehouse, build_name)
     forms = get_release_spec(build)
     benchmark = get_benchmark(build.benchmark)

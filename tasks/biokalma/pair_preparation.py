@@ -91,7 +91,7 @@ def read_person_pairs(batch: StageBatch) -> BatchReceipt:
         source,
         complete_names=inputs.params.class_qid == HUMAN_QID,
         own=inputs.own_source,
-        own_relations=work.source_files(RELATION_FILE),
+        user_relations=work.source_files(RELATION_FILE),
     ):
         if left == 0:
             break

@@ -12,10 +12,10 @@ from factmill.tasks.biokalma.core.pair_relations import PairRelationCatalog
 from factmill.tasks.biokalma.sources.person_pairs import (
     PERSON_PAIR_COLUMNS,
     RELATION_FILE,
+    are_user_tables,
     find_pair_files_by_name,
     load_build_pair_relations,
-    pin_own_pairs,
-    uses_own_tables,
+    pin_user_pairs,
 )
 from factmill.tasks.core.calls.wikidata import HUMAN_QID
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, MAX_SETTING_NUMBER, NO_LICENCE_STATED
@@ -30,10 +30,10 @@ from factmill.tasks.engine.benchmark import (
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.own_tables import apply_stated_name_and_licence, make_own_source
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, make_source_file_with_digest
+from factmill.tasks.storage.user_tables import apply_stated_name_and_licence, make_user_source
 from factmill.tasks.text.wikidata_ids import is_qid
 
 _EMBEDDED_PAIR_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "biokalma"
@@ -45,7 +45,7 @@ def _validate_class_qid(qid: str) -> str:
     return qid
 
 
-class BiokalmaParams(OwnSourceParams):
+class BiokalmaParams(UserSourceParams):
     """Parameters of a BioKaLMA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
@@ -91,11 +91,11 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
     files: dict[str, SourceFile] = {}
     notes: list[str] = []
     source_rows: int | None = None
-    own = make_own_source(params, bool(params.source) and not from_wikidata)
+    own = make_user_source(params, bool(params.source) and not from_wikidata)
     if not from_wikidata:
         paths = [Path(path) for path in params.source] or [_EMBEDDED_PAIR_FILES]
-        if params.map or params.source_split or uses_own_tables(paths):
-            tables = pin_own_pairs(params)
+        if params.map or params.source_split or are_user_tables(paths):
+            tables = pin_user_pairs(params)
             files, own, notes = {file.name: file for file in tables.files}, tables.own, tables.notes
             source_rows = tables.row_count
         else:
@@ -111,8 +111,8 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
             raise UsageError(
                 "--relations needs pairs from a Wikidata (--source wikidata); the rows of a file name their own relations"
             )
-    own_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
-    known = load_build_pair_relations(own_relations)
+    user_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
+    known = load_build_pair_relations(user_relations)
     units = (
         get_chosen_or_people_relation_pids(params.relations, params.class_qid, known) if from_wikidata else list(files)
     )
@@ -131,7 +131,7 @@ def resolve_biokalma_inputs(params: BiokalmaParams, run: RunOptions) -> BuildInp
             licence=(own.licence or NO_LICENCE_STATED) if params.source else EMBEDDED_WORLD_LICENCE,
             perplexity=perplexity_identity(world, factmill_home()),
         ),
-        {name: [file] for name, file in files.items()} | ({RELATION_FILE: own_relations} if own_relations else {}),
+        {name: [file] for name, file in files.items()} | ({RELATION_FILE: user_relations} if user_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
         source_rows=source_rows,

@@ -25,8 +25,8 @@ from factmill.tasks.clients.batch_jobs.anthropic_batches import make_anthropic_o
 from factmill.tasks.clients.batch_jobs.batch_queue import BatchQueue
 from factmill.tasks.clients.batch_jobs.job_files import BatchJobsFolderAndRun
 from factmill.tasks.clients.batch_jobs.offline_batches import (
+    OfflineReplyReaderAndRequestWriter,
     OfflineRequestAndReplyFilesOfRun,
-    SingleModelRequestAndReplyFiles,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import RequestForCallSamples
 from factmill.tasks.clients.completions import (
@@ -100,7 +100,7 @@ class ChatClient:
             learnt = self._batch_queue.find_learnt_settings()
             self.model = model.model_copy(update=learnt or {})
             self._has_sent_first = learnt is not None or not model.jobs.first_singly
-        self._file_queue = SingleModelRequestAndReplyFiles(model, self, files) if files else None
+        self._file_queue = OfflineReplyReaderAndRequestWriter(model, self, files) if files else None
         if self._file_queue:
             self.model = self.model.model_copy(update=self._file_queue.learnt)
 

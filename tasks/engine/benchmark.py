@@ -31,7 +31,7 @@ from factmill.tasks.core.rows import BuildRowMatchingRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.options import OWN_SOURCE_FIELDS, BenchmarkParams, RunOptions, TableSourceParams
+from factmill.tasks.options import USER_SOURCE_FIELDS, BenchmarkParams, RunOptions, TableSourceParams
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -68,7 +68,7 @@ class BuildInputs(StrictModel):
         """Return the inputs as stored in a manifest, JSON-serializable."""
         resolved = set(self.resolved)
         if isinstance(self.params, TableSourceParams):
-            resolved |= OWN_SOURCE_FIELDS
+            resolved |= USER_SOURCE_FIELDS
         found = self.model_dump(mode="json", exclude={"params": resolved})
         if self.own_source is None:
             del found["own_source"]

@@ -25,7 +25,7 @@ from factmill.tasks.core.evaluation.rows import (
     EvaluationQuestion,
     EvaluationScore,
 )
-from factmill.tasks.core.evaluation.scoring import column_to_floats, make_score_rows, split_metric_scores_by_setting
+from factmill.tasks.core.evaluation.scoring import column_to_floats, make_metric_scores_per_setting, make_score_rows
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import ReportFigure, make_group_figure
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
@@ -175,7 +175,7 @@ def make_closed_book_evaluation(
         grouped = {each: pa.array([read_group(row, each) for row in rows], pa.string()) for each in group_columns}
         by = pa.table({"setting": answers["setting"], **grouped})
         scores = make_score_rows(answers, metric_name, column_to_floats(answers["score"]))
-        found = split_metric_scores_by_setting(scores, by, group_columns, is_share=unit == "share", unit=unit)
+        found = make_metric_scores_per_setting(scores, by, group_columns, is_share=unit == "share", unit=unit)
         return scores, measure_mean_metrics(found, inputs.params.seed)
 
     def draw_figures(metrics: Sequence[EvaluationMetric]) -> list[ReportFigure]:

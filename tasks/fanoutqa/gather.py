@@ -47,8 +47,8 @@ from factmill.tasks.fanoutqa.pin import format_problem
 from factmill.tasks.fanoutqa.sources.question_files import (
     PROPERTY_FILE,
     SET_FILE,
-    load_packaged_and_own_property_phrases,
-    load_packaged_and_own_set_kinds,
+    load_packaged_and_user_property_phrases,
+    load_packaged_and_user_set_kinds,
     read_question_file,
 )
 from factmill.tasks.lookups.classes import INSTANCE_OF, look_up_claims_by_qid
@@ -153,7 +153,7 @@ def generate_questions_on_one_set_kind(work: BatchInProgress, set_kind: str) -> 
 
     Registers each as a row of the batch. Outcomes are SourcedFanOutQuestions without their wording, and Rejects.
     """
-    kind = load_packaged_and_own_set_kinds(work.source_files(SET_FILE))[set_kind]
+    kind = load_packaged_and_user_set_kinds(work.source_files(SET_FILE))[set_kind]
     known = _SetKindLookups(work, kind)
     drawn = _look_up_class_items_as_candidate_sets(known) if kind.is_named else _look_up_owner_listed_sets(known)
     drawn = _look_up_articles_and_trim_sets(known, drawn)
@@ -341,7 +341,7 @@ def _load_evidence_and_try_questions(
         if qid and qid not in own
     )
     items = (lookups.items.get(qid) for qid in dict.fromkeys(of_member_class))
-    phrases = load_packaged_and_own_property_phrases(lookups.work.source_files(PROPERTY_FILE))
+    phrases = load_packaged_and_user_property_phrases(lookups.work.source_files(PROPERTY_FILE))
     of = MemberSet(
         kind=kind,
         owner=_make_member(lookups, candidate.owner, read, phrases) if candidate.owner else None,

@@ -29,20 +29,20 @@ from factmill.tasks.fanoutqa.sources.question_files import (
     QUESTION_TABLE_FORM,
     SET_FILE,
     check_has_decomposition_or_evidence,
-    load_packaged_and_own_property_phrases,
-    load_packaged_and_own_set_kinds,
+    load_packaged_and_user_property_phrases,
+    load_packaged_and_user_set_kinds,
     load_set_kinds,
-    read_own_set_kinds,
+    read_user_set_kinds_by_unit,
 )
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams
 from factmill.tasks.settings import World, factmill_home, load_world
-from factmill.tasks.storage.own_tables import (
-    apply_stated_name_and_licence,
-    check_and_digest_own_tables,
-    make_own_source,
-)
 from factmill.tasks.storage.source_files import SourceFile, list_source_files, make_source_file_with_digest
+from factmill.tasks.storage.user_tables import (
+    apply_stated_name_and_licence,
+    check_and_digest_user_tables,
+    make_user_source,
+)
 from factmill.tasks.text.sanitize import format_did_you_mean
 
 QUESTION_FILES, TITLE_FILE = "files", "titles"
@@ -58,7 +58,7 @@ def _parse_epoch_option_as_utc(given: str) -> str:
         raise ValueError(str(error)) from error
 
 
-class FanOutParams(OwnSourceParams):
+class FanOutParams(UserSourceParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
@@ -121,11 +121,11 @@ def resolve_fanoutqa_inputs(params: FanOutParams, run: RunOptions) -> BuildInput
         if path
     }
     given = [each for each in params.source if each != WIKIDATA_SOURCE]
-    own = make_own_source(params, bool(given))
+    own = make_user_source(params, bool(given))
     source_rows: int | None = None
     notes = [] if params.titles or run.world == "embedded" else [_NO_TITLES_NOTE]
     if given and (params.map or params.source_split or holds_only_tables([Path(each) for each in given])):
-        tables = check_and_digest_own_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
+        tables = check_and_digest_user_tables(params.model_copy(update={"source": tuple(given)}), QUESTION_TABLE_FORM)
         check_has_decomposition_or_evidence(tables.own.columns, ", ".join(given))
         questions, own, notes = tables.files, tables.own, [*tables.notes, *notes]
         source_rows = None if from_wikidata else tables.row_count
@@ -206,15 +206,19 @@ def select_question_set_kinds(
 
     UsageError for an unknown kind, SettingsError for a property without phrases.
     """
-    known = load_packaged_and_own_set_kinds(lists.get(SET_FILE, ()))
+    known = load_packaged_and_user_set_kinds(lists.get(SET_FILE, ()))
     if unknown := [each for each in sets if not any(each in (kind, kind.split()[0]) for kind in known)]:
         raise UsageError(
             f"--sets: unknown kind of sets {unknown[0]!r}; data/lists/fanout_sets.csv has {', '.join(load_set_kinds())}"
             f"{format_did_you_mean(unknown[0], known)}"
         )
-    wanted = set(sets) or {unit for file in lists.get(SET_FILE, ()) for unit in read_own_set_kinds(file)} or set(known)
+    wanted = (
+        set(sets)
+        or {unit for file in lists.get(SET_FILE, ()) for unit in read_user_set_kinds_by_unit(file)}
+        or set(known)
+    )
     chosen = [kind for kind in known if kind in wanted or kind.split()[0] in sets]
-    phrases = load_packaged_and_own_property_phrases(lists.get(PROPERTY_FILE, ()))
+    phrases = load_packaged_and_user_property_phrases(lists.get(PROPERTY_FILE, ()))
     for unit in chosen:
         for pid in known[unit].properties:
             get_property_phrases(phrases, pid, known[unit])

@@ -45,7 +45,7 @@ FANOUTQA_CARD = DatasetCardSpec(
         "pin_evidence": "Every article is pinned to its newest revision at or before the epoch.",
         "flag_answers": "Answers that are not composed of sub-answers, articles used twice and sub-answers that the article does not contain are flagged.",
         "find_near_articles": "Articles with titles near to a question are found.",
-        "check_near_articles": "Questions that one of these articles answers completely are flagged.",
+        "flag_answers_in_one_near_article": "Questions that one of these articles answers completely are flagged.",
         "judge_questions": "A judge flags subjective questions and faulty wording.",
         "flag_duplicates": "Duplicate questions are flagged.",
         "review_questions": "Flagged questions are kept, edited or dropped by a person's decision or by the rule of the flag.",

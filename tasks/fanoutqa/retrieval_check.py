@@ -33,7 +33,7 @@ MIN_ANSWERS_TO_CHECK = 2
 
 
 class RetrievalCheckCountsOfQuestion(StrictModel):
-    """What the retrieval check read for a question: the companion table of `check_near_articles`."""
+    """What the retrieval check read for a question: the companion table of `flag_answers_in_one_near_article`."""
 
     id: str
     """Id of the question."""
@@ -69,7 +69,7 @@ def find_near_articles(batch: StageBatch) -> BatchReceipt:
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
-def check_near_articles(batch: StageBatch) -> BatchReceipt:
+def flag_answers_in_one_near_article(batch: StageBatch) -> BatchReceipt:
     """Flag questions whose sub-answers all stand in one nearby article (Appendix B)."""
     work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)

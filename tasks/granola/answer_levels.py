@@ -36,7 +36,7 @@ from factmill.tasks.granola.core.rows import (
 )
 from factmill.tasks.granola.description_parsing import load_lexicon
 from factmill.tasks.granola.params import CONSISTENCY_PROMPT, LEVELS_PROMPT, TRIVIAL_LIST, GranolaInputs
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_packaged_and_own_relations
+from factmill.tasks.granola.sources.user_relations import RELATION_FILE, load_packaged_and_user_relations
 from factmill.tasks.lookups.classes import look_up_claims_by_qid
 from factmill.tasks.lookups.facts import look_up_claims_within_hops_by_qid
 
@@ -145,7 +145,7 @@ def remove_trivial_answers(batch: StageBatch) -> BatchReceipt:
     """Remove trivial, repeated and unsupported answers; drop rows with too few left (Appendix B, §3.3)."""
     work = open_batch(batch)
     trivial = parse_trivial_answers(load_list_entries(TRIVIAL_LIST))
-    relations, lexicon = load_packaged_and_own_relations(work.source_files(RELATION_FILE)), load_lexicon()
+    relations, lexicon = load_packaged_and_user_relations(work.source_files(RELATION_FILE)), load_lexicon()
     params = work.inputs(GranolaInputs).params
     rows = work.rows(QuestionWithDescriptionScores)
     claims, failed = look_up_claims_by_qid(

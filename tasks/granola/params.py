@@ -24,31 +24,31 @@ from factmill.tasks.engine.naming.identities import wikidata_identity
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.granola.sources.entity_questions import find_relation_files, find_relation_pid_of_file
-from factmill.tasks.granola.sources.own_questions import (
+from factmill.tasks.granola.sources.user_questions import (
     QUESTION_FORM,
+    are_user_tables,
     find_relation,
     format_unknown_relation,
-    uses_own_tables,
 )
-from factmill.tasks.granola.sources.own_relations import (
+from factmill.tasks.granola.sources.user_relations import (
     RELATION_FILE,
-    load_packaged_and_own_relations,
-    read_own_relations,
+    load_packaged_and_user_relations,
+    read_user_relations,
 )
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.own_tables import (
-    OWN_TABLE_UNIT,
-    CheckedUserTables,
-    apply_stated_name_and_licence,
-    check_and_digest_own_tables,
-    make_own_source,
-)
 from factmill.tasks.storage.source_files import (
     SourceFile,
     format_unused_files,
     list_source_files,
     make_source_file_with_digest,
+)
+from factmill.tasks.storage.user_tables import (
+    USER_TABLE_UNIT,
+    CheckedUserTables,
+    apply_stated_name_and_licence,
+    check_and_digest_user_tables,
+    make_user_source,
 )
 
 LEVELS_PROMPT, CONSISTENCY_PROMPT = "granola/granular_answers", "granola/description_consistency"
@@ -56,7 +56,7 @@ TRIVIAL_LIST = "trivial_answers"
 _EMBEDDED_QUESTION_FILES = ASSETS_ROOT / "data" / "world" / "sources" / "entityquestions"
 
 
-class GranolaParams(OwnSourceParams):
+class GranolaParams(UserSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
@@ -102,21 +102,21 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
     """Resolve the build's inputs; UsageError for an unknown relation, SourceError for a file that cannot be read."""
     from factmill.tasks.storage.human_judgments import load_review_inputs
 
-    own_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
-    known = load_packaged_and_own_relations(own_relations)
+    user_relations = [make_source_file_with_digest(Path(params.relation_file))] if params.relation_file else []
+    known = load_packaged_and_user_relations(user_relations)
     world = load_world(run.world, run.graph)
     from_wikidata = builds_from_wikidata(params.source, run, world)
     paths = [Path(path) for path in params.source]
     files: dict[str, list[SourceFile]] = {}
     notes: Sequence[str] = []
     source_rows: int | None = None
-    own = make_own_source(params, bool(paths) and not from_wikidata)
-    if paths and not from_wikidata and (params.map or params.source_split or uses_own_tables(paths, params.relations)):
+    own = make_user_source(params, bool(paths) and not from_wikidata)
+    if paths and not from_wikidata and (params.map or params.source_split or are_user_tables(paths, params.relations)):
         relations, tables = resolve_table_relations(params, known)
-        files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+        files, own, notes = {USER_TABLE_UNIT: tables.files}, tables.own, tables.notes
         source_rows = tables.row_count
     else:
-        relations = resolve_granola_relations(params.relations, known, own_relations, from_wikidata)
+        relations = resolve_granola_relations(params.relations, known, user_relations, from_wikidata)
         if not from_wikidata:
             paths = paths or [_EMBEDDED_QUESTION_FILES]
             found = find_relation_files(paths, relations)
@@ -137,7 +137,7 @@ def resolve_granola_inputs(params: GranolaParams, run: RunOptions) -> BuildInput
             views_from=window.start_text,
             views_to=window.end_text,
         ),
-        files | ({RELATION_FILE: own_relations} if own_relations else {}),
+        files | ({RELATION_FILE: user_relations} if user_relations else {}),
         wikidata_identity(world, factmill_home()) if from_wikidata else None,
         notes=notes,
         source_rows=source_rows,
@@ -150,7 +150,7 @@ def resolve_table_relations(
     """Return the relations to read, and the own tables; UsageError for an unknown relation, SourceError for tables without any."""
     requested = check_and_deduplicate_relations(params.relations, known)
     defaults = {"relation": requested[0]} if len(requested) == 1 else {}
-    tables = check_and_digest_own_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
+    tables = check_and_digest_user_tables(params, QUESTION_FORM, count_field="relation", defaults=defaults)
     stated = {each or "" for each in tables.counts}
     if None in tables.counts:
         stated |= set(filter(None, (find_relation_pid_of_file(Path(file.name)) for file in tables.files)))
@@ -192,7 +192,7 @@ def list_unused_file_notes(
 def resolve_granola_relations(
     relations: Sequence[str],
     known: Mapping[str, QuestionRelation],
-    own_relations: Sequence[SourceFile] = (),
+    user_relations: Sequence[SourceFile] = (),
     from_wikidata: bool = False,
 ) -> list[str]:
     """Return the relations to build; UsageError for one without a template.
@@ -201,7 +201,7 @@ def resolve_granola_relations(
     """
     if requested := check_and_deduplicate_relations(relations, known):
         return requested
-    own = {pid for file in own_relations for pid in read_own_relations(file)}
+    own = {pid for file in user_relations for pid in read_user_relations(file)}
     return [pid for pid, each in known.items() if (pid in own if own and from_wikidata else each.is_default)]
 
 

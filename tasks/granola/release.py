@@ -22,7 +22,7 @@ from factmill.tasks.core.publishing.release_spec import (
     ParentRowLink,
 )
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT
+from factmill.tasks.storage.user_tables import USER_TABLE_UNIT
 
 
 def find_source_and_licence(
@@ -34,7 +34,7 @@ def find_source_and_licence(
     if not origin["flow"]["source"]:  # our own files, in any version
         return EMBEDDED_WORLD_SOURCE, EMBEDDED_WORLD_LICENCE
     files = lock["sources"]["files"]
-    digest = dict(files.get(row["relation"]) or files[OWN_TABLE_UNIT])[row["source_name"]]
+    digest = dict(files.get(row["relation"]) or files[USER_TABLE_UNIT])[row["source_name"]]
     source, licence = load_source_names_and_licences_by_digest().get(digest, (row["source_name"], NO_LICENCE_STATED))
     own = lock["params"].get("own_source") or {}
     return own.get("name") or source, own.get("licence") or licence
@@ -50,7 +50,7 @@ CARD = DatasetCardSpec(
     ),
     steps={
         "read_entity_questions": "Rows with one gold answer are read from files in the format of EntityQuestions, or questions are made from the facts of a Wikidata.",
-        "read_own_questions": "Rows with one gold answer and a known relation are read from a table.",
+        "read_user_questions": "Rows with one gold answer and a known relation are read from a table.",
         "extract_question_entities": "The template of the relation extracts the entity from the question.",
         "link_question_entities": "Names in question and answer are looked up as labels, then as aliases; if several items have a name, the items for which the Wikidata has the fact are chosen, else those with the smallest numbers.",
         "describe_entities": "Both items get Wikidata's English description, or one that is made from class and country and marked as such. If the Wikidata does not have the fact, rows whose places lie in different countries or regions, or whose relatives cannot have met, are dropped; rows that it contradicts, and rows with unlikely pairs of people and places, are reviewed.",

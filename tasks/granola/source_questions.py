@@ -16,20 +16,20 @@ from factmill.tasks.engine.batches import make_batch_cache_key, open_batch
 from factmill.tasks.granola.core.rows import QuestionWithExtractedEntityName, SourceQuestion
 from factmill.tasks.granola.params import GranolaInputs
 from factmill.tasks.granola.sources.entity_questions import find_relation_pid_of_file, load_entity_questions
-from factmill.tasks.granola.sources.own_questions import (
+from factmill.tasks.granola.sources.user_questions import (
     QUESTION_FORM,
     find_relation,
     format_unknown_relation,
 )
-from factmill.tasks.granola.sources.own_relations import RELATION_FILE, load_packaged_and_own_relations
+from factmill.tasks.granola.sources.user_relations import RELATION_FILE, load_packaged_and_user_relations
 from factmill.tasks.lookups.facts import (
     QuestionBeforeMergingEqual,
     load_named_facts_as_input_rows,
     make_fact_questions,
     merge_equal_or_reject_conflicting,
 )
-from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import MALFORMED_ROW, SourceFile, dump_row
+from factmill.tasks.storage.user_tables import iterate_user_table
 from factmill.tasks.text.text_normalization import normalize_answer
 
 _POSSESSIVE = re.compile(r"['’]s?(?=\s)")
@@ -66,13 +66,13 @@ def read_entity_questions(batch: StageBatch) -> BatchReceipt:
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
-def read_own_questions(batch: StageBatch) -> BatchReceipt:
+def read_user_questions(batch: StageBatch) -> BatchReceipt:
     """Read the questions of the user's own tables; keep those with exactly one gold answer and a known relation (§3.2)."""
     work = open_batch(batch)
     inputs = work.inputs(GranolaInputs)
     own, relations = (
         inputs.own_source or UserSourceSettings(),
-        load_packaged_and_own_relations(work.source_files(RELATION_FILE)),
+        load_packaged_and_user_relations(work.source_files(RELATION_FILE)),
     )
     left = {**inputs.limits}
     read: list[QuestionBeforeMergingEqual | Reject] = []
@@ -80,7 +80,7 @@ def read_own_questions(batch: StageBatch) -> BatchReceipt:
     licences: dict[str, str] = {}
     for file in work.source_files(batch.unit):
         licences[file.name] = _get_source_licence(inputs, file)
-        for row in iterate_own_table(file, own, QUESTION_FORM):
+        for row in iterate_user_table(file, own, QUESTION_FORM):
             fields, row_id = row.fields, f"{file.name}:{row.number}"
             stated = "" if isinstance(fields, str) else fields["relation"] or find_relation_pid_of_file(Path(file.name))
             relation = find_relation(stated, relations) if stated else None
@@ -124,7 +124,10 @@ def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
     wikidata = work.run.services.wikidata.identity
     made = make_fact_questions(
         facts,
-        {pid: each.template for pid, each in load_packaged_and_own_relations(work.source_files(RELATION_FILE)).items()},
+        {
+            pid: each.template
+            for pid, each in load_packaged_and_user_relations(work.source_files(RELATION_FILE)).items()
+        },
         wikidata,
     )
     make = partial(_make_source_question, lambda _: WIKIDATA_LICENCE)
@@ -134,7 +137,7 @@ def make_questions_from_facts(batch: StageBatch) -> BatchReceipt:
 def choose_question_reader(inputs: GranolaInputs) -> Task[[StageBatch], BatchReceipt]:
     """Return the stage that reads questions from the build's source."""
     if inputs.own_source and inputs.own_source.columns:
-        return read_own_questions
+        return read_user_questions
     return make_questions_from_facts if inputs.from_wikidata else read_entity_questions
 
 
@@ -146,7 +149,7 @@ def extract_question_entities(batch: StageBatch) -> BatchReceipt:
     """
     work = open_batch(batch)
     drops = work.inputs(GranolaInputs).params.answer_in_question == "drop"
-    relations = load_packaged_and_own_relations(work.source_files(RELATION_FILE))
+    relations = load_packaged_and_user_relations(work.source_files(RELATION_FILE))
     outcomes: list[RowOutcome] = []
     for row in work.rows(SourceQuestion):
         entity = row.stated_subject or extract_subject_name(row.question, relations[row.relation])

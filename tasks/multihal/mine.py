@@ -19,7 +19,7 @@ from factmill.tasks.multihal.core.linking import PathTarget, SubjectTargetPair, 
 from factmill.tasks.multihal.core.path_selection import (
     iterate_ids_to_label,
     list_path_labels,
-    list_unreadable_path_texts,
+    list_path_parts_without_words_or_value,
 )
 from factmill.tasks.multihal.core.rows import (
     DroppedPath,
@@ -178,7 +178,7 @@ def label_paths(batch: StageBatch) -> BatchReceipt:
             reason: PathDropReason
             if missing := [each for each in iterate_ids_to_label(path) if each not in labels]:
                 reason, detail = "part_without_label", ", ".join(missing)
-            elif wordless := list_unreadable_path_texts(path, labels):
+            elif wordless := list_path_parts_without_words_or_value(path, labels):
                 reason, detail = "part_in_no_words", ", ".join(wordless)
             elif (path_labels := list_path_labels(path, labels))[0] == path_labels[-1] and not keeps_alike:
                 # a film and the country it is named after, or the novel it is based on

@@ -25,17 +25,17 @@ from factmill.tasks.multihal.sources.foundations import (
     find_foundation_files,
     holds_foundations,
 )
-from factmill.tasks.multihal.sources.own_questions import pin_own_questions
-from factmill.tasks.options import CliOption, OwnSourceParams, RunOptions, split_commas
+from factmill.tasks.multihal.sources.user_questions import pin_user_questions
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, apply_stated_name_and_licence, make_own_source
 from factmill.tasks.storage.source_files import SourceFile, make_source_file_with_digest
+from factmill.tasks.storage.user_tables import USER_TABLE_UNIT, apply_stated_name_and_licence, make_user_source
 
 _EMBEDDED_FOUNDATIONS = ASSETS_ROOT / "data" / "world" / "sources"
 
 
-class MultiHalParams(OwnSourceParams):
+class MultiHalParams(UserSourceParams):
     """Options of a MultiHal build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
@@ -79,15 +79,15 @@ class MultiHalInputs(BuildInputs):
 
 def resolve_multihal_inputs(params: MultiHalParams, run: RunOptions) -> BuildInputsAndSourceFiles[MultiHalInputs]:
     """Resolve options into a build's inputs and source files; UsageError and SourceError state what was expected."""
-    own = make_own_source(params, bool(params.source))
+    own = make_user_source(params, bool(params.source))
     paths = [Path(path) for path in params.source] or [_EMBEDDED_FOUNDATIONS / name for name in FOUNDATIONS]
     files: dict[str, list[SourceFile]]
     source_rows: int | None = None
     if params.map or params.source_split or not (params.foundations or holds_foundations(paths)):
         if params.foundations:
             raise UsageError("--map and --source-split are for tables of your own; leave out --foundation")
-        tables = pin_own_questions(params)
-        files, own, notes = {OWN_TABLE_UNIT: tables.files}, tables.own, tables.notes
+        tables = pin_user_questions(params)
+        files, own, notes = {USER_TABLE_UNIT: tables.files}, tables.own, tables.notes
         source_rows = tables.row_count
     else:
         found = find_foundation_files(paths, params.foundations or None)

@@ -19,8 +19,8 @@ from factmill.tasks.multihal.core.preprocessing import (
 from factmill.tasks.multihal.core.rows import AnswerTypedQuestion, FoundationQuestion
 from factmill.tasks.multihal.params import MultiHalInputs
 from factmill.tasks.multihal.sources.foundations import DEFAN_RANK_DOMAIN, FOUNDATIONS
-from factmill.tasks.multihal.sources.own_questions import read_own_questions
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT
+from factmill.tasks.multihal.sources.user_questions import read_user_questions
+from factmill.tasks.storage.user_tables import USER_TABLE_UNIT
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit
 
 DUPLICATE_COSINE = 0.99
@@ -34,9 +34,9 @@ def read_foundation(batch: StageBatch) -> BatchReceipt:
     outcomes: list[RowOutcome] = []
     inputs = work.inputs(MultiHalInputs)
     limit, own = inputs.params.limit, inputs.own_source or UserSourceSettings()
-    is_own = batch.unit == OWN_TABLE_UNIT
+    is_own = batch.unit == USER_TABLE_UNIT
     files = work.source_files(batch.unit)
-    rows = (read_own_questions(file, own) if is_own else FOUNDATIONS[batch.unit].read(file) for file in files)
+    rows = (read_user_questions(file, own) if is_own else FOUNDATIONS[batch.unit].read(file) for file in files)
     for read in chain.from_iterable(rows):
         if limit is not None and sum(isinstance(kept, FoundationQuestion) for kept in outcomes) >= limit:
             break

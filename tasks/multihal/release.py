@@ -129,7 +129,7 @@ CARD = DatasetCardSpec(
         "of the question to the answer, judged 4 or 5 of 5, in one of six languages. A model that answers without and with "
         "the path shows what a knowledge graph adds."
     ),
-    about_own_source=(
+    about_user_source=(
         "A row is a question with its answer and one Wikidata path from the subject of the question to the answer, judged 4 "
         "or 5 of 5, in one language. A model that answers without and with the path shows what a knowledge graph adds."
     ),

@@ -59,8 +59,8 @@ from factmill.tasks.release.core.selection_and_gates import (
 from factmill.tasks.reports.page_frame import format_build_command
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.export import load_verified_tables
-from factmill.tasks.storage.own_tables import find_licence_problem, list_nearest_licences
 from factmill.tasks.storage.shards import digest_table_as_parquet
+from factmill.tasks.storage.user_tables import find_licence_problem, list_nearest_licences
 from factmill.tasks.storage.warehouse import open_warehouse
 from factmill.tasks.text.sanitize import format_did_you_mean
 

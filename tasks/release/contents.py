@@ -16,7 +16,7 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.release.core.authorship import Author
 from factmill.tasks.release.core.licences import Licence
 from factmill.tasks.reports.builds.build_page import format_caution_or_scripted_notice
-from factmill.tasks.reports.formatting import format_language_names, format_own_source_name
+from factmill.tasks.reports.formatting import format_language_names, format_user_source_name
 from factmill.tasks.storage.builds import BuildRecord
 
 
@@ -161,15 +161,15 @@ class Release:
         return self.benchmark.title.partition(":")[0]
 
     @property
-    def own_source_name(self) -> str:
+    def user_source_name(self) -> str:
         """Name of the source of the user's own that the rows are from, or of its files; empty for other sources."""
-        return format_own_source_name(self.build.lock)
+        return format_user_source_name(self.build.lock)
 
     @property
     def content(self) -> str:
         """What the rows are, in one sentence; of rows from a source of the user's own: the source and the languages."""
-        if self.own_source_name:
-            return f"Rows of {self.name} made from {self.own_source_name}, in {format_language_names(self.languages)}."
+        if self.user_source_name:
+            return f"Rows of {self.name} made from {self.user_source_name}, in {format_language_names(self.languages)}."
         about = self.benchmark.title.partition(":")[2].strip()
         return f"{about[:1].upper()}{about[1:]}."
 
@@ -177,12 +177,12 @@ class Release:
     def about(self) -> str:
         """Content and purpose of a row."""
         card = self.forms.card
-        return (self.own_source_name and card.about_own_source) or card.about
+        return (self.user_source_name and card.about_user_source) or card.about
 
     @property
     def title(self) -> str:
         """Title of the release: the benchmark, and the source of the user's own."""
-        of = f" of {self.own_source_name}" if self.own_source_name else ""
+        of = f" of {self.user_source_name}" if self.user_source_name else ""
         return f"{self.name}{of}, rebuilt by factmill"
 
     @property

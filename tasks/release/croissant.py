@@ -74,7 +74,7 @@ def render_croissant(release: Release) -> str:
                 None,
                 [
                     release.notice,
-                    release.content if release.own_source_name else f"{release.benchmark.title}.",
+                    release.content if release.user_source_name else f"{release.benchmark.title}.",
                     release.forms.canary_line,
                 ],
             )

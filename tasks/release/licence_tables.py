@@ -81,7 +81,7 @@ def list_licence_lines(release: Release) -> list[LicenceLine]:
     if own and release.forms.own_list:
         note = "the licence of the list; that of the texts is stated apart"
         licence = get_known_or_make_refused_licence(own["licence"] or NO_LICENCE_STATED)
-        lines.append(LicenceLine(release.own_source_name, release.forms.own_list, licence, release.rows, note))
+        lines.append(LicenceLine(release.user_source_name, release.forms.own_list, licence, release.rows, note))
     if release.forms.has_facts:
         what = "facts and labels" if "wikidata" in release.embedded_services else "facts, labels and descriptions"
         lines.append(

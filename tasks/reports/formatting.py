@@ -54,7 +54,7 @@ def format_evidence_epoch(manifest: Mapping[str, Any]) -> str:
     return f"articles as of {str(epoch)[:10]}" if epoch else ""
 
 
-def format_own_source_name(manifest: Mapping[str, Any]) -> str:
+def format_user_source_name(manifest: Mapping[str, Any]) -> str:
     """Return the name of the user's own source that a build was made from, or of its files; empty for other sources."""
     own = manifest["params"].get("own_source")
     if not own:

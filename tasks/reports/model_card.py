@@ -82,7 +82,7 @@ class ModelResultInSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class PaperBestModelAndOursInGroup:
+class PaperBestModelAndAllOursInGroup:
     """The paper's best model, and our models in the same setting and group."""
 
     setting: str
@@ -104,7 +104,7 @@ class SettingResults:
     """Model → its result; models without one are absent."""
     shared: int | None
     """Items that all models with scores have a score for; None: nothing is compared."""
-    best: PaperBestModelAndOursInGroup | None
+    best: PaperBestModelAndAllOursInGroup | None
     """The paper's best model over all items."""
 
 
@@ -121,7 +121,7 @@ class BenchmarkCardPart:
     metric: str
     rows: tuple[SettingResults, ...]
     """The first one appears in the overview."""
-    best_by_group: tuple[PaperBestModelAndOursInGroup, ...]
+    best_by_group: tuple[PaperBestModelAndAllOursInGroup, ...]
     """The paper's best models by group, if it states the metric only by group."""
     paper_notes: tuple[str, ...]
     facts: Mapping[str, Mapping[str, str]]
@@ -276,7 +276,7 @@ def _make_card_part(
 
 
 def _list_setting_results(
-    evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModelAndOursInGroup]
+    evaluation: Evaluation, report: EvaluationReport, best: Sequence[PaperBestModelAndAllOursInGroup]
 ) -> Iterator[SettingResults]:
     """Yield a row for each measured setting, those of the paper first, in its order."""
     rankings = {each.setting: each for each in report.rankings}
@@ -300,7 +300,7 @@ def _list_setting_results(
 
 def _list_paper_bests_by_setting_and_group(
     evaluation: Evaluation, paper: Sequence[PaperComparisonRow]
-) -> Iterator[PaperBestModelAndOursInGroup]:
+) -> Iterator[PaperBestModelAndAllOursInGroup]:
     """Yield the paper's best model for each setting and group in which we have the main metric too."""
     sign = -1 if evaluation.main_metric in evaluation.lower_is_better else 1
     for row in paper:
@@ -311,7 +311,7 @@ def _list_paper_bests_by_setting_and_group(
                 if row.group_by
                 else ""
             )
-            yield PaperBestModelAndOursInGroup(row.setting, group, model, row.paper[model], row.ours)
+            yield PaperBestModelAndAllOursInGroup(row.setting, group, model, row.paper[model], row.ours)
 
 
 def _warn_of_scripted_rows(taken: Sequence[BenchmarkEvaluationOfEachModel]) -> Iterator[str]:

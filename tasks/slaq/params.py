@@ -13,12 +13,12 @@ from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
 from factmill.tasks.settings import World, load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
-from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, normalise_category_name
-from factmill.tasks.storage.own_tables import (
-    OWN_TABLE_UNIT,
+from factmill.tasks.slaq.sources.user_topics import TOPIC_FORM, normalise_category_name
+from factmill.tasks.storage.user_tables import (
+    USER_TABLE_UNIT,
     CheckedUserTables,
-    check_and_digest_own_tables,
-    make_own_source,
+    check_and_digest_user_tables,
+    make_user_source,
 )
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -89,12 +89,12 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
             f"the Wikipedia of the world {world.name} is a ZIM file, which lists no members of categories; name a table of topics "
             "with --source (columns topic, category and views)"
         )
-    own, files, notes = make_own_source(params, bool(params.source)), {}, []
+    own, files, notes = make_user_source(params, bool(params.source)), {}, []
     source_rows: int | None = None
     categories = tuple(dict.fromkeys(params.categories)) or load_list_entries("slaq_categories")
     if params.source:
-        categories, tables = read_own_topic_tables_and_categories(params)
-        own, files, notes = tables.own, {OWN_TABLE_UNIT: tables.files}, tables.notes
+        categories, tables = read_user_topic_tables_and_categories(params)
+        own, files, notes = tables.own, {USER_TABLE_UNIT: tables.files}, tables.notes
         source_rows = tables.row_count
     has_views = "views" in own.columns
     if params.source and not has_views:
@@ -118,14 +118,14 @@ def resolve_slaq_inputs(params: SlaqParams, run: RunOptions) -> BuildInputsAndSo
     )
 
 
-def read_own_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], CheckedUserTables]:
+def read_user_topic_tables_and_categories(params: SlaqParams) -> tuple[tuple[str, ...], CheckedUserTables]:
     """Return the categories to read, and the tables of topics; UsageError for parameters about drawing pages, and for a
     category that the tables lack."""
     for name in ("candidates", "depth", "seed"):
         if getattr(params, name) != SlaqParams.model_fields[name].default:
             raise UsageError(f"--{name} is about drawing pages from categories; a table names its topics (--source)")
     defaults = {"category": params.categories[0]} if len(params.categories) == 1 else {}
-    tables = check_and_digest_own_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
+    tables = check_and_digest_user_tables(params, TOPIC_FORM, count_field="category", defaults=defaults)
     found = list(dict.fromkeys(filter(None, (normalise_category_name(each or "") for each in tables.counts))))
     if not found:
         raise SourceError(

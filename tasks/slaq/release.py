@@ -78,7 +78,7 @@ SLAQ_CARD = DatasetCardSpec(
     ),
     steps={
         "draw_category_pages": "Pages of fifteen categories and their subcategories are drawn with a seed.",
-        "read_own_topics": "Topics and their categories are read from a table.",
+        "read_user_topics": "Topics and their categories are read from a table.",
         "merge_duplicate_pages": "A page in several categories is kept in one.",
         "scrape_articles": "The main text is that of the world's epoch.",
         "count_topic_pageviews": "Page views before the epoch are summed.",

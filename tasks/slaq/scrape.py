@@ -49,9 +49,9 @@ from factmill.tasks.slaq.core.topic_sampling import (
     select_most_and_least_viewed,
 )
 from factmill.tasks.slaq.params import SlaqInputs
-from factmill.tasks.slaq.sources.own_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
-from factmill.tasks.storage.own_tables import OWN_TABLE_UNIT, iterate_own_table
+from factmill.tasks.slaq.sources.user_topics import TOPIC_FORM, TopicFromTable, read_topic_from_table_row
 from factmill.tasks.storage.source_files import MALFORMED_ROW, SourceFile, dump_row
+from factmill.tasks.storage.user_tables import USER_TABLE_UNIT, iterate_user_table
 from factmill.tasks.text.article_html import extract_article_text
 from factmill.tasks.text.sanitize import format_did_you_mean
 
@@ -112,14 +112,14 @@ def draw_category_pages(batch: StageBatch) -> BatchReceipt:
 
 
 @task(cache_key_fn=make_batch_cache_key, persist_result=True)
-def read_own_topics(batch: StageBatch) -> BatchReceipt:
+def read_user_topics(batch: StageBatch) -> BatchReceipt:
     """Read one category's topics from the user's tables, and find the page that each title leads to (our alternative)."""
     work = open_batch(batch)
     wiki, own = work.run.services.wikipedia, work.inputs(SlaqInputs).own_source or UserSourceSettings()
     topics: dict[str, tuple[TopicFromTable, SourceFile, int]] = {}
     outcomes: list[RowOutcome] = []
-    for file in work.source_files(OWN_TABLE_UNIT):
-        for row in iterate_own_table(file, own, TOPIC_FORM):
+    for file in work.source_files(USER_TABLE_UNIT):
+        for row in iterate_user_table(file, own, TOPIC_FORM):
             row_id = f"{file.name}:{row.number}"
             topic = read_topic_from_table_row(row)
             if isinstance(topic, str):
@@ -182,7 +182,7 @@ def _make_page_of_table_topic(
 
 def choose_topic_reader(inputs: SlaqInputs) -> Task[[StageBatch], BatchReceipt]:
     """Return the stage that reads topics from the build's source."""
-    return read_own_topics if inputs.own_source else draw_category_pages
+    return read_user_topics if inputs.own_source else draw_category_pages
 
 
 def _iterate_and_count_category_tree_pages(

@@ -315,7 +315,7 @@ def format_latest_build_choice_note(ranked: Sequence[BuildRecord]) -> str:
     return f"{LATEST_PREFIX}{first.benchmark} is {first.build_id}, {what}; {'; '.join(filter(None, remarks))}"
 
 
-def check_latest_passes_over_no_own_source(warehouse: Path, name: str) -> None:
+def check_latest_passes_over_no_user_source(warehouse: Path, name: str) -> None:
     """UsageError if `latest:BENCHMARK` passes over a newer build of a source of the user's own, which may be the one meant."""
     if not name.startswith(LATEST_PREFIX):
         return

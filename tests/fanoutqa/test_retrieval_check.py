@@ -23,7 +23,7 @@ from factmill.tasks.fanoutqa.core.questions import (
 )
 from factmill.tasks.fanoutqa.core.rows import FlaggedQuestion, QuestionFlag
 from factmill.tasks.fanoutqa.params import TITLE_FILE
-from factmill.tasks.fanoutqa.retrieval_check import check_near_articles, find_near_articles
+from factmill.tasks.fanoutqa.retrieval_check import find_near_articles, flag_answers_in_one_near_article
 from factmill.tasks.models.embedders import CharNgramEmbedder
 from factmill.tasks.storage.source_files import SourceFile
 from factmill.tasks.world.data import load_world_article_titles
@@ -78,7 +78,12 @@ Run = Callable[..., Left]
 def check(wiki: SmallWiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*rows: FlaggedQuestion) -> Left:
         return run_step(
-            check_near_articles, rows, wiki.services(), tmp_path / "check", monkeypatch, fanout_inputs(epoch=EPOCH)
+            flag_answers_in_one_near_article,
+            rows,
+            wiki.services(),
+            tmp_path / "check",
+            monkeypatch,
+            fanout_inputs(epoch=EPOCH),
         )
 
     return run

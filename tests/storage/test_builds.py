@@ -17,7 +17,7 @@ from factmill.tasks.errors import UnknownBuild, UsageError, WarehouseError
 from factmill.tasks.granola.core.rows import NameBearingItemCandidateRow
 from factmill.tasks.storage.builds import (
     BuildRecord,
-    check_latest_passes_over_no_own_source,
+    check_latest_passes_over_no_user_source,
     find_build_by_manifest,
     format_faulty_scripted_reply_shares,
     format_latest_build_choice_note,
@@ -164,18 +164,18 @@ def test_latest_is_newest_complete_default_build_and_lists_skipped_builds(
 def test_newer_build_of_own_source_must_be_named_to_release(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     toy = make(path, "toy", "p", flow=TOY)
-    check_latest_passes_over_no_own_source(path, "latest:granola")
+    check_latest_passes_over_no_user_source(path, "latest:granola")
     whole = make(path, "whole", "p", flow=WHOLE)
-    check_latest_passes_over_no_own_source(path, "latest:granola")
+    check_latest_passes_over_no_user_source(path, "latest:granola")
     again = make(path, "again", "p", flow=TOY)
     make(path, "part", "p", flow=PART)
     with pytest.raises(UsageError) as error:
-        check_latest_passes_over_no_own_source(path, "latest:granola")
+        check_latest_passes_over_no_user_source(path, "latest:granola")
     assert str(error.value) == (
         f"latest:granola is {whole.build_id}, but {again.build_id} is newer, made from /toy.json; name the build to release"
     )
     for named in (toy.build_id, whole.build_id):
-        check_latest_passes_over_no_own_source(path, named)
+        check_latest_passes_over_no_user_source(path, named)
 
 
 @pytest.mark.parametrize("of", [{"build": "granola-1", "setting": []}, {"evaluation": ["slaq_evaluation-1"]}])

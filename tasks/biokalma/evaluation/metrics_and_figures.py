@@ -26,8 +26,8 @@ from factmill.tasks.core.evaluation.rows import REASONS_COUNTED_WRONG, Evaluatio
 from factmill.tasks.core.evaluation.scoring import (
     add_metric_note,
     column_to_floats,
+    make_metric_scores_per_setting,
     make_score_rows,
-    split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.ratio_metrics import RatioOrF1MetricTerms, RatioTermsPerItem, measure_ratio_metrics
@@ -95,7 +95,7 @@ def compute_biokalma_scores_and_metrics(
             *_make_retrieval_scores_and_score_unit(of_setting),
         ):
             scores.append(found)
-            given = split_metric_scores_by_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
+            given = make_metric_scores_per_setting(found, of_setting, BIOKALMA_GROUPS, is_share=False, unit=unit)
             worst, best = (0.0, 1.0) if unit == _SHARE_UNIT else (float(MIN_RATING), float(MAX_RATING))
             metrics += measure_mean_metrics([replace(each, worst=worst, best=best) for each in given], params.seed)
     # metric name without micro or macro → its note

@@ -23,7 +23,6 @@ from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError
 from factmill.tasks.options import TableSourceParams
-from factmill.tasks.storage.own_tables import CheckedUserTables, check_and_digest_own_tables, iterate_own_table
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -37,6 +36,7 @@ from factmill.tasks.storage.source_files import (
     parse_source_rows,
     peek_columns,
 )
+from factmill.tasks.storage.user_tables import CheckedUserTables, check_and_digest_user_tables, iterate_user_table
 
 
 @cache
@@ -50,7 +50,7 @@ RELATION_FILE = "relations"
 
 
 @cache
-def load_packaged_and_own_pair_relations(source: SourceFile) -> PairRelationCatalog:
+def load_packaged_and_user_pair_relations(source: SourceFile) -> PairRelationCatalog:
     """Return factmill's relations and those of a user's file, in the form of `data/lists/pair_relations.csv`."""
     text = load_source_text(source, "relations of pairs")
     return parse_pair_relations(text, str(source.path), load_packaged_pair_relations())
@@ -58,7 +58,7 @@ def load_packaged_and_own_pair_relations(source: SourceFile) -> PairRelationCata
 
 def load_build_pair_relations(files: Sequence[SourceFile]) -> PairRelationCatalog:
     """Return the relations of a build: factmill's own, and those of the user's file if there is one."""
-    return load_packaged_and_own_pair_relations(files[0]) if files else load_packaged_pair_relations()
+    return load_packaged_and_user_pair_relations(files[0]) if files else load_packaged_pair_relations()
 
 
 @cache
@@ -106,7 +106,7 @@ def find_pair_files_by_name(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.name: path for _, path in sorted(found.items())}
 
 
-def uses_own_tables(paths: Sequence[Path]) -> bool:
+def are_user_tables(paths: Sequence[Path]) -> bool:
     """True if a file that is given directly, or every file of the folders, has other columns or another form than files of pairs."""
     given = [path for path in paths if path.is_file()]
     if any((columns := peek_columns(path)) and not set(PERSON_PAIR_COLUMNS) <= {*columns} for path in given):
@@ -116,9 +116,9 @@ def uses_own_tables(paths: Sequence[Path]) -> bool:
     return bool(suffixes & {".tsv", ".parquet", ".ndjson"}) and not suffixes & {*_SUFFIXES}
 
 
-def pin_own_pairs(params: TableSourceParams) -> CheckedUserTables:
-    """Check and pin the tables of a source; SourceError as `check_and_digest_own_tables`, and where rows of two files would have equal ids."""
-    tables = check_and_digest_own_tables(params, PAIR_FORM)
+def pin_user_pairs(params: TableSourceParams) -> CheckedUserTables:
+    """Check and pin the tables of a source; SourceError as `check_and_digest_user_tables`, and where rows of two files would have equal ids."""
+    tables = check_and_digest_user_tables(params, PAIR_FORM)
     _index_files_and_require_unique_stems([file.path for file in tables.files], {})
     return tables
 
@@ -128,17 +128,17 @@ def parse_person_pair_rows(
     *,
     complete_names: bool,
     own: UserSourceSettings | None = None,
-    own_relations: Sequence[SourceFile] = (),
+    user_relations: Sequence[SourceFile] = (),
 ) -> Iterator[ParsedSourceRow]:
     """Yield each row's pair or reject, with ids <stem of the file>_0, …_1; SourceError for an unreadable file.
 
     `complete_names`: whether both names must be complete, as people's names must. `own`: how a table of the user's own is
-    read. `own_relations`: files of further relations.
+    read. `user_relations`: files of further relations.
     """
-    relations = load_build_pair_relations(own_relations)
+    relations = load_build_pair_relations(user_relations)
     rows: Iterator[tuple[int, Any]]
     if own and own.columns:
-        rows = ((row.number, row.fields) for row in iterate_own_table(source, own, PAIR_FORM))
+        rows = ((row.number, row.fields) for row in iterate_user_table(source, own, PAIR_FORM))
     elif (suffix := source.path.suffix.lower()) in _SUFFIXES:
         is_csv = suffix == ".csv"
         rows = (

@@ -212,7 +212,7 @@ class OfflineRequestAndReplyFilesOfRun:
         return answers
 
 
-class SingleModelRequestAndReplyFiles:
+class OfflineReplyReaderAndRequestWriter:
     """Answers one model's requests from a file of replies, and writes the others to a file."""
 
     def __init__(self, model: ModelSettings, asker: "ChatClient", files: OfflineRequestAndReplyFilesOfRun) -> None:

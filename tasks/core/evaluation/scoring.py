@@ -52,7 +52,7 @@ def make_score_rows(answers: pa.Table, metric: str, values: ScoreArray, setting:
     return table.select(arrow_schema(EvaluationScore).names).cast(arrow_schema(EvaluationScore))
 
 
-def split_metric_scores_by_setting(
+def make_metric_scores_per_setting(
     scores: pa.Table, groups: pa.Table, columns: Sequence[str], is_share: bool, unit: str
 ) -> list[MetricScores]:
     """Return the scores of one metric (rows of `EvaluationScore`) as one `MetricScores` per setting, sorted by setting.

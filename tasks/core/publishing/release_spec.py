@@ -20,7 +20,7 @@ class DatasetCardSpec:
 
     about: str
     """Content and purpose of a row."""
-    about_own_source: str = ""
+    about_user_source: str = ""
     """The same for rows from a source of the user's own, where `about` is not true of them; empty: `about`."""
     steps: Mapping[str, str]
     """Stage of the recipe → description, one sentence."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from factmill.tasks.core.digests import combine_digests, digest_bytes
-from factmill.tasks.engine.naming.definition_digests import DependenciesOfDefinitions, collect_code_dependencies
+from factmill.tasks.engine.naming.definition_digests import DigestedCodeDependencies, collect_code_dependencies
 from factmill.tasks.errors import BuildError
 
 CODE_PACKAGES = ("factmill",)
@@ -139,7 +139,7 @@ _NEUTRAL_LIBRARIES = frozenset({"prefect", "pyarrow", "pydantic"})
 
 
 @cache
-def collect_recipe_code(recipe: str) -> DependenciesOfDefinitions:
+def collect_recipe_code(recipe: str) -> DigestedCodeDependencies:
     """Return the code that makes the rows of a recipe (`module:function`); BuildError if it does not exist."""
     module, _, function = recipe.partition(":")
     packages = dict.fromkeys([*CODE_PACKAGES, module.partition(".")[0]])

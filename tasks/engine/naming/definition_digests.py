@@ -31,7 +31,7 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class DependenciesOfDefinitions:
+class DigestedCodeDependencies:
     """Everything that some definitions depend on."""
 
     digests: Mapping[str, Mapping[str, str]]
@@ -56,7 +56,7 @@ def collect_code_dependencies(
     code: Mapping[str, str],
     package_of: Callable[[str], str | None],
     traversed: frozenset[str] = frozenset(),
-) -> DependenciesOfDefinitions:
+) -> DigestedCodeDependencies:
     """Return everything that these definitions, given as (module, name), depend on, including themselves.
 
     `code`: dotted name → text; a package's own module is called `package.__init__`. `package_of`: module → "" if its
@@ -107,7 +107,7 @@ def collect_code_dependencies(
             todo += [*resolved, (module, MODULE_STATEMENTS)]
         elif name == "*":
             todo += [(module, each) for each in (*names.definitions, *names.imports)]
-    return DependenciesOfDefinitions(
+    return DigestedCodeDependencies(
         {module: dict(sorted(found[module].items())) for module in sorted(found)},
         frozenset(packages),
         frozenset(libraries - sys.stdlib_module_names),

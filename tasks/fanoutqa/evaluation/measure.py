@@ -18,8 +18,8 @@ from factmill.tasks.core.evaluation.scoring import (
     ScoreArray,
     add_metric_note,
     column_to_floats,
+    make_metric_scores_per_setting,
     make_score_rows,
-    split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
 from factmill.tasks.core.measures.report_figures import (
@@ -70,7 +70,7 @@ def measure_fanoutqa(
     found = [
         each
         for name, rows in scores.items()
-        for each in split_metric_scores_by_setting(
+        for each in make_metric_scores_per_setting(
             rows, groups, GROUP_COLUMNS, is_share=name not in METRIC_UNITS, unit=METRIC_UNITS.get(name, "share")
         )
     ]

@@ -33,7 +33,6 @@ from factmill.tasks.fanoutqa.core.sets.set_kinds import (
     parse_phrases_by_property_and_members,
     parse_set_kinds_csv_by_unit,
 )
-from factmill.tasks.storage.own_tables import iterate_own_table
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -42,6 +41,7 @@ from factmill.tasks.storage.source_files import (
     load_source_text,
     parse_source_rows,
 )
+from factmill.tasks.storage.user_tables import iterate_user_table
 
 EXPECTED_FORM = (
     "a JSON list or JSON Lines of questions with strategy (authored), decomposition or necessary_evidence (released)"
@@ -142,7 +142,7 @@ def check_has_decomposition_or_evidence(columns: Mapping[str, str], place: str) 
 
 def _iterate_table_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[tuple[int, Any]]:
     """Yield (number from 1, question in the authored or released form) for each row; a text that says what is wrong with it."""
-    for row in iterate_own_table(source, own, QUESTION_TABLE_FORM):
+    for row in iterate_user_table(source, own, QUESTION_TABLE_FORM):
         found: Any = row.fields
         if not isinstance(found, str):
             found = {name: value for name, value in found.items() if value is not None}
@@ -175,7 +175,7 @@ SET_FILE, PROPERTY_FILE = "sets", "properties"
 
 
 @cache
-def read_own_set_kinds(source: SourceFile) -> Mapping[str, SetKind]:
+def read_user_set_kinds_by_unit(source: SourceFile) -> Mapping[str, SetKind]:
     """Return unit → kind of sets of a user's file, in the form of `data/lists/fanout_sets.csv`."""
     found = parse_set_kinds_csv_by_unit(load_source_text(source, "kinds of sets"), str(source.path))
     if not found:
@@ -184,17 +184,17 @@ def read_own_set_kinds(source: SourceFile) -> Mapping[str, SetKind]:
 
 
 @cache
-def read_own_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
+def read_user_property_phrases(source: SourceFile) -> Mapping[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases of a user's file, in the form of `data/lists/fanout_properties.csv`."""
     return parse_phrases_by_property_and_members(load_source_text(source, "phrases of properties"), str(source.path))
 
 
-def load_packaged_and_own_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
+def load_packaged_and_user_set_kinds(files: Sequence[SourceFile]) -> dict[str, SetKind]:
     """Return unit → kind of sets: factmill's own, and those of the user's files, which replace equal ones."""
-    return load_set_kinds() | {unit: kind for file in files for unit, kind in read_own_set_kinds(file).items()}
+    return load_set_kinds() | {unit: kind for file in files for unit, kind in read_user_set_kinds_by_unit(file).items()}
 
 
-def load_packaged_and_own_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
+def load_packaged_and_user_property_phrases(files: Sequence[SourceFile]) -> dict[tuple[str, str], PropertyPhrases]:
     """Return (PID, members or empty) → phrases: factmill's own, and those of the user's files, which replace equal ones."""
-    own = {key: phrases for file in files for key, phrases in read_own_property_phrases(file).items()}
+    own = {key: phrases for file in files for key, phrases in read_user_property_phrases(file).items()}
     return load_phrases_by_property_and_members() | own

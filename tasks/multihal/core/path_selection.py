@@ -165,7 +165,7 @@ def iterate_ids_to_label(path: WikidataPath) -> Iterator[str]:
         yield path.unit
 
 
-def list_unreadable_path_texts(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
+def list_path_parts_without_words_or_value(path: WikidataPath, labels: Mapping[str, str]) -> list[str]:
     """Return the parts of a path that are neither a label with words nor, at the end, a number or date."""
     found = [labels.get(part, part) for part in path.ids if is_item_or_property_id(part)]
     wordless = [label for label in found if is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label)]

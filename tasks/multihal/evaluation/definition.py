@@ -14,8 +14,8 @@ from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScor
 from factmill.tasks.core.evaluation.scoring import (
     ScoreArray,
     column_to_floats,
+    make_metric_scores_per_setting,
     make_score_rows,
-    split_metric_scores_by_setting,
 )
 from factmill.tasks.core.measures.agreement import compute_spearman
 from factmill.tasks.core.measures.metrics import MeasuredMetric, measure_mean_metrics
@@ -159,7 +159,7 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
     ) -> list[MeasuredMetric]:
         """Add the score rows of a metric; return its means."""
         scores.append(make_score_rows(rows, metric, values, setting))
-        given = split_metric_scores_by_setting(scores[-1], rows, MULTIHAL_GROUP_COLUMNS, is_share=False, unit=unit)
+        given = make_metric_scores_per_setting(scores[-1], rows, MULTIHAL_GROUP_COLUMNS, is_share=False, unit=unit)
         return measure_mean_metrics(given, seed)
 
     metrics = measure(answers, SEMANTIC_SCORE, column_to_floats(answers["semantic_score"]), "cosine")

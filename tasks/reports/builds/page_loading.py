@@ -42,10 +42,10 @@ from factmill.tasks.reports.builds.sampled_rows import (
 from factmill.tasks.reports.formatting import (
     format_evidence_epoch,
     format_language_names,
-    format_own_source_name,
     format_parameter_value,
     format_row_balance,
     format_snake_case_as_words,
+    format_user_source_name,
 )
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.reports.page_frame import KeyFigure, make_build_reference
@@ -151,7 +151,7 @@ def load_build_page(
 def _format_row_count_and_title(benchmark: Benchmark, build: BuildRecord) -> str:
     """Return the number of rows and what they are: the benchmark's title; of a source of the user's own, its name and the
     languages, where the report counts these."""
-    rows, source = f"{build.report['rows']:,} rows of", format_own_source_name(build.lock)
+    rows, source = f"{build.report['rows']:,} rows of", format_user_source_name(build.lock)
     if not source:
         return f"{rows} {benchmark.title}"
     languages = format_language_names(build.report["facts"].get("languages") or ())
@@ -234,7 +234,7 @@ def _list_build_facts(build: BuildRecord) -> dict[str, str]:
             f"{format_snake_case_as_words(role)}: {model}" for role, model in sorted(lock["models"].items()) if model
         ),
         "Own prompts": format_prompt_digests(build.own_prompt_digests),
-        "Source": format_own_source_name(lock),
+        "Source": format_user_source_name(lock),
         "Licence of the source": str(own.get("licence") or "not stated (--source-licence)") if own else "",
         "Source files": ", ".join([*named, *more]),
         "Local graph": str(origin.get("graph") or ""),

@@ -7,7 +7,7 @@ import pytest
 
 from factmill.tasks.engine.naming.definition_digests import (
     MODULE_STATEMENTS,
-    DependenciesOfDefinitions,
+    DigestedCodeDependencies,
     collect_code_dependencies,
 )
 from factmill.tasks.errors import BuildError
@@ -69,7 +69,7 @@ def find_room(module: str) -> str | None:
     return "engine" if module.startswith("factmill.tasks.engine") else ""
 
 
-def reach(changed: Mapping[str, tuple[str, str]] | None = None) -> DependenciesOfDefinitions:
+def reach(changed: Mapping[str, tuple[str, str]] | None = None) -> DigestedCodeDependencies:
     code = {name: dedent(text) for name, text in CODE.items()}
     for module, (old, new) in (changed or {}).items():
         assert old in code[module]

@@ -57,7 +57,7 @@ def test_terminal_asks_about_rows_one_by_one_and_saves_each_verdict(
     from factmill.flows.commands.human_review import (
         ask_and_save_audit_verdicts,
         compute_build_audit_results,
-        draw_audit_sample,
+        load_audit_sample,
     )
 
     known = BENCHMARKS["granola"]
@@ -69,11 +69,11 @@ def test_terminal_asks_about_rows_one_by_one_and_saves_each_verdict(
             return f"{next(given)}\n"
 
     monkeypatch.setattr("sys.stdin", Terminal())
-    sample = draw_audit_sample(warehouse, known, build_id, 4, 0)
+    sample = load_audit_sample(warehouse, known, build_id, 4, 0)
     assert ask_and_save_audit_verdicts(warehouse, known, sample, "ada") == 1
     figures: dict[str, Any] = {each.kind: each.here for each in compute_build_audit_results(warehouse, known, build_id)}
     assert figures == {"correctness": 0.0, "informativeness": 1.0, "granularity": 0.0}
-    assert len(draw_audit_sample(warehouse, known, build_id, 4, 0).verdicts) == 1
+    assert len(load_audit_sample(warehouse, known, build_id, 4, 0).verdicts) == 1
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

@@ -11,11 +11,11 @@ from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, Use
 from factmill.tasks.errors import SourceError, UsageError
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.sources.foundations import FOUNDATIONS
-from factmill.tasks.options import OwnSourceParams
-from factmill.tasks.storage.own_tables import CheckedUserTables, check_and_digest_own_tables, iterate_own_table
+from factmill.tasks.options import UserSourceParams
 from factmill.tasks.storage.source_files import MALFORMED_ROW, ParsedSourceRow, SourceFile, dump_row
+from factmill.tasks.storage.user_tables import CheckedUserTables, check_and_digest_user_tables, iterate_user_table
 
-OWN_QUESTION_FORM: TableForm = (
+USER_QUESTION_FORM: TableForm = (
     ExpectedTableField("question", "text of the question", is_required=True),
     ExpectedTableField(
         "answer", "the expected answer; of a list the first, and the others are aliases", "list", True, "answers"
@@ -35,27 +35,27 @@ _AMBIGUOUS_NUMBER = re.compile(r"[+\-−]?(?P<thousands>[1-9][0-9]{0,2})\.(?P<re
 """One dot with three digits after it: a decimal number in English, thousands in German, Spanish and other languages."""
 
 
-def pin_own_questions(params: OwnSourceParams) -> CheckedUserTables:
-    """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `check_and_digest_own_tables`."""
+def pin_user_questions(params: UserSourceParams) -> CheckedUserTables:
+    """Check and pin the tables of a source; UsageError for a name that is a foundation's, SourceError as `check_and_digest_user_tables`."""
     if params.source_name and params.source_name.casefold() in FOUNDATIONS:
         raise UsageError(
             f"--source-name {params.source_name}: this is a foundation, whose rows have rules of their own; name your source otherwise"
         )
     try:
-        return check_and_digest_own_tables(params, OWN_QUESTION_FORM, id_field="id")
+        return check_and_digest_user_tables(params, USER_QUESTION_FORM, id_field="id")
     except SourceError as error:
         if params.map or params.source_split:
             raise
         raise SourceError(f"{error}; and no file has the columns of a foundation ({', '.join(FOUNDATIONS)})") from error
 
 
-def read_own_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[ParsedSourceRow]:
+def read_user_questions(source: SourceFile, own: UserSourceSettings) -> Iterator[ParsedSourceRow]:
     """Yield each row of a table as a question or reject; ids are those of the rows, or mine_0, …, by position, behind the
     name of the source."""
     file = Path(source.name)
     stem = source.name.removeprefix(f"{own.name}/").removesuffix(file.suffix)
     label = _UNSAFE_CHARACTERS.sub("-", own.name)
-    for row in iterate_own_table(source, own, OWN_QUESTION_FORM):
+    for row in iterate_user_table(source, own, USER_QUESTION_FORM):
         fields = row.fields
         given = None if isinstance(fields, str) else fields["id"]
         place = given or f"{stem}_{row.number - 1}"

@@ -153,7 +153,7 @@ def test_slaq_reads_table_of_topics(build: Build, tmp_path: Path) -> None:
     ran = build("slaq", "--source", "topics.csv", "--map", "category=field")
     assert ran.code == 0, ran.err
     assert ran.json["facts"]["categories"] == {"Mathematics": 2, "Sky": 2}
-    assert ran.json["reasons"]["read_own_topics"] == {"malformed_row": 1, "page_missing": 1}
+    assert ran.json["reasons"]["read_user_topics"] == {"malformed_row": 1, "page_missing": 1}
     assert ran.json["merged"] == 1
     wrong = build("slaq", "--source", "topics.csv", "--map", "category=field", "--categories", "Skye")
     assert wrong.code == 2 and "the categories are Mathematics, Sky; did you mean Sky?" in wrong.err

@@ -7,8 +7,8 @@ from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.question_relations import QuestionRelation, find_question_template_problem
 from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings, resolve_table_columns
 from factmill.tasks.errors import SourceError
-from factmill.tasks.storage.own_tables import iterate_own_table, list_table_columns
 from factmill.tasks.storage.source_files import SourceFile
+from factmill.tasks.storage.user_tables import iterate_user_table, list_table_columns
 from factmill.tasks.text.wikidata_ids import is_pid
 
 RELATION_FORM: TableForm = (
@@ -23,14 +23,14 @@ RELATION_FILE = "relations"
 
 
 @cache
-def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
+def read_user_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
     """Return PID → relation of a table of relations, in its order.
 
     SourceError for an unreadable file, a missing column, and a row without a PID or a usable template.
     """
     columns = resolve_table_columns(str(source.path), RELATION_FORM, {}, list_table_columns(source))
     found: dict[str, QuestionRelation] = {}
-    for row in iterate_own_table(source, UserSourceSettings(columns=columns), RELATION_FORM):
+    for row in iterate_user_table(source, UserSourceSettings(columns=columns), RELATION_FORM):
         place = f"{source.path}: row {row.number}"
         if isinstance(row.fields, str):
             raise SourceError(f"{place}: {row.fields}")
@@ -47,8 +47,8 @@ def read_own_relations(source: SourceFile) -> Mapping[str, QuestionRelation]:
     return found
 
 
-def load_packaged_and_own_relations(files: Sequence[SourceFile]) -> dict[str, QuestionRelation]:
+def load_packaged_and_user_relations(files: Sequence[SourceFile]) -> dict[str, QuestionRelation]:
     """Return PID → relation: factmill's own, and those of the user's files, which replace equal ones."""
     return load_entity_questions_relations() | {
-        pid: each for file in files for pid, each in read_own_relations(file).items()
+        pid: each for file in files for pid, each in read_user_relations(file).items()
     }

@@ -13,16 +13,16 @@ from factmill.tasks.assets import ASSETS_ROOT
 from factmill.tasks.core.rows import NO_LICENCE_STATED
 from factmill.tasks.core.table_columns import ExpectedTableField
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.options import OwnSourceParams
-from factmill.tasks.storage.own_tables import (
+from factmill.tasks.options import UserSourceParams
+from factmill.tasks.storage.source_files import SourceFile
+from factmill.tasks.storage.user_tables import (
     CheckedUserTables,
-    check_and_digest_own_tables,
+    check_and_digest_user_tables,
     find_licence_problem,
     find_table_files,
-    iterate_own_table,
-    make_own_source,
+    iterate_user_table,
+    make_user_source,
 )
-from factmill.tasks.storage.source_files import SourceFile
 
 FORM = (
     ExpectedTableField("question", "text of the question", is_required=True),
@@ -39,7 +39,7 @@ def write(path: Path, content: str | bytes = "question,answers\nWho?,Ada\n") -> 
 
 
 def pin(*paths: Path, **options: Any) -> CheckedUserTables:
-    return check_and_digest_own_tables(OwnSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
+    return check_and_digest_user_tables(UserSourceParams(source=tuple(map(str, paths)), **options), FORM, id_field="id")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_compressed_file_is_refused(tmp_path: Path) -> None:
 def test_all_file_formats_give_same_rows(tmp_path: Path, name: str, content: str) -> None:
     tables = pin(write(tmp_path / name, content), map="question=q,answers=gold")
     assert tables.own.columns == {"question": "q", "answers": "gold"}
-    (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
+    (row,) = iterate_user_table(tables.files[0], tables.own, FORM)
     assert (row.number, row.fields) == (1, {"question": "Who?", "answers": ["Ada"], "id": None})
 
 
@@ -121,7 +121,7 @@ def test_parquet_lists_and_struct_fields_are_read_even_through_unsuffixed_link(t
     (file,) = tables.files
     # the form in which a build finds the file
     resolved = SourceFile(file.path.resolve(), file.name, file.sha256)
-    (row,) = iterate_own_table(resolved, tables.own, FORM)
+    (row,) = iterate_user_table(resolved, tables.own, FORM)
     assert row.fields == {"question": "Who?", "answers": ["Ada", "A. L."], "id": None}
     assert tables.notes[0] == "test.parquet: question, answers = answer.value; not read: answer, score"
 
@@ -140,7 +140,7 @@ def test_parquet_lists_and_struct_fields_are_read_even_through_unsuffixed_link(t
 )
 def test_csv_separator_is_detected_from_file(tmp_path: Path, name: str, content: str, said: str) -> None:
     tables = pin(write(tmp_path / name, content))
-    assert {each.fields["answers"][0] for each in iterate_own_table(tables.files[0], tables.own, FORM)} == {"1141,2"}  # type: ignore[index]
+    assert {each.fields["answers"][0] for each in iterate_user_table(tables.files[0], tables.own, FORM)} == {"1141,2"}  # type: ignore[index]
     assert (f"its cells are separated by {said}" in tables.notes[0]) if said else "separated" not in tables.notes[0]
 
 
@@ -173,12 +173,12 @@ def test_file_changed_since_build_start_is_refused(tmp_path: Path) -> None:
     tables = pin(write(tmp_path / "t.csv"))
     write(tmp_path / "t.csv", "question,answers\nWho?,Bo\n")
     with pytest.raises(SourceError, match="the file has changed since the build began"):
-        list(iterate_own_table(tables.files[0], tables.own, FORM))
+        list(iterate_user_table(tables.files[0], tables.own, FORM))
 
 
 def test_cell_of_one_megabyte_is_read(tmp_path: Path) -> None:
     tables = pin(write(tmp_path / "t.csv", f"question,answers\n{'x' * 1_000_000},Ada\n"))
-    (row,) = iterate_own_table(tables.files[0], tables.own, FORM)
+    (row,) = iterate_user_table(tables.files[0], tables.own, FORM)
     assert not isinstance(row.fields, str) and len(row.fields["question"]) == 1_000_000
 
 
@@ -223,8 +223,8 @@ def test_rows_of_all_files_are_counted(tmp_path: Path) -> None:
 
 def test_known_licence_of_published_file_cannot_be_restated() -> None:
     with pytest.raises(UsageError, match=r"is a published file under Apache-2\.0; leave the option out"):
-        check_and_digest_own_tables(
-            OwnSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM
+        check_and_digest_user_tables(
+            UserSourceParams(source=(str(EMBEDDED),), map="question=problem", source_licence="MIT"), FORM
         )
 
 
@@ -234,7 +234,7 @@ def test_known_licence_of_published_file_cannot_be_restated() -> None:
 )
 def test_file_options_require_files(option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"--{option.replace('_', '-')} is about files of your own"):
-        make_own_source(OwnSourceParams(**{option: value}), from_files=False)
+        make_user_source(UserSourceParams(**{option: value}), from_files=False)
 
 
 @pytest.mark.parametrize(
@@ -253,20 +253,20 @@ def test_file_options_require_files(option: str, value: Any) -> None:
     ],
 )  # fmt: skip
 def test_stated_licence_is_checked_against_spdx_ids(licence: str, said: str) -> None:
-    problem = find_licence_problem(OwnSourceParams(source_licence=licence).source_licence or "")
+    problem = find_licence_problem(UserSourceParams(source_licence=licence).source_licence or "")
     assert re.search(said, problem) if said else problem == ""
 
 
 def test_licence_containing_slashes_must_be_url() -> None:
     for wrong in ("a/b", "https://town.example/my terms"):
         with pytest.raises(ValueError, match="at most 100 characters"):
-            OwnSourceParams(source_licence=wrong)
+            UserSourceParams(source_licence=wrong)
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "two\nlines", "x" * 101])
 def test_source_name_must_be_one_short_line(name: str) -> None:
     with pytest.raises(ValueError, match="expected a text of at most 100 characters"):
-        OwnSourceParams(source_name=name)
+        UserSourceParams(source_name=name)
 
 
 def test_columns_missing_from_first_json_row_are_found_in_others(tmp_path: Path) -> None:

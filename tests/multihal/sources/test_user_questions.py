@@ -8,12 +8,12 @@ import pytest
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.multihal.core.rows import FoundationQuestion
 from factmill.tasks.multihal.params import MultiHalParams
-from factmill.tasks.multihal.sources.own_questions import pin_own_questions, read_own_questions
+from factmill.tasks.multihal.sources.user_questions import pin_user_questions, read_user_questions
 
 
 def read(path: Path) -> list[FoundationQuestion | Reject]:
-    tables = pin_own_questions(MultiHalParams(source=(str(path),)))
-    return [row.outcome for row in read_own_questions(tables.files[0], tables.own)]
+    tables = pin_user_questions(MultiHalParams(source=(str(path),)))
+    return [row.outcome for row in read_user_questions(tables.files[0], tables.own)]
 
 
 @pytest.mark.parametrize("answer", ["8.611 Meter", "8.611", "-12.500 Einwohner", "120.000 square kilometres"])

@@ -26,7 +26,7 @@ from factmill.tasks.core.table_columns import (
     resolve_table_columns,
 )
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.options import LICENCE_ADDRESS_STARTS, OwnSourceParams, TableSourceParams
+from factmill.tasks.options import LICENCE_ADDRESS_STARTS, TableSourceParams, UserSourceParams
 from factmill.tasks.storage.source_files import (
     DELIMITERS,
     SourceFile,
@@ -41,7 +41,7 @@ from factmill.tasks.storage.source_files import (
 )
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-OWN_TABLE_UNIT = "own tables"
+USER_TABLE_UNIT = "own tables"
 """Source unit of all tables of a build."""
 _SPLITS = frozenset(
     {"train", "training", "validation", "valid", "val", "dev", "development", "test", "testing", "eval"}
@@ -75,14 +75,14 @@ class UserTableRow:
     """Field → value, or what is wrong with the row."""
 
 
-def make_own_source(params: TableSourceParams, from_files: bool) -> UserSourceSettings:
+def make_user_source(params: TableSourceParams, from_files: bool) -> UserSourceSettings:
     """Return what the parameters say about the source; UsageError for some of it without a source of the user's own."""
-    given = [name for name in OwnSourceParams.model_fields if name != "source" and getattr(params, name, None)]
+    given = [name for name in UserSourceParams.model_fields if name != "source" and getattr(params, name, None)]
     if given and not from_files:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is about files of your own; name them with --source, or leave it out"
         )
-    separator = params.list_separator if isinstance(params, OwnSourceParams) else None
+    separator = params.list_separator if isinstance(params, UserSourceParams) else None
     return UserSourceSettings(
         separator=separator or "", name=params.source_name or "", licence=normalise_licence(params.source_licence or "")
     )
@@ -214,7 +214,7 @@ def _list_split_name_candidates(folder: Path, file: Path) -> set[str]:
     return parts | ({file.parent.name.casefold()} if file.parent != folder else set())
 
 
-def check_and_digest_own_tables(
+def check_and_digest_user_tables(
     params: TableSourceParams,
     form: TableForm,
     *,
@@ -227,7 +227,7 @@ def check_and_digest_own_tables(
     SourceError for an unreadable file, a missing column, a file without any valid row, files with different columns, and
     an id (`id_field`) of two rows; UsageError for an unknown field in the map.
     """
-    own = make_own_source(params, from_files=True).model_copy(update={"defaults": {**defaults}})
+    own = make_user_source(params, from_files=True).model_copy(update={"defaults": {**defaults}})
     column_map = parse_column_map(params.map, form)
     files = find_table_files([Path(path) for path in params.source], params.source_split)
     alike = Counter(file.name for file in files)
@@ -255,7 +255,7 @@ def check_and_digest_own_tables(
             + _format_unusual_delimiter(source)
         )
         first, valid = "", 0
-        for row in iterate_own_table(source, own, form):
+        for row in iterate_user_table(source, own, form):
             row_count += 1
             if isinstance(row.fields, str):
                 first = first or f"row {row.number}: {row.fields}"
@@ -271,7 +271,7 @@ def check_and_digest_own_tables(
                     )
         if not valid:
             raise SourceError(f"{file}: {first or 'no rows'}" + (", and no other row is better" if first else ""))
-    if isinstance(params, OwnSourceParams) and any(each.licence == NO_LICENCE_STATED for each in pinned):
+    if isinstance(params, UserSourceParams) and any(each.licence == NO_LICENCE_STATED for each in pinned):
         notes.append(
             "no licence of this source is stated (--source-licence); a release needs --allow-licence 'none stated'"
         )
@@ -306,7 +306,7 @@ def _get_suffix(source: SourceFile) -> str:
     return Path(source.name).suffix.lower()
 
 
-def iterate_own_table(source: SourceFile, own: UserSourceSettings, form: TableForm) -> Iterator[UserTableRow]:
+def iterate_user_table(source: SourceFile, own: UserSourceSettings, form: TableForm) -> Iterator[UserTableRow]:
     """Yield the rows of a table; SourceError for a file that cannot be read, or that has changed."""
     suffix, columns = _get_suffix(source), list(own.columns.values())
     rows: Iterator[tuple[int, Any]]

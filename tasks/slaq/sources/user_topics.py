@@ -6,7 +6,7 @@ Wikimedia's dumps of category links and of page views name pages by the same pag
 from dataclasses import dataclass
 
 from factmill.tasks.core.table_columns import ExpectedTableField, TableForm
-from factmill.tasks.storage.own_tables import UserTableRow
+from factmill.tasks.storage.user_tables import UserTableRow
 from factmill.tasks.text.wikipedia_urls import canonical_title, find_article_title_problem
 
 TOPIC_FORM: TableForm = (
