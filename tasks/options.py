@@ -170,7 +170,7 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. A stage has at most 64 batches: with more than 32,000 rows, the batches become larger."""
+    """Number of rows per batch. Each stage makes at most 64 batches, so a stage with more than 64 times this number of rows makes larger ones."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )

@@ -377,7 +377,7 @@ def read_api_key(model: ModelSettings) -> str:
     key = os.environ.get(model.key_env, "")
     if not key:
         raise SettingsError(
-            f"model {model.name}: key_env names an environment variable that is not set; set it to the API key"
+            f"model {model.name}: the environment variable {model.key_env} (key_env) is not set; set it to the API key"
         )
     return key
 

@@ -130,7 +130,7 @@ def test_world_digest_covers_only_settings_that_change_responses(
 
 def test_api_keys_come_only_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ModelSettings(kind="openai", name="m", key_env="MY_KEY")
-    with pytest.raises(SettingsError, match=r"model m: key_env .* is not set"):
+    with pytest.raises(SettingsError, match=r"model m: the environment variable MY_KEY \(key_env\) is not set"):
         read_api_key(model)
     monkeypatch.setenv("MY_KEY", "secret-value")
     assert read_api_key(model) == "secret-value"

@@ -73,13 +73,13 @@ COMMAND_GROUPS = {
     "Local data": {
         "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
         "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
-        "paths": ("paths", "Find paths (1 or 2 hops) from items to items, dates or numbers."),
+        "paths": ("paths", "Find paths of 1 or 2 hops between items, or to dates and numbers."),
         "world": (
             "world",
-            "Serve the embedded world's offline services; check its replies.",
+            "Serve the offline services of the embedded world, or check them.",
         ),
         "prompts": ("prompts", "List, print and copy prompts, to replace them with your own."),
-        "fanoutqa": ("fanoutqa", "Check question files, and find answers that have changed."),
+        "fanoutqa": ("fanoutqa", "Check files of questions, and find outdated answers."),
         "new": ("new", "Create a package for a new benchmark, ready to build and test."),
     },
 }
@@ -239,7 +239,7 @@ class LazyCommandGroup(TyperGroup):
                 if named := [word for word in args[1:2] if not word.startswith("-")]:
                     new = new.replace("BENCHMARK", named[0])
                 hint = (
-                    " Without an earlier build, add --pilot 20, which sends the requests of 20 rows."
+                    " Without an earlier build, add --pilot 20: it sends the requests of 20 rows to the world's services and models."
                     if old == "forecast"
                     else ""
                 )

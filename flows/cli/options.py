@@ -45,7 +45,7 @@ WarehouseOption = Annotated[
 """Option for a warehouse that must exist."""
 NewWarehouseOption = Annotated[Path | None, typer.Option(help=_WAREHOUSE_HELP, metavar="FILE")]
 """Option for a warehouse that the command may create."""
-LATEST_RULE = "latest:BENCHMARK is the newest build of the data that ship with factmill, all of them (built without --limit). Without such a build, it is the newest of all the benchmark's builds."
+LATEST_RULE = "latest:BENCHMARK is the newest complete build (without --limit) of the data that ship with factmill. Without such a build, it is the newest of all the benchmark's builds."
 """Which build `latest` is, for help texts; `EvaluationParams.build` says the same."""
 BuildArgument = Annotated[
     str,
@@ -60,7 +60,8 @@ BuildOption = Annotated[
     ),
 ]
 BenchmarkArgument = Annotated[
-    str, typer.Argument(metavar="BENCHMARK", help="Name of the benchmark, such as granola, or latest:granola.")
+    str,
+    typer.Argument(metavar="BENCHMARK", help="Name of the benchmark, such as granola (latest:granola means the same)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 CONTEXT_FIELD = ("context", typer.Context)

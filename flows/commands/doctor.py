@@ -315,7 +315,7 @@ def _examine_endpoints(world: World) -> Iterator[DoctorFinding]:
     if outside:
         contact = world.has_contact_address or all(map(is_loopback_url, outside.values()))
         advice = (
-            "put your own web page or email address into the world's file, such as user_agent = "
+            "put your own web page or email address into the world's file, in place of you@example.org: user_agent = "
             '"factmill/0.1 (you@example.org)"; without it, builds send nothing to services on other machines'
         )
         yield _make_finding("user agent", contact, world.user_agent, advice)

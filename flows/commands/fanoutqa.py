@@ -49,7 +49,7 @@ from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import resolve_build
 from factmill.tasks.storage.recording.call_cache import CallCache
 
-fanoutqa_app = typer.Typer(help="Check question files, and find answers that have changed.", no_args_is_help=True)
+fanoutqa_app = typer.Typer(help="Check files of questions, and find outdated answers.", no_args_is_help=True)
 _DRIFT_OPTIONS = ("--epoch", "--build", "--to", "--all", "--max-age", "--fail-over", "--warehouse")
 _FILE_OPTIONS = ("--least-articles", "--duplicates")
 

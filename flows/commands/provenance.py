@@ -229,7 +229,7 @@ def _resolve_row_id(db: Connection, benchmark: Benchmark, table: str, build_id: 
     has_it = f"; {other[0]} has it (--build {other[0]})" if other and other[0] else ""
     raise UnknownRow(
         f"{several} among the {rows:,} rows of {build_id}{hint}{has_it}; to list their ids: "
-        f"`factmill show {benchmark.name} --build {build_id} --limit {max(rows, 1)}` (--rejects: those of rejected rows)"
+        f"`factmill show {benchmark.name} --build {build_id} --limit {max(rows, 1)}` (with --rejects: the ids of rejected rows)"
     )
 
 

@@ -69,8 +69,8 @@ def release(
     which `datasets`, DuckDB, pandas and polars can load. Hidden answers of the test split are left out.
 
     The command fails if a source's licence does not allow redistribution, and then lists the options that resolve this.
-    It also fails if you give latest:BENCHMARK although a newer build comes from your own source; then give the id of the
-    build you mean. The same build always gives the same bytes. The folder appears only after all files are written.
+    It also fails if you give latest:BENCHMARK and have a newer build of your own source, since you may mean either; give
+    the id of the one you mean. The same build always gives the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 

@@ -73,12 +73,12 @@ def report(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a report of builds or evaluations as one page.
+    """Write a one-page report of a build, or of one or more evaluations.
 
     A build's page shows its stages (rejected rows, cost, time), statistics, and each row with its provenance. An
-    evaluation's page shows its metrics. The page of several evaluations compares the models, on those items only for
-    which every model has a score. `all` writes a model card from the latest evaluation of each benchmark, with links to
-    the evaluations' reports in the same folder.
+    evaluation's page shows its metrics. The page of several evaluations compares the models, using only the items for
+    which every model has a score. With `all` instead of a name, the command writes a model card from the latest
+    evaluation of each benchmark; the card links to those evaluations' reports that are in its folder.
 
     \b
     Examples:

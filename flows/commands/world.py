@@ -59,7 +59,7 @@ def serve_world(
         8123, min=0, max=65534, help="Port of the server; SPARQL uses the next port. 0: any free port.", metavar="PORT"
     ),
 ) -> None:
-    """Serve the embedded world's offline services; check its replies.
+    """Serve the offline services of the embedded world, or check them.
 
     Without a subcommand, the command serves SPARQL, MediaWiki, Pageviews and Falcon on this machine until Ctrl-C, and
     prints their addresses.

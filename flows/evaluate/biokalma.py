@@ -11,7 +11,7 @@ from factmill.tasks.biokalma.evaluation.definition import (
 )
 from factmill.tasks.biokalma.evaluation.steps import (
     answer_biokalma_questions,
-    ask_biokalma_questions,
+    list_biokalma_questions_step,
     rate_biokalma_answers,
     retrieve_knowledge,
     score_biokalma_answers,
@@ -29,7 +29,7 @@ def evaluate_biokalma(
     """BioKaLMA: answers that cite a knowledge graph, and say what it lacks (paper §3, §4)."""
     locked = resolve_biokalma_evaluation_inputs(params, run)
     with open_build(BIOKALMA_EVALUATION, locked, run) as build:
-        asked = build.load_source(ask_biokalma_questions, locked.inputs.settings)
+        asked = build.load_source(list_biokalma_questions_step, locked.inputs.settings)
         shown = build.run_stage(retrieve_knowledge, asked)  # §3.1, §3.2
         answered = build.run_stage(answer_biokalma_questions, shown)  # §3.3
         rated = build.run_stage(rate_biokalma_answers, answered)  # §4.1

@@ -188,7 +188,7 @@ def _format_map_proposal(
     proposed = ",".join(f"{field}={column}" for field, column in guessed.items())
     if not all(each.isalnum() or each in "_=,.-" for each in proposed):
         proposed = f"'{proposed}'"
-    return f"; if these are the right ones: --map {proposed}"
+    return f"; to use the columns that fit best: --map {proposed}"
 
 
 def _format_file_columns_message(columns: Sequence[str]) -> str:

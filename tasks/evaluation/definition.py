@@ -68,13 +68,13 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build of the data that ship with factmill, all of them (built without --limit). Without such a build, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest complete build (without --limit) of the data that ship with factmill. Without such a build, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
     """Model to measure: [models.NAME] in the world's file, or a built-in model (oracle, guesser or silent), which needs no server. With --answers: the model's name in tables and reports."""
     answers: Annotated[str | None, CliOption(metavar="FILE")] = None
-    """Score the answers in this file and call no model. Each line is a JSON object: {"id": …, "answer": …}. Also put "setting" and "build" on each line, as in the file that --questions wrote."""
+    """Score the answers in this file and call no model. Each line is a JSON object with the keys id, setting, build and answer; copy the first three from the file that --questions wrote."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Number of questions to draw at random (see --seed). Questions about the same facts are drawn together. Default: all."""
     seed: int = Field(default=0, ge=-MAX_SETTING_NUMBER, le=MAX_SETTING_NUMBER)
@@ -96,7 +96,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """Judge: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). The embedded world has no judge model, so exact is used there."""
+    """Decides whether an answer is right: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). The embedded world has no judge model, so exact is used there."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""
@@ -448,13 +448,13 @@ def _format_world_file_example(model: str, model_key: str, build: str) -> str:
 To use a model of your own, write a world file, for example mine.toml:
 
     name = "mine"
-    user_agent = "factmill/0.1 (you@example.org)"
+    user_agent = "factmill/0.1 (you@example.org)"  # your address, which Wikimedia's services require
     [models.{model_key}]
     kind = "openai"                      # the protocol, which most servers speak
     name = {json.dumps(model, ensure_ascii=False):<28}  # the model's name at its server
     url = "http://127.0.0.1:8000/v1"     # the server's address
     # key_env = "MY_KEY"                 # the variable that holds the API key, if the server needs one
 
-Then repeat the command with {"these options (a build from another world must be named)" if build else "this option"}:
+Then repeat the command with {"these options (the build is named since it is not from this world)" if build else "this option"}:
 
     --world mine.toml{build and f" --build {build}"}"""

@@ -122,13 +122,13 @@ def _make_batch_task(name: str, work: Callable[[BatchInProgress], BatchReceipt])
 def make_question_listing_step(evaluation: Evaluation) -> BatchTask:
     """Return the step that lists the questions of one setting; each question counts as an input row."""
 
-    def ask(work: BatchInProgress) -> BatchReceipt:
+    def list_questions(work: BatchInProgress) -> BatchReceipt:
         inputs = work.inputs(evaluation.inputs_model).model_copy(update={"settings": (work.batch.unit,)})
         asked = evaluation.list_questions(load_question_rows_of_measured_build(work, evaluation), inputs)
         work.rows_in = asked.num_rows
         return work.finish_table(asked, evaluation.question_model)
 
-    return _make_batch_task(f"ask_{evaluation.benchmark.name}_questions", ask)
+    return _make_batch_task(f"list_{evaluation.benchmark.name}_questions", list_questions)
 
 
 def make_prediction_step(evaluation: Evaluation) -> BatchTask:

@@ -68,13 +68,13 @@ class GranolaParams(UserSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows in total, taken equally from all relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number is chosen, and a doubtful row is handled as --review says. `smallest`: always the item with the smallest Q number, as in the paper."""
+    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number is chosen; if it is doubtful, --review decides what happens to the row. `smallest`: always the item with the smallest Q number, as in the paper."""
     levels: Literal["usual", "all"] = "usual"
     """Kinds of geographic places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
     samples: int = Field(default=8, ge=1, le=1000)
-    """How many times the judge is asked about the description of each item."""
+    """How many times the judge model is asked whether the description of an item is correct."""
     max_error_score: float = Field(default=0.5, ge=0, le=1)
-    """Drop a row if more than this share of the judge's samples reject the description of the row's item."""
+    """Drop a row if more than this share of the judge model's replies (see --samples) reject the description of the row's item."""
     min_levels: int = Field(default=2, ge=1, le=MAX_SETTING_NUMBER)
     """Minimum number of answers per row; rows with fewer are dropped."""
     answer_in_question: Literal["keep", "drop"] = "keep"

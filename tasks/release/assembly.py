@@ -197,7 +197,7 @@ def _format_licence_restatement(licence_id: str, build: BuildRecord, benchmark: 
     if licence_id == NO_LICENCE_STATED and build.origin.get("flow", {}).get("source"):
         command = format_build_command(["build", benchmark.name], benchmark.params, build)
         return (
-            f". If you know the licence, build again with its SPDX id, such as CC-BY-4.0: `{command} --source-licence CC-BY-4.0`; "
+            f". If you know the licence, build again with its SPDX id (such as CC-BY-4.0) for LICENCE: `{command} --source-licence LICENCE`; "
             "then release the new build"
         )
     is_own = licence_id == (build.lock["params"].get("own_source") or {}).get("licence")

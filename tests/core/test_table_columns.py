@@ -107,7 +107,7 @@ def test_short_field_name_is_not_proposed_for_similar_column() -> None:
         ({}, ["x"], r"the file has the columns x\. Fields are question \(required\): text of the question; answers or answer"),
         ({}, ["question;answers"], "its cells seem to be separated by semicolons, but"),
         ({}, [], "the file has the columns none"),
-        ({"question": "Q"}, ["q", "answers"], "--map question=Q: the column Q is missing; the file has the columns q, answers; if these are the right ones: --map question=q$"),
+        ({"question": "Q"}, ["q", "answers"], "--map question=Q: the column Q is missing; the file has the columns q, answers; to use the columns that fit best: --map question=q$"),
         ({"question": "frge", "domain": ""}, ["frage", "antwort"], "--map question=frge: the column frge is missing; .*: --map question=frage,domain=,answers=antwort$"),
         ({"question": "frage", "answers": "frge"}, ["frage", "antwort"], ": --map question=frage,answers=antwort$"),
         ({"question": "frage", "answers": "xyz"}, ["frage"], "the file has the columns frage$"),

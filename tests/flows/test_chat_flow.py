@@ -103,7 +103,7 @@ def test_every_model_failure_has_reason_and_later_run_retries_it(
 
     refused = factmill(*arguments, TEST_KEY="")
     assert refused.code == 2
-    assert "key_env names an environment variable that is not set" in refused.err
+    assert "the environment variable TEST_KEY (key_env) is not set" in refused.err
 
     first = factmill(*arguments, TEST_KEY="secret-key-1")
     assert first.code == 0, first.err

@@ -108,7 +108,7 @@ def _find_question_names(
     return names, failed | failed_class
 
 
-ask_biokalma_questions = make_question_listing_step(
+list_biokalma_questions_step = make_question_listing_step(
     replace(BIOKALMA_EVALUATION, make_questions=list_biokalma_questions)
 )
 

@@ -139,7 +139,7 @@ def test_job_with_unknown_server_state_is_reported(left: Path, server: BatchServ
     ran = factmill("jobs", MY_KEY="")
     assert ran.code == 0
     assert "unknown" in ran.out
-    assert "model m-1: key_env names an environment variable that is not set" in ran.out
+    assert "model m-1: the environment variable MY_KEY (key_env) is not set" in ran.out
     server.forget()
     ran = factmill("jobs", "--json", MY_KEY="other")
     assert (ran.json["jobs"][0]["state"], ran.json["jobs"][0]["done"]) == ("unknown", None)
