@@ -51,7 +51,7 @@ COMMAND_GROUPS = {
     },
     "Measure": {
         "evaluate": ("evaluate", "Measure a model on a benchmark."),
-        "report": ("report", "Write a report of builds or evaluations as one page."),
+        "report": ("report", "Write a one-page report of a build, or of evaluations."),
         "audit": ("human_review", "Check a random sample of rows against their evidence."),
         "review": ("human_review", "Export flagged rows for people to decide on; import decisions."),
         "label": ("human_review", "Export answers for people to label, and import their labels."),
@@ -73,7 +73,7 @@ COMMAND_GROUPS = {
     "Local data": {
         "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
         "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
-        "paths": ("paths", "Find paths of 1 or 2 hops between items, or to dates and numbers."),
+        "paths": ("paths", "Find paths of 1 or 2 hops to an item, a date or a number."),
         "world": (
             "world",
             "Serve the offline services of the embedded world, or check them.",

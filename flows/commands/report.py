@@ -73,7 +73,7 @@ def report(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a one-page report of a build, or of one or more evaluations.
+    """Write a one-page report of a build, or of evaluations.
 
     A build's page shows its stages (rejected rows, cost, time), statistics, and each row with its provenance. An
     evaluation's page shows its metrics. The page of several evaluations compares the models, using only the items for
