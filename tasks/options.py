@@ -123,7 +123,7 @@ class TableSourceParams(BenchmarkParams):
     source_licence: Annotated[str | None, AfterValidator(_validate_licence_label_or_url), CliOption(metavar="ID")] = (
         None
     )
-    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: the licence of the file if factmill recognises it, else `none stated`. A release with `none stated` needs --allow-licence."""
+    """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: for a published file that factmill knows, that file's licence; otherwise `none stated`. A release with `none stated` needs --allow-licence."""
 
 
 class UserSourceParams(TableSourceParams):
@@ -155,14 +155,14 @@ class RunOptions(StrictModel):
     graph: Annotated[str | None, CliOption(metavar="NAME")] = None
     """Use this local graph as the world's Wikidata. `factmill graph` lists the graphs."""
     prompts: Annotated[Path | None, CliOption(metavar="FOLDER")] = None
-    """Folder with your own prompts. Each replaces the packaged prompt of the same id (see `factmill prompts`). Default: the folder of the key `prompts` in the world file, if any."""
+    """Folder with your own prompts. Each replaces the packaged prompt of the same id (see `factmill prompts`). Default: the folder that `prompts` names in the world's file, if any."""
     warehouse: Annotated[Path | None, CliOption(metavar="FILE")] = None
     """DuckDB file that holds the builds. Default: factmill.duckdb in factmill's home folder (FACTMILL_HOME)."""
     mode: CallCacheMode = "record"
     """How to use recorded calls. record: send only calls without a recorded reply. replay: send none. refresh: send all again."""
     max_age: Annotated[MaxAge | None, CliOption(metavar="AGE")] = None
     """With --mode record: send a call to a live service again if its recorded reply is older than this (90m, 12h, 30d, or
-    seconds). Other replies never expire: those of models, of local graphs and of the embedded world, and the texts of Wikipedia revisions. Default: max_age in the world's file."""
+    seconds). Other replies never expire: those of models, of local graphs and of the embedded world, and the texts of Wikipedia revisions. Default: max_age in the world's file; if that is not set, no reply expires (with `factmill serve`: half the time between two rebuilds)."""
     since: Annotated[str | None, CliOption(metavar="BUILD")] = None
     """Rebuild incrementally: reuse the replies of this build. A call is sent again only if the item or page that it asks about has changed, or if factmill cannot check that. factmill checks 50 items or pages per request. BUILD: a build's id, the start of the id, or "last" (the benchmark's newest build in this world). With --max-age AGE, replies younger than AGE are not checked. Default: replies are not checked for changes."""
     stale_if_error: bool = False
@@ -170,17 +170,17 @@ class RunOptions(StrictModel):
     concurrency: int = Field(default=4, ge=1, le=64)
     """Number of batches processed at the same time."""
     batch_size: int = Field(default=500, ge=1, le=MAX_SETTING_NUMBER)
-    """Number of rows per batch. Each stage makes at most 64 batches, so a stage with more than 64 times this number of rows makes larger ones."""
+    """Number of rows per batch. A stage has at most 64 batches; if it has more rows than fit, its batches are made larger."""
     max_cost: Annotated[float | None, CliOption(metavar="USD")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Maximum cost of this run's model requests in US dollars. If the next request could exceed it, the run stops with exit code 3. Run the same command again to continue."""
+    """Maximum cost of this run's model requests in US dollars. If the next request could exceed it, the run stops (exit code 3). Run the same command again to continue; with `factmill serve`, the next run continues it."""
     max_requests: int | None = Field(default=None, ge=0, le=MAX_SETTING_NUMBER)
     """Maximum number of requests to services and models; each attempt counts. At the maximum, the run stops as with --max-cost."""
     max_hours: Annotated[float | None, CliOption(metavar="HOURS")] = Field(
         default=None, ge=0, le=MAX_SETTING_NUMBER, allow_inf_nan=False
     )
-    """Maximum run time in hours. At the maximum, factmill sends no more requests, and the run stops as with --max-cost."""
+    """Maximum time of a run in hours. At the maximum, factmill sends no more requests, and the run stops as with --max-cost."""
     requests: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)
     """Write the model requests to this file instead of sending them, and stop with exit code 4. Each line is one request in OpenAI's batch format. To continue, give the file of replies to --replies."""
     replies: SkipJsonSchema[Annotated[Path | None, CliOption(metavar="FILE")]] = Field(default=None, exclude=True)

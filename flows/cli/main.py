@@ -64,16 +64,16 @@ COMMAND_GROUPS = {
         "site": ("site", "Write a static site: benchmarks over time, models side by side."),
     },
     "Operate": {
-        "serve": ("serve", "Run scheduled rebuilds, and runs started in Prefect's UI."),
+        "serve": ("serve", "Rebuild on a schedule, and when started in Prefect's UI."),
         "jobs": ("housekeeping", "List, cancel and forget batch jobs at model servers."),
-        "gc": ("housekeeping", "Remove old builds, unused calls, and data of stopped runs."),
+        "gc": ("housekeeping", "Remove old builds, unused replies, and data of stopped runs."),
         "upgrade": ("housekeeping", "Convert a warehouse of an earlier factmill version."),
         "worker": ("serve", "Serve local models and graphs to a Dask cluster."),
     },
     "Local data": {
         "graph": ("local_data", "List local graphs (Wikidata dumps), load and remove them."),
         "models": ("local_data", "List local models (CTranslate2), convert and remove them."),
-        "paths": ("paths", "Find paths of 1 or 2 hops to an item, a date or a number."),
+        "paths": ("paths", "Find paths of 1 or 2 hops from items to items or values."),
         "world": (
             "world",
             "Serve the offline services of the embedded world, or check them.",

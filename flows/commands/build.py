@@ -62,7 +62,7 @@ ForecastOption = Annotated[
     bool,
     typer.Option(
         "--forecast",
-        help="Forecast requests, tokens, cost and time from an earlier run or a pilot. Publishes no rows.",
+        help="Instead of running, forecast requests, tokens, cost and time from an earlier run or a pilot.",
     ),
 ]
 
@@ -82,7 +82,7 @@ def make_forecast_fields(what: str, counted: str, basis: str, default_rows: str)
         ),
         "earlier": typer.Option(
             "--from",
-            metavar="BUILD",
+            metavar=what.upper(),
             help=f"With --forecast: extrapolate from this {what}. Default: {basis}.",
         ),
         "rows": typer.Option(

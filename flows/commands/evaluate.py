@@ -74,7 +74,11 @@ EvaluateForceOption = Annotated[
 ]
 EvaluationReportsOption = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help="Folder for the reports. Default: reports in FACTMILL_HOME."),
+    typer.Option(
+        "--reports",
+        metavar="DIR",
+        help="Folder for the reports. Default: the folder `reports` in factmill's home folder (FACTMILL_HOME).",
+    ),
 ]
 QuestionsFileOption = Annotated[
     Path | None,

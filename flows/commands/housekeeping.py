@@ -89,7 +89,7 @@ def gc(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old builds, unused calls, and data of stopped runs.
+    """Remove old builds, unused replies, and data of stopped runs.
 
     Without --yes the command only lists what it would remove: old builds, calls that no build and no run uses, run
     folders, Prefect's history and orphan files. It also ends killed runs that Prefect still lists as running. Data of

@@ -91,7 +91,11 @@ MechanismForceOption = Annotated[
 ]
 MechanismReportsOption = Annotated[
     Path | None,
-    typer.Option("--reports", metavar="DIR", help="Folder for the report. Default: reports in FACTMILL_HOME."),
+    typer.Option(
+        "--reports",
+        metavar="DIR",
+        help="Folder for the report. Default: the folder `reports` in factmill's home folder (FACTMILL_HOME).",
+    ),
 ]
 WritePairsOption = Annotated[
     Path | None,

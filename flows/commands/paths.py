@@ -90,7 +90,7 @@ def paths(
     limit: int = typer.Option(10, min=0, max=MAX_SETTING_NUMBER, help="Maximum number of paths to print per pair."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object per pair."),
 ) -> None:
-    """Find paths of 1 or 2 hops to an item, a date or a number.
+    """Find paths of 1 or 2 hops from items to items or values.
 
     \b
     Examples:

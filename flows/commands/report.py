@@ -77,8 +77,8 @@ def report(
 
     A build's page shows its stages (rejected rows, cost, time), statistics, and each row with its provenance. An
     evaluation's page shows its metrics. The page of several evaluations compares the models, using only the items for
-    which every model has a score. With `all` instead of a name, the command writes a model card from the latest
-    evaluation of each benchmark; the card links to those evaluations' reports that are in its folder.
+    which every model has a score. With `all`, the command writes a model card from the latest evaluation of
+    each benchmark. The card links to the reports of these evaluations, if they are in the same folder as the card.
 
     \b
     Examples:

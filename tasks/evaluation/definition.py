@@ -68,7 +68,7 @@ class EvaluationParams(BenchmarkParams):
     """Parameters of every evaluation; a benchmark adds its own."""
 
     build: Annotated[str, CliOption(metavar="BUILD")] = LATEST_BUILD_KEYWORD
-    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest complete build (without --limit) of the data that ship with factmill. Without such a build, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
+    """Build to measure on: its id, the start of its id, latest:BENCHMARK or latest. latest:BENCHMARK is the newest build of the whole default source (made without options such as --source and --limit). If there is none, it is the newest of all the benchmark's builds. latest is short for latest:BENCHMARK with this benchmark. If you give --world or --prompts, latest considers only builds made with them. Default: the build named in the --answers file, if any; otherwise latest."""
     release: Annotated[str | None, CliOption(metavar="DIR")] = None
     """Measure on the release in this folder instead of a build. Its files must match its SHA256SUMS."""
     model: Annotated[str, CliOption(metavar="NAME")] = ANSWERER_MODEL_NAME
@@ -96,7 +96,7 @@ class JudgedEvaluationParams(EvaluationParams):
     """Parameters of an evaluation whose answers are judged."""
 
     judge: Annotated[str, CliOption(metavar="NAME")] = "judge"
-    """Decides whether an answer is right: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). The embedded world has no judge model, so exact is used there."""
+    """Judge of whether an answer is right: a model ([models.NAME] in the world's file), or "exact" (a program that compares words, numbers and dates). The embedded world has no judge model, so exact is used there."""
 
     def list_model_names(self) -> tuple[str, ...]:
         """Return the names of the model under test and of the judge model."""

@@ -62,7 +62,7 @@ class FanOutParams(UserSourceParams):
     """Options of a FanOutQA build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder of questions (repeatable): in FanOutQA's authored or released form, or in your own table. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: the questions that ship with factmill, and `wikidata`."""
+    """File or folder of questions (repeatable): in FanOutQA's authored or released form, or in your own table. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: the questions that ship with factmill, and `wikidata`."""
     sets: Annotated[tuple[str, ...], CliOption(metavar="KIND")] = ()
     """Kinds of sets, such as P47 (the countries that share a border with a country), to make questions from (repeatable). Default: all kinds, or those of --set-file."""
     set_file: Annotated[str | None, CliOption(metavar="FILE")] = None

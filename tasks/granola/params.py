@@ -60,7 +60,7 @@ class GranolaParams(UserSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`, to make questions from facts of the world's Wikidata. Default: with the embedded world's Wikidata, the questions that ship with factmill; otherwise `wikidata`."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: the questions that ship with factmill if that Wikidata is the embedded one; otherwise `wikidata`."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -68,7 +68,7 @@ class GranolaParams(UserSourceParams):
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of source rows in total, taken equally from all relations."""
     policy: Literal["smallest", "linked"] = "linked"
-    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number is chosen; if it is doubtful, --review decides what happens to the row. `smallest`: always the item with the smallest Q number, as in the paper."""
+    """Item to choose if several have the same name. `linked`: the item for which Wikidata states the fact that the question asks for. If there is none, the item with the smallest Q number, and the row may be doubtful (see --review). `smallest`: always the item with the smallest Q number, as in the paper."""
     levels: Literal["usual", "all"] = "usual"
     """Kinds of geographic places that may be answers. `usual`: all but counties of the United States; a county stays if it is the source's answer. `all`: all places."""
     samples: int = Field(default=8, ge=1, le=1000)
@@ -80,7 +80,7 @@ class GranolaParams(UserSourceParams):
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their own answer, such as "Who is the author of Euclid's Elements?"."""
     review: ReviewPolicy = "auto"
-    """What to do with rows whose items are doubtful. `auto`: rows contradicted by Wikidata are set aside for review, and all other doubtful rows are dropped. `manual`: all doubtful rows are left out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with doubtful rows: Wikidata does not state the row's fact, and its items may be the wrong ones. `auto`: doubtful rows for which Wikidata states another fact are left out until people have reviewed them, and the others are dropped. `manual`: all doubtful rows are left out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):
