@@ -34,7 +34,7 @@ from factmill.tasks.engine.services import check_model_variables_and_libraries
 from factmill.tasks.engine.spending.budgets import MultiBuildBudget, check_models_have_prices
 from factmill.tasks.errors import BuildFormatTooOld, PrefectServerLost, ReplayMiss
 from factmill.tasks.evaluation.definition import Evaluation
-from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, TableSourceParams, resolve_warehouse_path
+from factmill.tasks.options import BenchmarkParams, BuildReport, RunOptions, UserTableParams, resolve_warehouse_path
 from factmill.tasks.processes import get_temporary_folder
 from factmill.tasks.progress import print_and_log, print_progress_line
 from factmill.tasks.settings import ensure_writable_home, factmill_home, load_world
@@ -104,7 +104,7 @@ def make_or_reuse_build(
 
 def _list_non_spdx_licence_notes(params: BenchmarkParams) -> list[str]:
     """Return a note on a stated licence of a user's source that is no SPDX id; empty without one."""
-    licence = params.source_licence if isinstance(params, TableSourceParams) else None
+    licence = params.source_licence if isinstance(params, UserTableParams) else None
     return [problem] if licence and (problem := find_licence_problem(licence)) else []
 
 
@@ -230,14 +230,14 @@ def prebuild_prefect_db_and_embedded_world() -> None:
         from factmill.tasks.models.embedders import (
             PACKAGED_EMBEDDER,
             choose_default_embedder,
-            resolve_or_convert_embedder_folder,
+            resolve_embedder_folder_converting_packaged,
         )
         from factmill.tasks.world.serving import running_world
 
         with running_world(folder), open_or_build_embedded_graph(folder):
             compile_path_kernels()
             if choose_default_embedder(folder) == PACKAGED_EMBEDDER:
-                resolve_or_convert_embedder_folder(PACKAGED_EMBEDDER, folder)
+                resolve_embedder_folder_converting_packaged(PACKAGED_EMBEDDER, folder)
             print_and_log("preparing Prefect's database …")
             if server:
                 server.wait_ready()

@@ -32,7 +32,7 @@ from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import ensure_writable_home, factmill_home
 from factmill.tasks.storage.housekeeping.prefect_history import (
     find_prefect_database_damage,
-    guarded_prefect_database_creation,
+    guarded_prefect_database_until_created,
     prefect_database_path,
     trim_history,
 )
@@ -335,7 +335,7 @@ class OwnServer:
             # parameters, logs and errors of runs are private to one user, also in folders of earlier versions
             self._log.parent.chmod(0o700)
         self._making.close()
-        self._made = self._making.enter_context(guarded_prefect_database_creation(self._home, print_and_log))
+        self._made = self._making.enter_context(guarded_prefect_database_until_created(self._home, print_and_log))
         self._process = start_child_process(self._command, self._log, self._environment, umask=0o077)
 
     def _supervise(self) -> None:

@@ -130,7 +130,7 @@ def load_evidence_text_removal_rules() -> RemovalRules:
 
 
 @cache
-def load_unit_qids() -> dict[str, int]:
+def load_unit_qid_numbers_by_name() -> dict[str, int]:
     """Return name → QID number of the units used in answers, from `data/lists/units.csv`."""
     return parse_units_csv(asset_path("data/lists", "units.csv").read_text("utf-8"))
 

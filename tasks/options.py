@@ -42,7 +42,7 @@ def format_unknown_option(name: str, known: Iterable[str]) -> str:
     return f"unknown option {name}; there are: {', '.join(names)}{format_did_you_mean(name, names)}"
 
 
-def split_commas(given: Any) -> Any:
+def split_each_text_at_commas(given: Any) -> Any:
     """Split each text of a list at its commas (a validator before pydantic's); anything else stays as it is."""
     if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
         return given  # pydantic's error says what is expected
@@ -107,7 +107,7 @@ LICENCE_ADDRESS_STARTS = ("https://", "http://")
 """Beginnings of a licence that is named by its address."""
 
 
-class TableSourceParams(BenchmarkParams):
+class UserTableParams(BenchmarkParams):
     """Parameters of a benchmark that reads tables of the user's own: CSV, TSV, JSON, JSON Lines, Parquet."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
@@ -126,7 +126,7 @@ class TableSourceParams(BenchmarkParams):
     """Licence of your own source: an SPDX id (CC-BY-4.0), a web address, or LicenseRef-NAME. Default: for a published file that factmill knows, that file's licence; otherwise `none stated`. A release with `none stated` needs --allow-licence."""
 
 
-class UserSourceParams(TableSourceParams):
+class UserSourceParams(UserTableParams):
     """Parameters of a benchmark whose rows keep the name and the licence of a source of the user's own."""
 
     list_separator: Annotated[str | None, CliOption(metavar="TEXT")] = None

@@ -48,7 +48,7 @@ def log_to_current_run(text: str, level: LogLevel = "info") -> None:
         watcher.tell(text, level)
 
 
-class RunObserver(Protocol):
+class RunLogAndProgressReceiver(Protocol):
     """Receiver of a run's log lines and progress, in addition to the terminal."""
 
     @property
@@ -64,7 +64,7 @@ class RunObserver(Protocol):
         """Send all lines that are still buffered."""
 
 
-def push_run_observer(observer: RunObserver) -> None:
+def push_run_observer(observer: RunLogAndProgressReceiver) -> None:
     """Send log lines and progress only to this watcher, that of the newest run, which may be nested in another."""
     remove_run_observer(observer.run_id)
     _run_observers.append(observer)
@@ -173,5 +173,5 @@ _REPLY_REFRESH_S = 0.2
 _MAX_BATCH_SHARE_OF_REPLIES = 0.9
 """Maximum share of a batch that its responses count for: processing them takes time too."""
 _current_stage: StageProgress | None = None
-_run_observers: list[RunObserver] = []
+_run_observers: list[RunLogAndProgressReceiver] = []
 """Watchers of the active runs in this process, each nested in the one before; the last one receives messages."""

@@ -119,7 +119,7 @@ def run_encoding(options: argparse.Namespace, home: Path) -> Run:
 def open_ours(texts: list[str], home: Path) -> tuple[Encode, float]:
     """Return factmill's encoder, and the share of texts that only pad the batches."""
     opened = embedders.SentenceEncoder(
-        embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+        embedders.resolve_embedder_folder_converting_packaged(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
     assert isinstance(opened, embedders.SentenceEncoder)
     lengths = [len(opened._tokenizer.encode(text).ids) for text in sorted(set(texts))]

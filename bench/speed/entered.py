@@ -22,7 +22,7 @@ from typing import Any
 
 COMMANDS = ("build granola", "evaluate granola --model oracle")
 PLACES = {
-    "to a row": ("storage/shards.py", ("write_shard_and_digest_rows",)),
+    "to a row": ("storage/shards.py", ("write_shard_and_digest_rows_file",)),
     "to an interval": (
         "measures/intervals.py",
         ("bootstrap", "wilson", "bootstrap_cluster_mean_interval", "compute_wilson_interval"),

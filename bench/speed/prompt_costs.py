@@ -13,7 +13,7 @@ import duckdb
 from scripts import read_options
 
 from factmill.flows.benchmarks import BENCHMARKS
-from factmill.tasks.engine.spending.forecasting import ENGLISH_CHARACTERS_PER_TOKEN, count_prompt_characters
+from factmill.tasks.engine.spending.forecasting import ENGLISH_CHARACTERS_PER_TOKEN, count_rendered_prompt_characters
 from factmill.tasks.settings import factmill_home
 
 _CALLS = """
@@ -54,6 +54,6 @@ def _add_up(db: duckdb.DuckDBPyConnection, build_id: str) -> list[tuple[str, str
         sums = found.setdefault((stage, operation), [0, 0.0, 0.0])
         sums[0] += calls
         if operation == "chat":
-            sums[1] += calls * count_prompt_characters(json.loads(parts)) / ENGLISH_CHARACTERS_PER_TOKEN
+            sums[1] += calls * count_rendered_prompt_characters(json.loads(parts)) / ENGLISH_CHARACTERS_PER_TOKEN
             sums[2] += said / ENGLISH_CHARACTERS_PER_TOKEN
     return [(*place, int(calls), sent, said) for place, (calls, sent, said) in sorted(found.items())]

@@ -146,7 +146,7 @@ def run_embedding(options: argparse.Namespace, home: Path) -> Run:
     source = home / "list.txt"
     source.write_text("\n".join(titles), "utf-8")
     embedder = embedders.SentenceEncoder(
-        embedders.resolve_or_convert_embedder_folder(embedders.PACKAGED_EMBEDDER, home), device="cpu"
+        embedders.resolve_embedder_folder_converting_packaged(embedders.PACKAGED_EMBEDDER, home), device="cpu"
     )
     embedder.encode(titles[:8])
     with tempfile.TemporaryDirectory(dir=home) as new_home:

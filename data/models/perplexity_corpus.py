@@ -31,7 +31,7 @@ from factmill.tasks.biokalma.core.knowledge_sentences import verbalise_piece
 from factmill.tasks.biokalma.sources.person_pairs import load_relation_wordings
 from factmill.tasks.core.authoring.knowledge_pieces import PersonKnowledgePiece
 from factmill.tasks.core.digests import combine_digests, derive_seed, digest_bytes
-from factmill.tasks.text.values.wikidata_literals import format_wikidata_iso_date
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
 from factmill.tasks.world.data import WORLD_FOLDER, Item, ItemValue, TimeValue, WorldData, list_world_files
 from factmill.tasks.world.files import load_world_data
 from factmill.tasks.world.wiki.pages import WorldWikiPageIndex
@@ -312,9 +312,7 @@ def _read_piece(world: WorldData, qid: str, pid: str, value: ItemValue | TimeVal
         )
     precision = PRECISIONS[value.precision]
     sign = "-" if value.year < 0 else ""
-    text = format_wikidata_iso_date(
-        f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision
-    )
+    text = format_wikidata_date(f"{sign}{abs(value.year):04d}-{value.month:02d}-{value.day:02d}T00:00:00Z", precision)
     return PersonKnowledgePiece(**given, value_qid=None, value=text, precision=precision)
 
 

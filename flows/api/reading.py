@@ -284,10 +284,10 @@ def _load_scores_of_published_pair(
 
 
 def _load_published_scores(warehouse: Path, records: Sequence[BuildRecord]) -> list[_ScoresOfComparedSide]:
-    from factmill.flows.commands.report import check_evaluations_comparable, load_published_evaluation
+    from factmill.flows.commands.report import check_evaluations_comparable, load_evaluation_for_report
 
     evaluation = check_evaluations_comparable(records)
-    published = [load_published_evaluation(warehouse, evaluation, record) for record in records]
+    published = [load_evaluation_for_report(warehouse, evaluation, record) for record in records]
     labels = make_model_labels(published)
     metrics = relabel_metrics_by_model(labels, published)
     seed = records[0].lock["params"]["params"].get("seed", 0)

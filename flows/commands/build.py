@@ -33,7 +33,7 @@ from factmill.tasks.engine.spending.forecast_basis import (
     choose_basis_build,
     count_forecast_source_rows,
     count_source_rows_of_build,
-    format_basis_differences,
+    format_basis_difference_warning,
 )
 from factmill.tasks.engine.spending.forecasting import ForecastBasis, forecast_build, make_forecast_report
 from factmill.tasks.errors import BudgetExhausted, NoRowsPublished, UsageError
@@ -170,7 +170,7 @@ def _make_and_store_forecast(
             f"extrapolated to {source_rows:,} source rows{assumed} from the requests of {record.build_id} for "
             f"{count_source_rows_of_build(record):,} source rows in the world {record.report['world']}"
         )
-        warnings = [*format_basis_differences(benchmark, record, lock), *unread]
+        warnings = [*format_basis_difference_warning(benchmark, record, lock), *unread]
     with using_own_prompts(parse_own_prompts(resolve_own_prompt_texts(benchmark.assets, run))):
         forecast, recorded, notes = forecast_build(world, basis, run.batch_size)
     if not run.pilot:

@@ -122,7 +122,7 @@ def run_diagnostics(world_name: str, warehouse: Path, ask: bool = False) -> list
         *_examine_benchmark_packages(),
         *_examine_graphs(world),
         *_examine_wikipedia_file(world, ask),
-        *_examine_compute_workers(world),
+        *_examine_compute_cluster(world),
         *_examine_own_prompts(world),
         *map(_examine_benchmark_assets, BENCHMARKS.values()),
         *(_examine_embedded_world_start() if world.uses_embedded_services else ()),
@@ -247,7 +247,7 @@ def _examine_wikipedia_file(world: World, ask: bool) -> Iterator[DoctorFinding]:
         )
 
 
-def _examine_compute_workers(world: World) -> Iterator[DoctorFinding]:
+def _examine_compute_cluster(world: World) -> Iterator[DoctorFinding]:
     """Report where models and paths are computed, and whether a cluster worker serves each one that the world names."""
     if world.compute.engine == "local":
         yield _make_finding("compute", True, "this machine")

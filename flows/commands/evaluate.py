@@ -33,7 +33,7 @@ from factmill.tasks.assets import using_own_prompts
 from factmill.tasks.core.evaluation.judge_cards import (
     JudgeCard,
     JudgeIdentity,
-    choose_best_judge_card,
+    find_judge_card_preferring_same_prompts,
     format_card_summary,
 )
 from factmill.tasks.core.evaluation.rows import EvaluationMetric, EvaluationScore
@@ -62,7 +62,7 @@ from factmill.tasks.evaluation.scoring_session import make_question_json
 from factmill.tasks.options import INTERNAL_OPTIONS, REPLY_FILE_OPTIONS, BuildReport, RunOptions, resolve_warehouse_path
 from factmill.tasks.own_prompts import parse_own_prompts
 from factmill.tasks.progress import print_and_log
-from factmill.tasks.reports.formatting import format_figure_note, format_number, shorten_line
+from factmill.tasks.reports.formatting import format_number, replace_cluster_term_in_note, shorten_line
 from factmill.tasks.reports.model_ranking import format_comparison_verdict, put_better_value_first
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, resolve_build
@@ -115,7 +115,7 @@ def evaluate(given: Any) -> None:
             raise UsageError(
                 "--questions works with one benchmark at a time; for example: `factmill evaluate granola --questions FILE`"
             )
-        typer.echo(write_questions_jsonl(*plain[0], run, given.questions))
+        typer.echo(write_questions_jsonl_and_format_note(*plain[0], run, given.questions))
         return
     models = list(dict.fromkeys(given.models or [EvaluationParams().model]))
     plans = [(each, params.model_copy(update={"model": model})) for each, params in plain for model in models]
@@ -371,7 +371,7 @@ def load_judge_with_card(
     if judge is None:
         return None, None
     with open_warehouse(warehouse) as db:
-        return judge, choose_best_judge_card(load_judge_cards(db, judge.benchmark, judge.judge), judge)
+        return judge, find_judge_card_preferring_same_prompts(load_judge_cards(db, judge.benchmark, judge.judge), judge)
 
 
 def make_evaluation_json(evaluation: Evaluation, report: BuildReport, written: Sequence[Path]) -> dict[str, Any]:
@@ -482,12 +482,14 @@ def format_comparisons(comparisons: Sequence[ModelComparison], lower_is_better: 
             power = (
                 f"; such a sample shows a difference of {smallest:.3f} or more" if smallest and not each.better else ""
             )
-            note = f"; {format_figure_note(each.note)}" if each.note and each.difference is not None else ""
+            note = f"; {replace_cluster_term_in_note(each.note)}" if each.note and each.difference is not None else ""
             lines.append(f"  {each.setting:22} {each.metric:26} {difference} (n = {each.n}): {verdict}{power}{note}")
     return lines or ["not compared: no setting in which two of the models have scores"]
 
 
-def write_questions_jsonl(evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path) -> str:
+def write_questions_jsonl_and_format_note(
+    evaluation: Evaluation, params: EvaluationParams, run: RunOptions, to: Path
+) -> str:
     """Write every question with its messages as JSON Lines; return a line that describes the file."""
     inputs: Any = evaluation.resolve_inputs(params.model_copy(update={"model": "silent"}), run).inputs
     measured = resolve_measured_build(evaluation.benchmark, params, run)

@@ -146,7 +146,7 @@ def label(
     if taken_from is not None:
         # the user's own questions belong to no evaluation
         found, digest = load_label_file_with_digest(path, taken_from, labeller, None, form)
-        _save_labels_and_print_agreement(path, str(taken_from), found, digest, as_json)
+        _save_labels_and_print_rater_agreement(path, str(taken_from), found, digest, as_json)
         return
     drawn = draw_label_items(path, str(evaluation), n, seed, by or [])
     sheet, build_id = make_label_sheet(drawn.scheme, drawn.items), drawn.record.build_id
@@ -163,7 +163,7 @@ def label(
         return
     items = {item.id: item for item in drawn.items}
     found = parse_label_rows(made.rows, "the page", items, list_label_schemes(), labeller, None)
-    _save_labels_and_print_agreement(path, str(made.journal), found, made.digest, as_json)
+    _save_labels_and_print_rater_agreement(path, str(made.journal), found, made.digest, as_json)
 
 
 def _check_export_or_import_options(
@@ -209,7 +209,7 @@ def _export_and_print_label_sheet(
     print_result(as_json, result, lines)
 
 
-def _save_labels_and_print_agreement(
+def _save_labels_and_print_rater_agreement(
     warehouse: Path, file: str, found: ParsedLabelFile, digest: str, as_json: bool
 ) -> None:
     """Store labels and print problems and agreement; exit code 1 if labels are invalid."""

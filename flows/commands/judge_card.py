@@ -140,12 +140,12 @@ def save_judge_cards_and_list_file_problems(
     for name, labelled in sorted(found.items()):
         evaluation = EVALUATIONS[name]
         if labelled.is_drawn:
-            identity, verdicts, used, own = _find_verdicts_evaluations_and_prompts(
+            identity, verdicts, used, own = _find_verdicts_evaluations_and_own_prompts(
                 evaluation, judge, evaluations, labelled, run
             )
             source = f"those of {', '.join(used)}"
         else:
-            identity, verdicts, own = _judge_user_answers_and_digest_prompts(evaluation, judge, labelled, run)
+            identity, verdicts, own = _judge_user_answers_and_digest_own_prompts(evaluation, judge, labelled, run)
             source = "asked for this card"
         assert evaluation.label_scheme is not None
         cards.append(
@@ -209,7 +209,7 @@ def _load_imported_labels_and_digest(warehouse: Path) -> tuple[dict[str, Benchma
     return found, digest_json(labels)
 
 
-def _find_verdicts_evaluations_and_prompts(
+def _find_verdicts_evaluations_and_own_prompts(
     evaluation: Evaluation, judge: str, names: Sequence[str], labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], list[str], dict[str, str]]:
     """Return a judge's identity, its verdicts on drawn answers, the evaluations that hold them, and its own prompts.
@@ -272,7 +272,7 @@ def _select_judge_prompt_digests(evaluation: Evaluation, manifest: Mapping[str, 
     return {name: manifest["prompts"][name] for name in evaluation.label_scheme.prompts}
 
 
-def _judge_user_answers_and_digest_prompts(
+def _judge_user_answers_and_digest_own_prompts(
     evaluation: Evaluation, judge: str, labelled: BenchmarkLabels, run: RunOptions
 ) -> tuple[JudgeIdentity, dict[str, str], dict[str, str]]:
     """Call a judge on the user's own answers; return its identity, item → verdict without failed calls, and id → digest

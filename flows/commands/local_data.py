@@ -177,7 +177,7 @@ def remove_graph(name: GraphArgument) -> None:
 
     Example: factmill graph remove truthy
     """
-    typer.echo(f"removed the {folders.remove_graph_or_half_load(name, graphs_folder(factmill_home()))} {name}")
+    typer.echo(f"removed the {folders.remove_half_load_or_graph(name, graphs_folder(factmill_home()))} {name}")
 
 
 PROGRESS_LINE_EVERY_S = 10.0

@@ -112,7 +112,7 @@ def _run_mechanism_command(given: Any) -> None:
     run, params = make_model_from_options(RunOptions, given), make_model_from_options(MechanismParams, given)
     check_warehouse_exists(run.warehouse)
     if given.write_pairs:
-        pairs, without = write_answer_pairs_and_count_unpaired(params, run, given.write_pairs)
+        pairs, without = write_pairs_and_count_facts_and_unpaired(params, run, given.write_pairs)
         result = {"pairs": str(given.write_pairs), "facts": pairs, "without_pair": without}
         lines = [
             f"{given.write_pairs}: {pairs} facts, {without} of them without a pair; correct short_text and long_text, then pass the "
@@ -205,7 +205,7 @@ def _format_analysis(made: BuildReport, metrics: Sequence[EvaluationMetric], wri
     return [*lines, *(f"  report: {path}" for path in written if path.suffix == ".html")]
 
 
-def write_answer_pairs_and_count_unpaired(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
+def write_pairs_and_count_facts_and_unpaired(params: MechanismParams, run: RunOptions, path: Path) -> tuple[int, int]:
     """Write the automatic pairs of answers to a file, without loading a model; return the numbers of facts and of facts
     without a pair."""
     locked = resolve_mechanism_inputs(params, run)

@@ -23,7 +23,7 @@ import typer
 
 from factmill.flows.cli.options import print_json, print_lines_escaping_control_characters, print_result
 from factmill.tasks import progress
-from factmill.tasks.assets import load_property_numbers, load_unit_qids
+from factmill.tasks.assets import load_property_numbers, load_unit_qid_numbers_by_name
 from factmill.tasks.core.calls.call import Call, CallService
 from factmill.tasks.core.calls.path_calls import make_uncached_sender
 from factmill.tasks.core.calls.wikidata import (
@@ -216,7 +216,7 @@ def iterate_path_and_pair_tables_by_batch(
     finder = services.make_path_finder(make_uncached_sender(service))
     left, start = iter(pairs), 0
     while texts := list(islice(left, PAIRS_PER_BATCH)):
-        units = load_unit_qids()
+        units = load_unit_qid_numbers_by_name()
         read: list[tuple[str, str, Any]] = [
             (subject, *_parse_object_kind_and_value(text, kind, units)) for subject, text in texts
         ]

@@ -38,7 +38,11 @@ from factmill.tasks.engine.benchmark import Benchmark
 from factmill.tasks.engine.naming.code_versions import PACKAGE_VERSIONS
 from factmill.tasks.errors import UnknownRow, UsageError
 from factmill.tasks.options import RunOptions, resolve_warehouse_path
-from factmill.tasks.reports.builds.tracing import format_row_trace, get_call_settings_variables_reply, load_row_traces
+from factmill.tasks.reports.builds.tracing import (
+    format_traced_row_and_companions,
+    get_call_settings_variables_reply,
+    load_row_traces,
+)
 from factmill.tasks.storage.builds import LATEST_PREFIX, BuildRecord, resolve_build, resolve_build_id_and_reject_count
 from factmill.tasks.storage.released_folders import is_release
 from factmill.tasks.storage.warehouse import Connection, open_warehouse, parse_json_column, query_rows
@@ -81,7 +85,7 @@ def explain(
 
 def format_trace(benchmark: Benchmark, trace: dict[str, Any]) -> list[str]:
     """Return the trace of a row as lines of text: the row, and each call that it rests on."""
-    lines = [f"{trace['id']} in {trace['build']}", *format_row_trace(benchmark, trace)]
+    lines = [f"{trace['id']} in {trace['build']}", *format_traced_row_and_companions(benchmark, trace)]
     if trace["other_builds"]:
         others = ", ".join(trace["other_builds"][:_MAX_LISTED_BUILDS])
         more = trace["other_builds"][_MAX_LISTED_BUILDS:]

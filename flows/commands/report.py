@@ -173,7 +173,7 @@ def load_evaluation_report(
         return load_mechanism_report(warehouse, looked_into)
     evaluation = check_evaluations_comparable(records)
     return make_evaluation_report(
-        evaluation, [load_published_evaluation(warehouse, evaluation, record) for record in records], with_items
+        evaluation, [load_evaluation_for_report(warehouse, evaluation, record) for record in records], with_items
     )
 
 
@@ -208,7 +208,7 @@ def check_report_suffixes(paths: Sequence[Path], suffixes: Collection[str] = REP
             raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
 
 
-def load_published_evaluation(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> LoadedEvaluation:
+def load_evaluation_for_report(warehouse: Path, evaluation: Evaluation, record: BuildRecord) -> LoadedEvaluation:
     """Return an evaluation with its tables, judge and measured build, as input of a report."""
     measured = find_measured_build_record(warehouse, record)
     judge, card = load_judge_with_card(warehouse, evaluation, record)
@@ -283,7 +283,7 @@ def _choose_latest_comparable_evaluations(
         for each in latest_first:
             if _get_measured_build_digest(each) == rows:
                 with suppress(BuildFormatTooOld):  # an earlier factmill's format: try an earlier evaluation
-                    evaluated.append(load_published_evaluation(warehouse, evaluation, each))
+                    evaluated.append(load_evaluation_for_report(warehouse, evaluation, each))
                     left_out[each.build_id] = [other for other in latest_first if other is not each]
                     break
     taken = [each.record for each in evaluated]

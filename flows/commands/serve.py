@@ -69,11 +69,11 @@ def _run_serve_command(given: Any) -> None:
     check_rebuild_inputs(options.make_rebuild_params(settings), options.make_run_options())
 
     # import Prefect only after its settings are in the environment
-    from factmill.flows.serving.runner import make_deployments, serve_deployments
+    from factmill.flows.serving.runner import make_deployments, serve_deployments_until_signal
 
     deployments = make_deployments(options, settings)
     with raising_prefect_lost("serve"):
-        code = serve_deployments(deployments, options.runs, options.catch_up, options.log_json)
+        code = serve_deployments_until_signal(deployments, options.runs, options.catch_up, options.log_json)
     print_early_end_once()
     raise typer.Exit(code)
 

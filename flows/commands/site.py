@@ -12,7 +12,7 @@ import typer
 from factmill.flows.benchmarks import BENCHMARKS
 from factmill.flows.cli.options import JsonOption, WarehouseOption, print_result
 from factmill.flows.commands.release import compare_loaded_releases
-from factmill.flows.commands.report import load_published_evaluation
+from factmill.flows.commands.report import load_evaluation_for_report
 from factmill.flows.evaluate.evaluations import EVALUATIONS
 from factmill.tasks import progress
 from factmill.tasks.core.digests import digest_bytes
@@ -44,10 +44,10 @@ from factmill.tasks.reports.rendering import render_report_html
 from factmill.tasks.reports.site_pages import (
     INDEX_PAGE,
     BenchmarkPage,
-    EvaluationLeftOutOfLeaderboard,
     MeasuredBuildLeaderboard,
+    OtherEvaluationOfLeaderboardModel,
     SiteBuild,
-    list_breadcrumb_addresses_and_names,
+    list_breadcrumbs_of_benchmark_subpage,
     make_build_change_summary,
     make_leaderboard,
     render_benchmark_page,
@@ -197,7 +197,9 @@ def _make_benchmark_page(
         _make_site_entry_of_build(benchmark, own[at - 1] if at else None, own[at], at > first, files)
         for at in range(first, len(own))
     ]
-    boards, unreadable = _make_leaderboards(evaluation, own, evaluated, files) if evaluation else ([], [])
+    boards, unreadable = (
+        _make_leaderboards_and_list_unreadable(evaluation, own, evaluated, files) if evaluation else ([], [])
+    )
     return BenchmarkPage(
         name=name,
         title=benchmark.title,
@@ -241,7 +243,7 @@ def _make_site_entry_of_build(
         else:
             link = f"changes/{_make_page_file_name(before.record.build_id, record.build_id)}"
             files[link] = render_changes_html(
-                diff, list_breadcrumb_addresses_and_names(benchmark.name, benchmark.title)
+                diff, list_breadcrumbs_of_benchmark_subpage(benchmark.name, benchmark.title)
             )
             change = make_build_change_summary(diff, before.record.build_id, link)
     return SiteBuild(
@@ -310,7 +312,7 @@ def _list_public_row_ids(benchmark: Benchmark, build: _FoundBuildOrEvaluation) -
     return frozenset(row_id for table in tables.values() for row_id in table["id"].to_pylist())
 
 
-def _make_leaderboards(
+def _make_leaderboards_and_list_unreadable(
     evaluation: Evaluation,
     builds: Sequence[_FoundBuildOrEvaluation],
     evaluated: Sequence[_FoundBuildOrEvaluation],
@@ -322,7 +324,7 @@ def _make_leaderboards(
     for each in evaluated:
         try:
             assert each.warehouse
-            loaded = load_published_evaluation(each.warehouse, evaluation, each.record)
+            loaded = load_evaluation_for_report(each.warehouse, evaluation, each.record)
         except BuildFormatTooOld as error:
             unreadable.append(escape_control_characters(f"{each.record.build_id}: {error}"))
         else:
@@ -357,7 +359,7 @@ def _make_leaderboard(
             differences = "; ".join(list_input_differences(found[-1].record, each.record)) or "the same inputs"
             page = _make_report_and_add_evaluation_page(evaluation, [each], open_ids, "evaluations", files)[1]
             others.append(
-                EvaluationLeftOutOfLeaderboard(
+                OtherEvaluationOfLeaderboardModel(
                     escape_control_characters(model), each.record.build_id, page, shorten_line(differences, 500)
                 )
             )
@@ -401,7 +403,7 @@ def _make_report_and_add_evaluation_page(
     name = f"{folder}/{_make_page_file_name(*(each.record.build_id for each in evaluated))}"
     if folder == "evaluations" or len(evaluated) > 1:
         benchmark = evaluation.benchmark
-        files[name] = render_report_html(shown, list_breadcrumb_addresses_and_names(benchmark.name, benchmark.title))
+        files[name] = render_report_html(shown, list_breadcrumbs_of_benchmark_subpage(benchmark.name, benchmark.title))
     return report, name
 
 

@@ -155,7 +155,9 @@ def find_shortest_schedule_period(schedule: Schedule | None) -> float | None:
     return min(((later - sooner).total_seconds() for sooner, later in pairwise(dates)), default=None)
 
 
-def serve_deployments(deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool) -> int:
+def serve_deployments_until_signal(
+    deployments: Sequence[RunnerDeployment], runs: int, catch_up: bool, as_json: bool
+) -> int:
     """Register deployments, report each, and execute their runs until a signal arrives; return the signal's exit code.
 
     Runs that ended with the previous serving process continue, and one run makes up for all missed slots (`catch_up`).

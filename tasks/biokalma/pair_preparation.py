@@ -61,7 +61,7 @@ from factmill.tasks.lookups.labels import (
 )
 from factmill.tasks.storage.source_files import MALFORMED_ROW
 from factmill.tasks.text.article_html import extract_article_text
-from factmill.tasks.text.values.wikidata_literals import format_wikidata_iso_date
+from factmill.tasks.text.values.wikidata_literals import format_wikidata_date
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 BearersByName = dict[str, list[ItemMatchedByName]]
@@ -227,16 +227,16 @@ def _resolve_pair_and_add_candidates(
         if not found:
             return Reject(row.id, "name_not_found", f"no item of the class has the name {name!r}")
     if not joined:
-        both = f"none of {_join_limited_names(people)} to any of {_join_limited_names(others)}"
+        both = f"none of {_format_limited_list(people)} to any of {_format_limited_list(others)}"
         return Reject(row.id, "not_joined", f"{row.relation} joins {both}")
     if len(joined) > 1:
-        pairs_text = _join_limited_names([f"{a} and {b}" for a, b in joined])
+        pairs_text = _format_limited_list([f"{a} and {b}" for a, b in joined])
         return Reject(row.id, "ambiguous_pair", f"{row.relation} joins several pairs: {pairs_text}")
     fields = {"person_candidates": len(people), "other_candidates": len(others)}
     return row.extend_to(ResolvedPair, person_qid=joined[0][0], other_qid=joined[0][1], **fields)
 
 
-def _join_limited_names(found: Sequence[str]) -> str:
+def _format_limited_list(found: Sequence[str]) -> str:
     shown = ", ".join(found[:_MAX_NAMES_IN_REASON])
     return f"{shown} and {len(found) - _MAX_NAMES_IN_REASON} more" if len(found) > _MAX_NAMES_IN_REASON else shown
 
@@ -345,7 +345,7 @@ def make_knowledge_pool(qid: str, facts: Iterable[ItemFact], excluded_pids: set[
     for fact in facts:
         if fact.pid in excluded_pids or not (fact.property and fact.value and (fact.qid or fact.pid in DATE_PIDS)):
             continue
-        value = fact.value if fact.qid else format_wikidata_iso_date(fact.value, fact.precision)
+        value = fact.value if fact.qid else format_wikidata_date(fact.value, fact.precision)
         piece = PersonKnowledgePiece(
             qid=qid,
             pid=fact.pid,

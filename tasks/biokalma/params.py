@@ -30,7 +30,7 @@ from factmill.tasks.engine.benchmark import (
 from factmill.tasks.engine.naming.identities import perplexity_identity, wikidata_identity
 from factmill.tasks.errors import UsageError
 from factmill.tasks.files import resolve_absolute_path
-from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_each_text_at_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import SourceFile, format_unused_files, make_source_file_with_digest
 from factmill.tasks.storage.user_tables import apply_stated_name_and_licence, make_user_source
@@ -52,7 +52,7 @@ class BiokalmaParams(UserSourceParams):
     """Table of paragraphs about two people, with the columns paragraph, person, relation and other, or a folder of such tables (repeatable). Or `wikidata`: make pairs from the facts in the Wikidata of --world or --graph. Default: the paragraphs that ship with factmill if that Wikidata is the embedded one; otherwise `wikidata`."""
     class_qid: Annotated[str, AfterValidator(_validate_class_qid), CliOption(metavar="QID")] = HUMAN_QID
     """With --source wikidata: class of the two items of a pair, such as Q5 (human)."""
-    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_each_text_at_commas), CliOption(metavar="PIDS")] = ()
     """With --source wikidata: properties that connect the two items of a pair, such as P26 (repeatable, or separated by commas). Default: the properties that connect people."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """CSV file of further properties that may connect a pair. It has the columns of data/lists/pair_relations.csv."""

@@ -160,7 +160,7 @@ class CompletionResult(Generic[A]):
     """The completion without thoughts, to show to the model in a second attempt; empty: no second attempt."""
 
 
-def strip_and_parse_completion_samples(
+def strip_samples_and_parse_together(
     texts: Sequence[str],
     finish: Sequence[str],
     completion_format: CompletionFormat,

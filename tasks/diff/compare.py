@@ -13,11 +13,11 @@ from factmill.tasks.diff.core.causes import RowChangeEvidence, contains_all_valu
 from factmill.tasks.diff.core.changes import (
     BuildDiff,
     ChangeCause,
-    ColumnDisplay,
     ColumnValueChange,
     ComparedBuild,
     RowChange,
     RowChangeKind,
+    RowDisplay,
     RowDrop,
 )
 from factmill.tasks.diff.core.manifest_changes import (
@@ -213,7 +213,7 @@ def compare_builds(
         rows=rows,
         tables=tables,
         new_columns=new,
-        display=ColumnDisplay(
+        display=RowDisplay(
             benchmark.display_columns,
             benchmark.ordered_list_columns,
             benchmark.value_labels().get(benchmark.group_column, {}),

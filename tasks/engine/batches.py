@@ -19,7 +19,7 @@ from factmill.tasks.core.completions import (
     UNREADABLE_COMPLETION_KINDS,
     CompletionFormat,
     UnreadableCompletion,
-    strip_and_parse_completion_samples,
+    strip_samples_and_parse_together,
 )
 from factmill.tasks.core.prompts import FilledPrompt
 from factmill.tasks.core.review import (
@@ -55,7 +55,7 @@ from factmill.tasks.storage.shards import (
     load_shard_table,
     make_table,
     write_receipt,
-    write_shard_and_digest_rows,
+    write_shard_and_digest_rows_file,
 )
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -238,7 +238,7 @@ class BatchInProgress:
                     answers[index] = ParsedCompletion(_make_failure_reject(row_id, reply), model.name, key)
                     continue
                 chat = parse_chat_response(reply.body)
-                parsed = strip_and_parse_completion_samples(chat.texts, chat.finish, form, partial(read, row))
+                parsed = strip_samples_and_parse_together(chat.texts, chat.finish, form, partial(read, row))
                 if parsed.removed_wrappers:
                     self.stripped_wrappers[key] = ", ".join(parsed.removed_wrappers)
                 if not isinstance(parsed.result, UnreadableCompletion):
@@ -307,7 +307,7 @@ class BatchInProgress:
         }
         if self.extras is not None:
             tables["extras"] = self.extras
-        digest = write_shard_and_digest_rows(shard, tables)
+        digest = write_shard_and_digest_rows_file(shard, tables)
         receipt = BatchReceipt(
             stage=batch.stage,
             index=batch.index,

@@ -26,12 +26,12 @@ from factmill.tasks.core.calls.wikidata import (
     RESOLVE_ITEM_OPERATION,
 )
 from factmill.tasks.core.measures.audits import AuditProtocol
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.rows import BuildRowMatchingRules, StrictModel
 from factmill.tasks.core.spending.forecasting import count_row_characters
 from factmill.tasks.core.table_columns import UserSourceSettings
 from factmill.tasks.errors import SettingsError
-from factmill.tasks.options import USER_SOURCE_FIELDS, BenchmarkParams, RunOptions, TableSourceParams
+from factmill.tasks.options import USER_SOURCE_FIELDS, BenchmarkParams, RunOptions, UserTableParams
 from factmill.tasks.settings import BUILD_MODEL_ROLES, World
 from factmill.tasks.storage.source_files import SourceFile
 
@@ -67,7 +67,7 @@ class BuildInputs(StrictModel):
     def dump_for_manifest(self) -> dict[str, Any]:
         """Return the inputs as stored in a manifest, JSON-serializable."""
         resolved = set(self.resolved)
-        if isinstance(self.params, TableSourceParams):
+        if isinstance(self.params, UserTableParams):
             resolved |= USER_SOURCE_FIELDS
         found = self.model_dump(mode="json", exclude={"params": resolved})
         if self.own_source is None:
@@ -160,7 +160,7 @@ class Benchmark:
     statement, modified, asked_for (`tasks/storage/schema.py`); empty if its rows use none."""
     held_out_tables: tuple[str, ...] = ()
     """Tables with answers of a test split, which exports omit unless requested."""
-    forms: BenchmarkExportSpec = field(default_factory=BenchmarkExportSpec)
+    forms: BenchmarkExportFormat = field(default_factory=BenchmarkExportFormat)
     assets: BenchmarkAssetNames = field(default_factory=BenchmarkAssetNames)
     required_services: Callable[[Any], Sequence[str]] = lambda _: ()
     """Parameters → services that steps use, by their sections in a world's file."""

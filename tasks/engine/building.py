@@ -96,8 +96,8 @@ from factmill.tasks.options import BuildReport, RunOptions, resolve_warehouse_pa
 from factmill.tasks.processes import request_process_exit
 from factmill.tasks.storage.builds import (
     format_scripted_rows_use_restriction,
-    list_stages_and_call_record_ids_to_retry,
-    load_table_summaries,
+    list_failed_and_rejected_calls_to_retry,
+    load_table_row_counts_and_digests,
     publish_build_tables,
     write_stage_results,
 )
@@ -257,7 +257,7 @@ class BuildInProgress:
                 self.benchmark.tables,
                 self.benchmark.statements_sql,
             )
-            described = load_table_summaries(db, record.build_id)
+            described = load_table_row_counts_and_digests(db, record.build_id)
         named = {"build_id": record.build_id, "confirmed": record.build_id in before}
         published = report.model_copy(update={**named, "tables": described})
         return published.model_copy(update={"seconds": round(time.perf_counter() - self._started, 2)})
@@ -366,7 +366,7 @@ class BuildInProgress:
             )
         message = why or message
         with open_warehouse(resolve_warehouse_path(self.options)) as db:
-            spoilt = list_stages_and_call_record_ids_to_retry(db, self.run_id, FAILURE_CAUSES)
+            spoilt = list_failed_and_rejected_calls_to_retry(db, self.run_id, FAILURE_CAUSES)
         self.run.call_cache.mark_for_retry({record_id for _, record_id in spoilt})
         for stage in {stage for stage, _ in spoilt}:
             shutil.rmtree(self.run.folder / stage, ignore_errors=True)

@@ -66,7 +66,9 @@ def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOpt
     warehouse = resolve_warehouse_path(run)
     if run.since == LATEST_BUILD:
         own = [each for each in list_builds(warehouse) if each.benchmark == benchmark]
-        return next((each for each in reversed(own) if not find_differing_service(each.lock, manifest)), None)
+        return next(
+            (each for each in reversed(own) if not find_service_differing_beyond_state(each.lock, manifest)), None
+        )
     if run.since.endswith(_UNFINISHED_RUN_SUFFIX):
         raise UnknownBuild(
             f"--since {run.since}: this run has published nothing; name a published build (`factmill show` lists them), or remove "
@@ -78,7 +80,7 @@ def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOpt
             f"--since {run.since}: {record.build_id} is a build of {record.benchmark}, not of {benchmark}; name a build "
             f"of {benchmark} (`factmill show` lists them), or use --since {LATEST_BUILD} for the newest of each benchmark"
         )
-    if other := find_differing_service(record.lock, manifest):
+    if other := find_service_differing_beyond_state(record.lock, manifest):
         name, then, now = other
         raise UsageError(
             f"--since {run.since}: {record.build_id} was made in the world {record.lock['world']['name']} with {name} {then}, "
@@ -87,7 +89,7 @@ def resolve_since_build(benchmark: str, manifest: Mapping[str, Any], run: RunOpt
     return record
 
 
-def find_differing_service(
+def find_service_differing_beyond_state(
     earlier_manifest: Mapping[str, Any], current_manifest: Mapping[str, Any]
 ) -> tuple[str, str, str] | None:
     """Return (service, identity then, identity now) of the first service that differs in more than state, or None."""

@@ -144,9 +144,9 @@ class WorldServices:
 
         def connect() -> CallService:
             if settings.kind == "scripted":
-                from factmill.tasks.world.scripted_replies import ScriptedRepliesService
+                from factmill.tasks.world.scripted_replies import ScriptedChatService
 
-                return ScriptedRepliesService()
+                return ScriptedChatService()
             from factmill.tasks.clients.chat import ChatClient
 
             jobs, files = self.jobs, self.request_files if settings.kind == "openai" else None
@@ -185,7 +185,7 @@ class WorldServices:
             from factmill.tasks.models.embedders import (
                 CHAR_NGRAMS,
                 open_shared_embedder,
-                resolve_or_convert_embedder_folder,
+                resolve_embedder_folder_converting_packaged,
             )
 
             name = embedder_name(self.world, self.home)
@@ -194,7 +194,7 @@ class WorldServices:
                 return open_shared_embedder(name, self.home)
             from factmill.tasks.engine.cluster.remote_models import open_remote_embedder
 
-            return open_remote_embedder(resolve_or_convert_embedder_folder(name, self.home), self.cluster)
+            return open_remote_embedder(resolve_embedder_folder_converting_packaged(name, self.home), self.cluster)
 
         return self._open_once("embedder", open_it)
 

@@ -38,7 +38,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationInputs,
     EvaluationParams,
     LocalScoringModels,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -210,7 +210,7 @@ def make_closed_book_evaluation(
     def explain_answer(row: ScoredClosedBookPrediction) -> Iterator[str]:
         yield f"  question    {row.question}   (factmill explain {name} {row.item})"
         yield f"  gold        {' | '.join(row.golds) or '(none)'}"
-        yield format_answer_model_and_finish_line(row.answer, row)
+        yield format_explain_answer_line(row.answer, row)
         yield from [f"  read as     {row.answer_read}"] if row.answer_read != row.answer else []
         yield f"  score       {describe_score(row)}{f': {row.detail}' if row.detail else ''}"
 

@@ -179,7 +179,7 @@ def _make_single_turn_dialogue(ask: FilledPrompt, read_answer: Callable[[str], s
     return replace(given, read_texts=tuple(map(read_answer, given.read_texts)))
 
 
-def format_answer_model_and_finish_line(answer: str, row: EvaluationPrediction) -> str:
+def format_explain_answer_line(answer: str, row: EvaluationPrediction) -> str:
     """Format the line of `explain` with an answer's text, its model and its finish reason."""
     return f"  answer      {answer or '(none)'}   (by {row.model}{f', ended by {row.finish}' if row.finish else ''})"
 

@@ -22,7 +22,7 @@ from factmill.tasks.core.publishing.release_spec import REJECT_DETAILS_OMISSION
 from factmill.tasks.core.rows import arrow_schema
 from factmill.tasks.engine.batches import BatchInProgress
 from factmill.tasks.engine.benchmark import Benchmark
-from factmill.tasks.engine.incremental import find_differing_service
+from factmill.tasks.engine.incremental import find_service_differing_beyond_state
 from factmill.tasks.engine.naming.identities import service_identities
 from factmill.tasks.engine.naming.manifests import resolve_own_prompt_texts
 from factmill.tasks.errors import BuildFormatTooOld, SourceError, UnknownBuild, UsageError
@@ -252,7 +252,7 @@ def _choose_build_of_world(
 
     def is_of_world(build: BuildRecord) -> bool:
         is_same = build.lock["world"]["name"] == world.name
-        return is_same and not find_differing_service(build.lock, {"services": services})
+        return is_same and not find_service_differing_beyond_state(build.lock, {"services": services})
 
     found = [
         build for build in newest_first if is_of_world(build) and (not prompts or build.own_prompt_digests == prompts)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel
 
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import BuildRowMatchingRules, json_columns
 from factmill.tasks.engine.benchmark import (
@@ -117,7 +117,7 @@ FANOUTQA = Benchmark(
             statement, NULL AS modified, id AS asked_for
         FROM (SELECT build_id, id, unnest(statements) AS statement FROM fanoutqa)
     """,
-    forms=BenchmarkExportSpec(
+    forms=BenchmarkExportFormat(
         json_columns={name: json_columns(model) for name, model in _FANOUTQA_TABLES.items()},
         json_array_tables=("fanoutqa_dev", "fanoutqa_test"),
     ),

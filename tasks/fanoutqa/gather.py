@@ -18,7 +18,7 @@ from prefect import task
 from factmill.tasks.assets import load_prompt
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionWordingParts,
+    GeneratedQuestionParts,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
@@ -438,7 +438,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
         )
         for row in rows
         if row.wording
-        for wording in [QuestionWordingParts.from_json(row.wording)]
+        for wording in [GeneratedQuestionParts.from_json(row.wording)]
     ]
     worded: dict[str, RowOutcome] = {
         row.id: answer.parsed
@@ -450,7 +450,7 @@ def phrase_generated_questions(batch: StageBatch) -> BatchReceipt:
 
 
 def _read_worded_question(row: SourcedFanOutQuestion, texts: Sequence[str]) -> str | UnreadableCompletion:
-    wording = QuestionWordingParts.from_json(row.wording or "")
+    wording = GeneratedQuestionParts.from_json(row.wording or "")
     question = read_and_check_worded_question(texts[0], wording, json.loads(row.answer or ""))
     if isinstance(question, UnreadableCompletion):
         return question

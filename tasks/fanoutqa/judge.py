@@ -20,7 +20,7 @@ from factmill.tasks.fanoutqa.core.judge_replies import (
     OBJECTIVITY_FORM,
     WORDING_FORM,
     WordingVerdict,
-    format_wording_change,
+    describe_word_changes,
     read_objectivity_reason,
     read_objectivity_verdict,
     read_wording_verdict,
@@ -127,7 +127,7 @@ def _add_judge_flags_or_reject(
 def _make_wording_flag(question: str, found: WordingVerdict, steps: AnswerSteps) -> QuestionFlag:
     if found.kind == "flag":
         return QuestionFlag(code="cannot_be_mended", path="", detail=found.text)
-    change = f"the judge {format_wording_change(question, found.text)}"
+    change = f"the judge {describe_word_changes(question, found.text)}"
     evidence = [(sub.evidence.title, sub.answer, text) for sub, text in steps if sub.evidence]
     unproven = [find_unit_support_problem(unit, evidence) for unit in find_added_units(question, found.text)]
     if lacking := [each for each in unproven if each]:

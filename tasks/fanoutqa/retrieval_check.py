@@ -73,7 +73,7 @@ def flag_answers_in_one_near_article(batch: StageBatch) -> BatchReceipt:
     """Flag questions whose sub-answers all stand in one nearby article (Appendix B)."""
     work = open_batch(batch)
     rows = work.rows(FlaggedQuestion)
-    answers = {row.id: _list_searchable_answers(row) for row in rows}
+    answers = {row.id: _list_searchable_sub_answers(row) for row in rows}
     to_check = [row for row in rows if len(answers[row.id]) >= MIN_ANSWERS_TO_CHECK]
     pinned = pin_article_revisions_by_title_at_epoch(
         work, ((row.id, title) for row in to_check for title in row.near_articles), work.inputs(FanOutInputs).epoch
@@ -111,7 +111,7 @@ def flag_answers_in_one_near_article(batch: StageBatch) -> BatchReceipt:
     return work.finish(outcomes, FlaggedQuestion)
 
 
-def _list_searchable_answers(row: FlaggedQuestion) -> list[AnswerValue]:
+def _list_searchable_sub_answers(row: FlaggedQuestion) -> list[AnswerValue]:
     """Return the different answers of the leaves that a text search can find."""
     nothing = index_text("")
     different = {dump_json(sub.answer): sub.answer for _, sub in list_leaf_sub_questions(row.tree())}

@@ -5,7 +5,7 @@ from typing import Any
 
 from factmill.tasks.assets import load_entity_questions_relations
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.review import ReviewItem
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames, CompanionTable
@@ -22,7 +22,7 @@ from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 _FACT_STATUS_TEXTS = {True: "has the fact", False: "has only other values", None: "has no value for this relation"}
 
 
-def list_possible_ids_of_source_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+def list_possible_source_ids_of_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the ids under which a row was read: file and row number, or its fact."""
     _, *fact = row["source_name"].rsplit(" ", 3)
     subject, pid, value = fact if len(fact) == 3 else ("", "", "")
@@ -120,7 +120,7 @@ GRANOLA = Benchmark(
         source_columns=("relation", "question", "answer"),
         provenance_columns=("source_name", "source_row", "author_call"),
         cross_row_stages=("read_entity_questions", "make_questions_from_facts"),
-        list_source_ids=list_possible_ids_of_source_row,
+        list_source_ids=list_possible_source_ids_of_row,
         get_draw_unit=lambda row: str(row["relation"]),
     ),
     explain=format_granola_row,
@@ -131,7 +131,7 @@ GRANOLA = Benchmark(
             NULL AS statement, question_entity_modified AS modified, id AS asked_for
         FROM granola_eq WHERE fact_in_graph
     """,
-    forms=BenchmarkExportSpec(spread_columns={"granola_answers": "granola_answer_"}),
+    forms=BenchmarkExportFormat(spread_columns={"granola_answers": "granola_answer_"}),
     required_services=lambda _: ("wikidata", "pageviews"),
     assets=BenchmarkAssetNames(
         prompts=(LEVELS_PROMPT, CONSISTENCY_PROMPT),

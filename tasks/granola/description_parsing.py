@@ -66,7 +66,7 @@ def load_description_word_lists() -> DescriptionWordLists:
 
 
 @cache
-def load_description_words_by_group() -> Mapping[str, frozenset[str]]:
+def load_description_parsing_words() -> Mapping[str, frozenset[str]]:
     """Return group → words that control the parsing of descriptions (data/lists/description_words.csv).
 
     | group | words |
@@ -163,7 +163,7 @@ def read_kinds_of_thing_described(description: str) -> frozenset[str]:
     head = read_description_head(text)
     if head.noun.endswith(" of"):
         return kinds[head.noun]
-    modifiers = load_description_words_by_group()["modifiers"]
+    modifiers = load_description_parsing_words()["modifiers"]
     known = [head for head in _read_enumerated_heads(_ENUMERATION_END.sub("", text)) if head.noun]
     # words like `film` and `stage` may stand for a later noun: film and television company
     own = [head for head in known if not (head.phrase and modifiers.issuperset(head.phrase.lower().split()))]
@@ -208,7 +208,7 @@ def read_description_head(description: str) -> DescriptionNounPhrase:
 
 @cache
 def _compile_head_end_pattern() -> re.Pattern[str]:
-    words = sorted(load_description_words_by_group()["head_ends"], key=lambda word: (-len(word), word))
+    words = sorted(load_description_parsing_words()["head_ends"], key=lambda word: (-len(word), word))
     return re.compile(rf"\s+(?:{'|'.join(map(re.escape, words))})\b|[,;:(–—]|\s-\s|\s/\s")
 
 
@@ -249,7 +249,7 @@ def _is_adjective_part_of_noun(words: list[str]) -> bool:
     if words[1].lower() == "football" and words[0] in _FOOTBALL_CODES:
         return True
     kinds = load_description_word_lists().kinds
-    return words[1] in load_description_words_by_group()["subject_words"] or any(
+    return words[1] in load_description_parsing_words()["subject_words"] or any(
         " ".join(words[:end]).lower() in kinds for end in range(2, len(words) + 1)
     )
 

@@ -35,7 +35,7 @@ from factmill.tasks.granola.sources.user_relations import (
     load_packaged_and_user_relations,
     read_user_relations,
 )
-from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_each_text_at_commas
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import (
     SourceFile,
@@ -61,7 +61,7 @@ class GranolaParams(UserSourceParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: the questions that ship with factmill if that Wikidata is the embedded one; otherwise `wikidata`."""
-    relations: Annotated[tuple[str, ...], BeforeValidator(split_commas), CliOption(metavar="PIDS")] = ()
+    relations: Annotated[tuple[str, ...], BeforeValidator(split_each_text_at_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
     """Table of your own relations, with the columns pid, template (a question with [X] for the subject) and label."""

@@ -14,7 +14,7 @@ in_offsets, in_items, in_properties   the same for the claims that lead to an it
 literal_offsets int64[n + 1]   start of each item's literals; a literal's position is its id in table `literals`
 literal_properties uint16[l]   place of the property that holds the value: the qualifier's, else the statement's
 literal_claims uint16[l]       place of the statement's property
-literal_keys int64[l]          compute_date_key or hash_number (text/values/wikidata_literals.py)
+literal_keys int64[l]          compute_xsd_datetime_key or hash_number (text/values/wikidata_literals.py)
 literal_precisions uint8[l]    precision of a date, DAY if the data give none; 0 for numbers
 literal_order uint32[l]        each item's literals sorted by key and id, as offsets from its first literal; empty for a
                                graph loaded by an earlier version, which lacks the file
@@ -218,7 +218,7 @@ def open_mapped_graph_arrays(path: Path) -> GraphArrays:
     found = {name: _open_mapped_array(path / f"{name}.npy") for name in _ARRAY_DTYPES if name not in lacking}
     _check_array_lengths(path, found)
     walked = [array for name, array in found.items() if name not in _TEXT_ARRAYS]
-    if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_memory_limit_bytes():
+    if sum(array.nbytes for array in walked) > _READAHEAD_MEMORY_SHARE * get_machine_or_container_memory_bytes():
         for array in walked:
             pages: Any = array.base
             while isinstance(pages, np.ndarray):
@@ -253,7 +253,7 @@ def _make_graph_arrays(found: dict[str, Array]) -> GraphArrays:
     )
 
 
-def get_memory_limit_bytes() -> int:
+def get_machine_or_container_memory_bytes() -> int:
     """Return this machine's memory, or its container's limit if lower, in bytes."""
     limits = (Path(each).read_text().strip() for each in _CGROUP_LIMIT_FILES if Path(each).exists())
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -418,7 +418,7 @@ def install_built_graph(name: str, folder: Path, *, replace: bool) -> None:
     remove_path(old)
 
 
-def remove_graph_or_half_load(name: str, folder: Path) -> Literal["graph", "unfinished load"]:
+def remove_half_load_or_graph(name: str, folder: Path) -> Literal["graph", "unfinished load"]:
     """Remove a name's half load, else its graph; return which. LocalGraphError if neither exists or a load is running."""
     path, loading_folder = get_graph_folder(name, folder), get_loading_folder(name, folder)
     if not loading_folder.exists() and not path.exists():

@@ -173,7 +173,7 @@ def _write_merged_row_paths(
 
 
 @compile_inline
-def _write_two_hop_paths_by_row_search(
+def _write_two_hop_paths_by_middle_row_search(
     offsets: Column, items: Column, properties: Column, first: int, end_1: int, end: int,
     ignored: Flags, found: PathTable, at: int, room: int, total: int,
 ) -> int:  # fmt: skip
@@ -229,7 +229,7 @@ def write_item_paths(
                             in_items, in_properties, begin_2, end_2, start, ignored, found, written, room, total
                         )
                     elif (end_1 - begin_1) * _MERGE_STEPS_PER_SEARCH < end_2 - begin_2:
-                        total = _write_two_hop_paths_by_row_search(
+                        total = _write_two_hop_paths_by_middle_row_search(
                             out_offsets, out_items, out_properties, begin_1, end_1, end,
                             ignored, found, written, room, total,
                         )  # fmt: skip

@@ -201,7 +201,7 @@ def open_shared_embedder(name_or_path: str | Path, home_folder: Path) -> Embedde
     """
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgramEmbedder()
-    folder = resolve_or_convert_embedder_folder(str(name_or_path), home_folder)
+    folder = resolve_embedder_folder_converting_packaged(str(name_or_path), home_folder)
     digest = load_manifest_and_check_sizes(folder, "embedder").digest
     files = [(path.name, path.stat()) for path in sorted(folder.rglob("*"))]
     state = digest, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
@@ -216,7 +216,7 @@ def get_embedder_digest(name_or_path: str | Path, home_folder: Path) -> str:
     """Return an embedder's digest (`Embedder.digest`) without opening it."""
     if str(name_or_path) == CHAR_NGRAMS:
         return CharNgramEmbedder.digest
-    folder = resolve_or_convert_embedder_folder(str(name_or_path), home_folder)
+    folder = resolve_embedder_folder_converting_packaged(str(name_or_path), home_folder)
     return load_manifest_and_check_sizes(folder, "embedder").digest
 
 
@@ -226,7 +226,7 @@ def choose_default_embedder(home_folder: Path) -> str:
     return PACKAGED_EMBEDDER if is_converted or _find_packaged_checkpoint() else CHAR_NGRAMS
 
 
-def resolve_or_convert_embedder_folder(name_or_path: str, home_folder: Path) -> Path:
+def resolve_embedder_folder_converting_packaged(name_or_path: str, home_folder: Path) -> Path:
     """Return the folder of a sentence encoder by name (below the home) or path; UsageError lists those there are.
 
     Converts the packaged encoder first if it is installed and not yet converted.

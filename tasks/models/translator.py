@@ -102,7 +102,7 @@ class BeamSearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchInvariantSearchSizes:
+class BatchInvariantSearchTextCounts:
     """Sizes of a search with anchors, which give each text the same bits in every batch."""
 
     anchors: int
@@ -136,7 +136,7 @@ class BeamSearchResult:
         return cls(tuple(result.hypotheses[0][1:]), result.scores[0])
 
 
-class BeamSearchAndScoring:
+class TokenLevelTranslationModel:
     """Beam search and scoring of token lists by a converted model."""
 
     def __init__(
@@ -155,7 +155,7 @@ class BeamSearchAndScoring:
         self.batching = choose_batching(batching, self.device, compute_type)
         is_float = batching == "auto" and compute_type == "float32"
         self.anchored_batching = (
-            choose_batch_invariant_search_sizes(find_amd_onednn_matmul_instructions(self.device), decoding)
+            choose_batch_invariant_search_text_counts(find_amd_onednn_matmul_instructions(self.device), decoding)
             if is_float
             else None
         )
@@ -186,7 +186,7 @@ class BeamSearchAndScoring:
         sources: Sequence[TokenList],
         codes: Sequence[str],
         lengths: Sequence[int],
-        company: BatchInvariantSearchSizes,
+        company: BatchInvariantSearchTextCounts,
     ) -> list[BeamSearchResult]:
         """Return the best translation of each source, searched together with anchors."""
         found: dict[int, Any] = {}
@@ -271,9 +271,9 @@ class BeamSearchAndScoring:
         return [found[place] for place in range(len(shapes))]
 
 
-def choose_batch_invariant_search_sizes(
+def choose_batch_invariant_search_text_counts(
     matmul_instructions: MatmulInstructions | None, decoding: BeamSearchOptions
-) -> BatchInvariantSearchSizes | None:
+) -> BatchInvariantSearchTextCounts | None:
     """Return the sizes of an anchored search for an instruction set (`devices.find_amd_onednn_matmul_instructions`); None: each text alone.
 
     The first step has a row for each text, later steps one for each beam, and the encoder one for each token. With
@@ -283,12 +283,12 @@ def choose_batch_invariant_search_sizes(
     """
     beams = decoding.beam_size
     if matmul_instructions == "avx512":
-        return BatchInvariantSearchSizes(
+        return BatchInvariantSearchTextCounts(
             math.ceil(MIN_EXACT_ROWS_AVX512 / beams), decoding.batch_texts, (MIN_EXACT_ROWS_AVX512,)
         )
     if matmul_instructions == "avx2" and beams <= 12:
         anchors = math.ceil(3 / beams)
-        return BatchInvariantSearchSizes(anchors, 12 - anchors, (4, 6, 12), MAX_EXACT_ROWS_AVX2 // 12)
+        return BatchInvariantSearchTextCounts(anchors, 12 - anchors, (4, 6, 12), MAX_EXACT_ROWS_AVX2 // 12)
     return None
 
 
@@ -330,7 +330,7 @@ class Translator:
         self.no_repeat_ngram = self.decoding.no_repeat_ngram
         positions, made_with = self.settings.max_tokens, manifest.made_with
         numbers = choose_compute_type(path, compute_type)
-        self.search = BeamSearchAndScoring(
+        self.search = TokenLevelTranslationModel(
             path, device, numbers, threads, batching, self.decoding, positions, made_with
         )
         self.identity = _format_translator_identity(manifest, numbers, self.search.device, self.decoding)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from factmill.tasks.core.calls.entity_linking import SAME_AS_OPERATION
 from factmill.tasks.core.calls.path_calls import PATH_OPERATIONS
 from factmill.tasks.core.measures.audits import AuditCriterion, AuditProtocol
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.rows import BuildRowMatchingRules
 from factmill.tasks.engine.benchmark import WIKIDATA_QUERIES, Benchmark, BenchmarkAssetNames
-from factmill.tasks.multihal.core.path_selection import count_paths_to_score
+from factmill.tasks.multihal.core.path_selection import count_distinct_paths_capped_for_scoring
 from factmill.tasks.multihal.core.rows import LANGUAGE_NAMES, DroppedPath, MultiHalRow
 from factmill.tasks.multihal.params import MultiHalParams, resolve_multihal_inputs
 
@@ -61,7 +61,7 @@ MULTIHAL = Benchmark(
         "chosen_by": {"all": "ten paths or fewer", "judge": "picked by the judge", "chance": "drawn to fill up"},
     },
     pilot_stage="select_paths",
-    pilot_size=lambda row: count_paths_to_score(path["labels"] for path in row["paths"]),
+    pilot_size=lambda row: count_distinct_paths_capped_for_scoring(path["labels"] for path in row["paths"]),
     display_columns={
         "id": "id",
         "input": "question",
@@ -105,7 +105,7 @@ MULTIHAL = Benchmark(
             NULL AS modified, question_id AS asked_for
         FROM (SELECT *, responses_formatted AS ids, unnest(range(1, len(responses_formatted) - 1, 2)) AS hop FROM multihal)
     """,
-    forms=BenchmarkExportSpec(separators={"trip_labels": "; "}, csv_id_column="path_id"),
+    forms=BenchmarkExportFormat(separators={"trip_labels": "; "}, csv_id_column="path_id"),
     assets=BenchmarkAssetNames(
         prompts=("multihal/select_paths", "multihal/score_path"),
         lists=(

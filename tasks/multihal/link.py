@@ -67,7 +67,7 @@ def link_entities(batch: StageBatch) -> BatchReceipt:
     missed = UnlinkedNames()
     failed: dict[str, Reject] = {}
     linker = work.inputs(MultiHalInputs).params.linker
-    found = _link_by_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
+    found = _link_by_graph_labels(work, texts) if linker == "labels" else _link_by_falcon(work, texts, missed, failed)
     articles = _link_context_articles(work, rows, missed)
     outcomes = [failed.get(row.id) or _link_question(row, found, articles[row.id], missed) for row in rows]
     return work.finish(_resolve_link_redirects(work, outcomes), EntityLinkedQuestion)
@@ -138,7 +138,7 @@ def _deduplicate_links(links: Iterable[EntityLink]) -> list[EntityLink]:
     return list(first.values())
 
 
-def _link_by_labels(work: BatchInProgress, texts: Sequence[tuple[str, str]]) -> MentionsByText:
+def _link_by_graph_labels(work: BatchInProgress, texts: Sequence[tuple[str, str]]) -> MentionsByText:
     graph = work.run.services.graph()
     function_words = frozenset(load_list_entries("function_words"))
     spans = {text: list_linkable_spans(text, function_words) for _, text in texts}

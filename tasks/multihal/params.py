@@ -26,7 +26,7 @@ from factmill.tasks.multihal.sources.foundations import (
     holds_foundations,
 )
 from factmill.tasks.multihal.sources.user_questions import pin_user_questions
-from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_commas
+from factmill.tasks.options import CliOption, RunOptions, UserSourceParams, split_each_text_at_commas
 from factmill.tasks.progress import print_and_log
 from factmill.tasks.settings import factmill_home, load_world
 from factmill.tasks.storage.source_files import SourceFile, make_source_file_with_digest
@@ -40,7 +40,7 @@ class MultiHalParams(UserSourceParams):
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """File or folder to read (repeatable): files of the foundations (see --foundations), or your own table with the columns question and answer. Default: the files that ship with factmill."""
-    foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_commas)] = ()
+    foundations: Annotated[tuple[FoundationName, ...], BeforeValidator(split_each_text_at_commas)] = ()
     """Only these foundations, the benchmarks that supply the questions (repeatable, or separated by commas). Default: all."""
     limit: int | None = Field(default=None, ge=1, le=MAX_SETTING_NUMBER)
     """Maximum number of rows per foundation."""
@@ -57,7 +57,7 @@ class MultiHalParams(UserSourceParams):
     min_score: int = Field(default=DEFAULT_MIN_SCORE, ge=1, le=5)
     """Minimum score that the judge must give a path. Paths with a lower score are dropped."""
     languages: Annotated[
-        tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_commas)
+        tuple[Literal["eng", "deu", "fra", "ita", "spa", "por"], ...], BeforeValidator(split_each_text_at_commas)
     ] = ()
     """Only these languages and English (repeatable, or separated by commas). por is Brazilian Portuguese. Default: all if the world has a translator, else only English."""
     label_source: Literal["translated", "wikidata"] = "translated"

@@ -4,7 +4,7 @@ from itertools import chain
 
 from prefect import task
 
-from factmill.tasks.assets import load_list_entries, load_unit_qids
+from factmill.tasks.assets import load_list_entries, load_unit_qid_numbers_by_name
 from factmill.tasks.core.batch_receipts import BatchReceipt, StageBatch
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.core.rows import Reject, RowOutcome
@@ -75,7 +75,7 @@ def classify_answer_types(batch: StageBatch) -> BatchReceipt:
 def _make_typed_question(row: FoundationQuestion, refusals: frozenset[str]) -> RowOutcome:
     if is_refusal(row.output, refusals):
         return Reject(row.id, "refusal", row.output)
-    settled = classify_answer(row.output, row.answer_type, load_unit_qids(), row.input)
+    settled = classify_answer(row.output, row.answer_type, load_unit_qid_numbers_by_name(), row.input)
     value = settled.value
     if value is None and settled.answer_type != "other":
         return Reject(row.id, "unknown_unit", f"{row.output}: the unit is not in data/lists/units.csv")

@@ -22,7 +22,7 @@ from factmill.tasks.core.publishing.release_spec import (
     DatasetConfigSpec,
     ParentRowLink,
     SourcePage,
-    get_wikipedia_url_or_embedded,
+    get_wikipedia_url_or_embedded_marker,
 )
 from factmill.tasks.core.rows import EMBEDDED_WORLD_LICENCE, NO_LICENCE_STATED, column_docs
 from factmill.tasks.diff.core.changes import BuildDiff
@@ -99,7 +99,7 @@ def verify_and_assemble_release(
     is_whole = all(each.what == REJECT_DETAILS_OMISSION for each in left_out)
     there = tables if is_whole else {split.table for config in configs for split in config.splits}
     counted = Counter(each for each, is_kept in zip(sources, keep, strict=True) if is_kept)
-    wiki = get_wikipedia_url_or_embedded(build.lock)
+    wiki = get_wikipedia_url_or_embedded_marker(build.lock)
     return Release(
         benchmark=benchmark,
         forms=spec,

@@ -45,7 +45,7 @@ class BuildRejectsEvaluationsAndAudit:
         self, choices: ReleaseOptions, held_out: Collection[str]
     ) -> tuple[pa.Table, tuple[ReleaseOmission, ...]]:
         """Return the rejects, without detail texts if these may quote what is left out, and the omission so made."""
-        why = _explain_withheld_details(choices, held_out, self.reject_licences)
+        why = _explain_withheld_reject_details(choices, held_out, self.reject_licences)
         if not why:
             return self.rejects, ()
         at = self.rejects.column_names.index("detail")
@@ -121,7 +121,7 @@ def _load_reject_licences(db: Connection, build_id: str) -> list[str]:
     return sorted(row["licence"] for row in query_rows(db, query, build_id) if row["licence"])
 
 
-def _explain_withheld_details(
+def _explain_withheld_reject_details(
     choices: ReleaseOptions, held_out: Collection[str], reject_licences: Sequence[str]
 ) -> str:
     """Return why the detail texts of rejects, which may quote rows, are left out; empty if they are not."""

@@ -42,7 +42,7 @@ def render_dataset_card(release: Release) -> str:
     """Return the text of README.md."""
     head = yaml.safe_dump(make_card_metadata(release), sort_keys=False, allow_unicode=True, width=120)
     markdown_environment().filters.update(
-        figure=_format_number_as_markup, cell=_escape_markdown_table_cell, name=_shorten_name
+        figure=_format_number_as_markup, cell=_escape_markdown_for_table_cell, name=_shorten_name
     )
     return f"---\n{head}---\n{_render_card_body(release)}"
 
@@ -62,7 +62,7 @@ def _render_card_body(release: Release) -> str:
         parquet=parquet,
         read=max((each.rows for each in release.audit), default=0),
         united=sum(stage.get("merged", 0) for stage in release.stages),
-        ends=list_headline_metric_by_model(release),
+        ends=list_lowest_headline_metrics_by_model(release),
         built_in="; ".join(
             f"{model}: {description.partition(':')[0]}"
             for model, description in BUILT_IN_MODELS.items()
@@ -128,7 +128,7 @@ def group_configs_by_table(configs: Sequence[ReleaseDatasetConfig]) -> list[tupl
     return list(groups.values())
 
 
-def list_headline_metric_by_model(release: Release) -> list[tuple[str, float, int]]:
+def list_lowest_headline_metrics_by_model(release: Release) -> list[tuple[str, float, int]]:
     """Return the models' values of the headline metric, lowest first: model (with setting if several), value, scored items.
 
     Of several evaluations of a model, the one with the most scored items counts, of these the newest.
@@ -219,7 +219,7 @@ def _format_number_as_markup(value: Any) -> Markup:
     return Markup(f"{value:,}") if isinstance(value, int) else Markup(escape_markdown_value(value))
 
 
-def _escape_markdown_table_cell(markdown: str) -> Markup:
+def _escape_markdown_for_table_cell(markdown: str) -> Markup:
     """Escape a trusted Markdown description for a table cell."""
     return Markup(" ".join(markdown.split()).replace("|", "\\|").replace("<", "&lt;"))
 

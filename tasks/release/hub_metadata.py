@@ -92,7 +92,7 @@ def _name_other_licence(release: Release) -> dict[str, str]:
 def list_annotations_creators(release: Release) -> list[str]:
     """Return who made answers, links to items and verdicts: programs and models; the source too if rows come from its
     files."""
-    return [*(["found"] if _has_rows_from_source_files(release) else []), "machine-generated"]
+    return [*(["found"] if _has_rows_from_non_embedded_files(release) else []), "machine-generated"]
 
 
 def list_language_creators(release: Release) -> list[str]:
@@ -101,17 +101,17 @@ def list_language_creators(release: Release) -> list[str]:
     is_generated = bool(
         build.report["author"] or build.lock["sources"]["wikidata"] or build.lock["models"].get("translator")
     )
-    found = ["found"] if _has_rows_from_source_files(release) else []
+    found = ["found"] if _has_rows_from_non_embedded_files(release) else []
     return [*found, *(["machine-generated"] if is_generated or not found else [])]
 
 
-def _has_rows_from_source_files(release: Release) -> bool:
+def _has_rows_from_non_embedded_files(release: Release) -> bool:
     return bool(release.build.lock["sources"]["files"]) and not release.is_from_embedded_files
 
 
 def list_source_datasets(release: Release) -> list[str]:
     """Return what the rows come from: data sets that they extend, or `original` where they come from none."""
-    if not _has_rows_from_source_files(release):
+    if not _has_rows_from_non_embedded_files(release):
         return ["original"]
     known = release.forms.card.hub_sources
     return sorted({known.get(line.source, "extended") for line in release.sources})

@@ -14,11 +14,11 @@ from factmill.tasks.diff.core.changes import (
     ROW_CHANGE_KINDS,
     BuildDiff,
     ChangeCause,
-    ColumnDisplay,
     ColumnValueChange,
     ComparedBuild,
     InputChange,
     RowChange,
+    RowDisplay,
     RowDrop,
     count_unexplained_rows,
     excerpt_change_keeping_line_breaks,
@@ -29,9 +29,9 @@ from factmill.tasks.diff.core.changes import (
 from factmill.tasks.reports.evaluation_report import SCRIPTED_ROWS_WARNING
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
+    format_column_value_without_ids,
     format_group_value,
     format_parameter_value,
-    format_shown_column_value,
     format_snake_case_as_words,
     shorten_line,
 )
@@ -160,7 +160,7 @@ def render_changes_html(diff: BuildDiff, trail: Sequence[tuple[str, str]] = ()) 
     )
 
 
-def _pack_changed_rows_for_search(rows: Sequence[RowChange], display: ColumnDisplay) -> SearchablePageRows:
+def _pack_changed_rows_for_search(rows: Sequence[RowChange], display: RowDisplay) -> SearchablePageRows:
     """Return changed rows for the page's search, with the values before and after of all their columns in a line each."""
     names = list(dict.fromkeys(name for row in rows for name in row.shown if name != "id"))
 
@@ -180,7 +180,7 @@ def _pack_changed_rows_for_search(rows: Sequence[RowChange], display: ColumnDisp
             *(_format_display_value(display, name, row.shown.get(name)) for name in names),
             "; ".join(f"{name}: {before}" for name, before, _ in changed),
             "; ".join(f"{name}: {after}" for name, _, after in changed),
-            f"{format_snake_case_as_words(row.fate.stage)}: {format_snake_case_as_words(row.fate.reason)}: {_get_detail(row.fate)}"
+            f"{format_snake_case_as_words(row.fate.stage)}: {format_snake_case_as_words(row.fate.reason)}: {_get_drop_detail_without_reason(row.fate)}"
             if row.fate
             else "",
             *_list_change_filter_values(row, display).values(),
@@ -203,7 +203,7 @@ def render_changes_json(diff: BuildDiff) -> str:
     return json.dumps(make_diff_json(diff), ensure_ascii=False) + "\n"
 
 
-def render_changes_jsonl(diff: BuildDiff) -> str:
+def render_changed_rows_jsonl(diff: BuildDiff) -> str:
     """Return the changed rows as JSON Lines, with full values."""
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in make_diff_json(diff)["rows"])
 
@@ -212,7 +212,7 @@ CHANGES_RENDERERS: Mapping[str, Callable[[BuildDiff], str]] = {
     ".html": render_changes_html,
     ".md": render_changes_markdown,
     ".json": render_changes_json,
-    ".jsonl": render_changes_jsonl,
+    ".jsonl": render_changed_rows_jsonl,
 }
 """File ending → renderer of a diff."""
 
@@ -248,7 +248,7 @@ def _format_build_id(build: ComparedBuild) -> Markup:
     return Markup('<span class="id">{}</span>').format(build.build_id)
 
 
-def _make_input_change_page_entry(change: InputChange, display: ColumnDisplay) -> dict[str, Any]:
+def _make_input_change_page_entry(change: InputChange, display: RowDisplay) -> dict[str, Any]:
     """Return an input for the template; of a mapping only the entries that differ."""
     before, after = change.before, change.after
     label = _format_cause_label(change.cause)
@@ -280,7 +280,7 @@ def _list_cause_page_entries(row: RowChange, inputs: Collection[ChangeCause]) ->
     ]
 
 
-def _make_changed_row_page_entry(row: RowChange, display: ColumnDisplay) -> dict[str, Any]:
+def _make_changed_row_page_entry(row: RowChange, display: RowDisplay) -> dict[str, Any]:
     """Return a row for the template, without its causes."""
     columns = [
         _ChangedCell(
@@ -301,7 +301,7 @@ def _make_changed_row_page_entry(row: RowChange, display: ColumnDisplay) -> dict
         and {
             **asdict(row.fate),
             "reason": _shorten_name_on_diff_page(row.fate.reason),
-            "detail": format_value_in_line(_get_detail(row.fate), _MAX_DIFF_VALUE_CHARACTERS),
+            "detail": format_value_in_line(_get_drop_detail_without_reason(row.fate), _MAX_DIFF_VALUE_CHARACTERS),
         },
         "shown": {
             _format_column_name(display, name): format_value_in_line(
@@ -315,27 +315,27 @@ def _make_changed_row_page_entry(row: RowChange, display: ColumnDisplay) -> dict
     }
 
 
-def _get_detail(fate: RowDrop) -> str:
+def _get_drop_detail_without_reason(fate: RowDrop) -> str:
     """Return a reject's detail without its reason, which some details repeat."""
     return fate.detail.removeprefix(f"{fate.reason}: ")
 
 
-def _format_column_name(display: ColumnDisplay, name: str, table: str = "") -> str:
+def _format_column_name(display: RowDisplay, name: str, table: str = "") -> str:
     heading = display.headings.get(name) or format_snake_case_as_words(name)
     return f"{heading} ({format_snake_case_as_words(table)})" if table else heading
 
 
-def _format_display_value(display: ColumnDisplay, name: str, value: Any) -> str:
-    return format_shown_column_value(value, " → " if name in display.ordered_lists else " · ")
+def _format_display_value(display: RowDisplay, name: str, value: Any) -> str:
+    return format_column_value_without_ids(value, " → " if name in display.ordered_lists else " · ")
 
 
-def _format_display_change(display: ColumnDisplay, change: ColumnValueChange) -> tuple[Any, Any]:
+def _format_display_change(display: RowDisplay, change: ColumnValueChange) -> tuple[Any, Any]:
     """Return both values as `show` has them; as they are where that shows no difference, or not the column."""
     old, new = (_format_display_value(display, change.name, each) or None for each in (change.before, change.after))
     return (old, new) if change.name in display.headings and old != new else (change.before, change.after)
 
 
-def _list_change_filter_values(row: RowChange, display: ColumnDisplay) -> dict[str, list[str]]:
+def _list_change_filter_values(row: RowChange, display: RowDisplay) -> dict[str, list[str]]:
     """Return filter → values by which the page finds a row."""
     return {
         "kind": [row.kind],

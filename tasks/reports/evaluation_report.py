@@ -284,8 +284,8 @@ def make_report_of_overall_metrics(
             dict.fromkeys(
                 [
                     *_warn_of_low_score_coverage_by_model(overall),
-                    *_list_report_warnings(named),
-                    *_list_notes(named),
+                    *_list_model_build_and_judge_warnings(named),
+                    *_list_evaluation_notes_with_models(named),
                     *_warn_of_input_differences(named),
                 ]
             )
@@ -301,7 +301,7 @@ def make_report_of_overall_metrics(
             )
         ),
         rankings=tuple(rank_models(evaluation, tables, metrics, seed)) if len(named) > 1 else (),
-        paper=tuple(_compare_with_paper(evaluation.paper_results, metrics, labels)),
+        paper=tuple(_pair_with_paper_values_by_group(evaluation.paper_results, metrics, labels)),
         paper_notes=list_paper_notes(evaluation.paper_results),
         reference=_make_report_reference(evaluation, labels, [each.record for each in evaluated], with_items),
         main_metric=evaluation.main_metric,
@@ -371,7 +371,7 @@ def _make_reported_model(evaluation: Evaluation, label: str, published: LoadedEv
         + (" (packaged with factmill; no network)" if lock["world"]["name"] == "embedded" else "")
         + f", as of {lock['world']['epoch']}",
         "Articles": format_evidence_epoch(measured.lock).removeprefix("articles ") if measured else "",
-        "Local graph": _format_local_graph_names(published),
+        "Local graph": _format_graphs_of_build_and_evaluation(published),
         "Settings": "; ".join(_format_setting(name, evaluation.settings.get(name, "")) for name in settings),
         "Parameters": "; ".join(f"{format_snake_case_as_words(name)} {value}" for name, value in params.items()),
         **{
@@ -398,7 +398,7 @@ def _format_setting(name: str, description: str) -> str:
     return f"{words}{'' if words == name else f' (`{name}`)'}{f' – {description}' if description else ''}"
 
 
-def _format_local_graph_names(published: LoadedEvaluation) -> str:
+def _format_graphs_of_build_and_evaluation(published: LoadedEvaluation) -> str:
     """Return the names of the local graphs that the measured build and the evaluation use; empty if they use none."""
     asked = {"the measured build": published.measured, "this evaluation": published.record}
     graphs = {who: record.origin.get("graph") for who, record in asked.items() if record}
@@ -419,7 +419,7 @@ def _describe_judge(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     if not judge:
         return "none: a program scores the answers"
-    card = _format_judge_card_sentence(published).removeprefix(f"judge {judge}: ")
+    card = _format_judge_card_summary(published).removeprefix(f"judge {judge}: ")
     if judge == EXACT_JUDGE:
         return (
             "exact – a program that compares words, numbers and dates: a lexical lower bound, since it recognises no "
@@ -428,7 +428,7 @@ def _describe_judge(published: LoadedEvaluation) -> str:
     return f"{judge} – {card}"
 
 
-def _format_judge_card_sentence(published: LoadedEvaluation) -> str:
+def _format_judge_card_summary(published: LoadedEvaluation) -> str:
     judge = published.record.report["facts"]["judge"]
     return format_card_summary(
         published.card, published.judge or JudgeIdentity(benchmark="", judge=judge, prompt_digest="")
@@ -457,7 +457,7 @@ SCRIPTED_ROWS_WARNING = "Scripted replies, not a language model, wrote the rows 
 """Start of a warning that the id of a build follows."""
 
 
-def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
+def _list_model_build_and_judge_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     for label, each in evaluations_by_label.items():
         facts = each.record.report["facts"]
         if is_built_in_model(each):
@@ -478,11 +478,11 @@ def _list_report_warnings(evaluations_by_label: Mapping[str, LoadedEvaluation]) 
             if name.startswith("answers "):
                 yield f"{label}, {name.removeprefix('answers ')} in the file of answers: {end_sentence(format_parameter_value(value))}"
         if facts["judge"] and (facts["judge"] != EXACT_JUDGE or each.card):
-            card = escape_control_characters(_format_judge_card_sentence(each))
+            card = escape_control_characters(_format_judge_card_summary(each))
             yield f"{card[0].upper()}{card[1:]}."
 
 
-def _list_notes(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
+def _list_evaluation_notes_with_models(evaluations_by_label: Mapping[str, LoadedEvaluation]) -> Iterator[str]:
     """Yield each note of the evaluations once, with the models that it is about."""
     noted: dict[str, list[str]] = {}
     for label, each in evaluations_by_label.items():
@@ -533,7 +533,7 @@ def _format_evaluation_inputs(record: BuildRecord) -> dict[str, str]:
     }
 
 
-def _compare_with_paper(
+def _pair_with_paper_values_by_group(
     paper: Sequence[PaperResult], metrics: Sequence[EvaluationMetric], labels: Sequence[str]
 ) -> Iterator[PaperComparisonRow]:
     """Yield the paper's and our values for each metric, setting and group that both have."""

@@ -117,7 +117,7 @@ def format_grouping(column: str) -> str:
     return _GROUPING_WORDS.get(column) or format_snake_case_as_words(column)
 
 
-def format_figure_note(note: str) -> str:
+def replace_cluster_term_in_note(note: str) -> str:
     """Return the note of a metric or comparison for readers, to whom no page explains what a cluster is."""
     return re.sub(r"\bcluster(s?)\b", r"group\1 of related questions", note)
 
@@ -211,11 +211,11 @@ def format_column_value(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def format_shown_column_value(value: Any, between: str = " · ") -> str:
+def format_column_value_without_ids(value: Any, between: str = " · ") -> str:
     """Format the value of a shown column as one line, as `factmill show` does: a piece of knowledge without the ids that its
     provenance has; `between`: what parts the entries of a list."""
     if isinstance(value, list | tuple):
-        return between.join(map(format_shown_column_value, value))
+        return between.join(map(format_column_value_without_ids, value))
     if isinstance(value, Mapping):
         return " ".join(each for each in value.values() if isinstance(each, str) and not _WIKIDATA_ID.match(each))
     return format_column_value(value)

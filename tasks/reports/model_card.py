@@ -182,7 +182,7 @@ _CARD_FACTS = (
 def make_model_card(models: Sequence[str], taken: Sequence[BenchmarkEvaluationOfEachModel]) -> ModelCard:
     """Return the card of models over benchmarks, both in the given order."""
     named = tuple(map(escape_control_characters, models))
-    outlines = [_make_main_metric_report(each) if each.evaluated else None for each in taken]
+    outlines = [_make_report_headed_by_main_metric(each) if each.evaluated else None for each in taken]
     often = Counter(warning for report in outlines if report for warning in report.warnings)
     common = [warning for warning, times in often.items() if times > 1]
     parts = tuple(_make_card_part(each, report, common) for each, report in zip(taken, outlines, strict=True))
@@ -236,7 +236,7 @@ def _make_card_reference(models: Sequence[str], taken: Sequence[BenchmarkEvaluat
     )
 
 
-def _make_main_metric_report(taken: BenchmarkEvaluationOfEachModel) -> EvaluationReport:
+def _make_report_headed_by_main_metric(taken: BenchmarkEvaluationOfEachModel) -> EvaluationReport:
     evaluation = dataclasses.replace(taken.evaluation, headline_metrics=(taken.evaluation.main_metric,))
     return make_report_of_overall_metrics(evaluation, taken.evaluated)
 
@@ -268,7 +268,7 @@ def _make_card_part(
         },
         shared_facts={} if report is None else {k: v for k, v in report.shared_facts.items() if k in _CARD_FACTS},
         notes=() if report is None else tuple(each for each in report.warnings if each not in common),
-        left_out=tuple(_format_left_out_evaluations(taken)),
+        left_out=tuple(_format_left_out_evaluations_by_model(taken)),
         missing=tuple(taken.missing),
         pages=tuple(taken.pages),
         comparison=f"factmill report {' '.join(ids)} --to {evaluation.benchmark.name}.html" if len(ids) > 1 else "",
@@ -339,7 +339,7 @@ def _warn_of_low_score_coverage_on_card(reports: Sequence[EvaluationReport | Non
         )
 
 
-def _format_left_out_evaluations(taken: BenchmarkEvaluationOfEachModel) -> Iterator[str]:
+def _format_left_out_evaluations_by_model(taken: BenchmarkEvaluationOfEachModel) -> Iterator[str]:
     for each in taken.evaluated:
         others = taken.left_out.get(each.record.build_id, ())
         if others:

@@ -19,11 +19,11 @@ from factmill.tasks.core.publishing.release_spec import PaperCitation
 from factmill.tasks.engine.benchmark import Benchmark, load_named_object
 from factmill.tasks.options import CliOption
 from factmill.tasks.reports.formatting import (
-    format_figure_note,
     format_interval,
     format_number,
     format_share,
     format_snake_case_as_words,
+    replace_cluster_term_in_note,
     shorten_line,
 )
 from factmill.tasks.storage.builds import BuildRecord
@@ -106,7 +106,7 @@ def make_build_reference(benchmark: Benchmark, build: BuildRecord) -> CitationAn
         ),
         "The first command rebuilds it from recorded calls alone and compares every table byte for byte; the second asks "
         f"everything again. Build {build.build_id}, manifest SHA-256 {build.lock_digest[:16]}…, published tables SHA-256 "
-        f"{build.content_digest[:16]}….{format_prompts_folder_note([build])}",
+        f"{build.content_digest[:16]}….{describe_prompts_folder_contents([build])}",
         (f"factmill verify {build.build_id}", format_build_command(["build", benchmark.name], benchmark.params, build)),
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def make_evaluations_reference(
     return CitationAndCommands(
         format_bibtex(name, title, f"evaluation {', '.join(ids)}", year, paper),
         "Models are asked once: a recorded answer is scored again, and no model is called. The last command writes this page."
-        f"{format_prompts_folder_note(records)}",
+        f"{describe_prompts_folder_contents(records)}",
         tuple(commands),
     )
 
@@ -164,7 +164,7 @@ def format_prompts_folder_name(build: BuildRecord) -> str:
     return f"{next(folders, '') or 'my-prompts'}/"
 
 
-def format_prompts_folder_note(builds: Iterable[BuildRecord]) -> str:
+def describe_prompts_folder_contents(builds: Iterable[BuildRecord]) -> str:
     """Return a sentence on what the folder that commands give as `--prompts` holds; empty without own prompts."""
     for build in builds:
         if build.own_prompts:
@@ -178,7 +178,7 @@ def make_metric_key_figure(metric: EvaluationMetric, model: str = "") -> KeyFigu
     ends = (
         f"95 % interval {format_interval(metric.ci_low, metric.ci_high)}"
         if metric.ci_low is not None
-        else format_figure_note(metric.note)
+        else replace_cluster_term_in_note(metric.note)
     )
     return KeyFigure(
         f"{format_snake_case_as_words(metric.metric)}, {format_snake_case_as_words(metric.setting)}",

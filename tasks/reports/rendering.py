@@ -16,7 +16,6 @@ from factmill.tasks.reports.evaluation_report import EvaluationReport, PaperComp
 from factmill.tasks.reports.formatting import (
     MAX_NAME_CHARACTERS,
     format_codes_as_words,
-    format_figure_note,
     format_group_value,
     format_grouping,
     format_interval,
@@ -30,6 +29,7 @@ from factmill.tasks.reports.formatting import (
     load_template_text,
     markdown_environment,
     render_markdown_template,
+    replace_cluster_term_in_note,
     shorten_line,
 )
 from factmill.tasks.reports.model_card import ModelCard
@@ -49,7 +49,7 @@ _TEMPLATE_FILTERS = {
     "say": format_snake_case_as_words,
     "say_group": format_group_value,
     "say_grouping": format_grouping,
-    "note": format_figure_note,
+    "note": replace_cluster_term_in_note,
     "verdict": format_comparison_verdict,
     "say_codes": format_codes_as_words,
     "say_service": format_service_name,
@@ -189,7 +189,7 @@ def format_series_point(figure: ReportFigure, series: FigureSeries, x: float | s
     return f"{format_figure_value(figure, series.y[at])}{ends}"
 
 
-def group_paper_results_by_models(
+def group_comparison_rows_by_paper_models(
     rows: Sequence[PaperComparisonRow],
 ) -> list[tuple[tuple[str, ...], list[PaperComparisonRow]]]:
     """Return the paper's models and their rows for each table: metrics that the paper states for the same models share one."""
@@ -223,7 +223,7 @@ def _register_report_jinja_helpers(made: Environment) -> None:
         list_values=list_x_values,
         format_series_point=format_series_point,
         format_figure_value=format_figure_value,
-        paper_tables=group_paper_results_by_models,
+        paper_tables=group_comparison_rows_by_paper_models,
         say_x=lambda x: shorten_line(x, MAX_NAME_CHARACTERS) if isinstance(x, str) else f"{x:g}",
     )
 

@@ -106,7 +106,7 @@ class MetricAndSettingLeaderboard:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationLeftOutOfLeaderboard:
+class OtherEvaluationOfLeaderboardModel:
     """An evaluation of a model that has another one in the leaderboard."""
 
     model: str
@@ -132,7 +132,7 @@ class MeasuredBuildLeaderboard:
     warnings: tuple[str, ...]
     facts: Mapping[str, str]
     """What is the same for all models: judge, world, settings."""
-    others: tuple[EvaluationLeftOutOfLeaderboard, ...]
+    others: tuple[OtherEvaluationOfLeaderboardModel, ...]
     comparison: str
     """The page that compares the models in full; empty for a single one."""
     figure: ReportFigure | None
@@ -202,7 +202,7 @@ def make_leaderboard(
     baseline_ids: Collection[str],
     measured_id: str,
     measured: str,
-    others: Sequence[EvaluationLeftOutOfLeaderboard],
+    others: Sequence[OtherEvaluationOfLeaderboardModel],
     comparison: str,
 ) -> MeasuredBuildLeaderboard:
     """Return the leaderboard of a report of all models.
@@ -354,7 +354,7 @@ def make_row_changes_by_build_figure(benchmark: str, builds: Sequence[SiteBuild]
     )
 
 
-def list_breadcrumb_addresses_and_names(benchmark: str, benchmark_title: str) -> list[tuple[str, str]]:
+def list_breadcrumbs_of_benchmark_subpage(benchmark: str, benchmark_title: str) -> list[tuple[str, str]]:
     """Return address and name of the pages above an evaluation or a diff of a site: its index, and the benchmark's page."""
     return [(f"../{INDEX_PAGE}", INDEX_NAME), (f"../{benchmark}.html", benchmark_title.partition(":")[0])]
 

@@ -10,7 +10,7 @@ from factmill.tasks.core.review import ReviewPolicy, ReviewPolicyAndDecisions
 from factmill.tasks.core.rows import MAX_SETTING_NUMBER
 from factmill.tasks.engine.benchmark import BuildInputs, BuildInputsAndSourceFiles, make_sources_absolute
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.options import CliOption, RunOptions, TableSourceParams
+from factmill.tasks.options import CliOption, RunOptions, UserTableParams
 from factmill.tasks.settings import World, load_world
 from factmill.tasks.slaq.core.topic_sampling import VIEW_DAYS
 from factmill.tasks.slaq.sources.user_topics import TOPIC_FORM, normalise_category_name
@@ -26,7 +26,7 @@ _ENGLISH_WIKIPEDIA = "https://en.wikipedia.org"
 _WIKIPEDIA_LICENCE, _EMBEDDED_WIKI_LICENCE = "CC-BY-SA-4.0", "Apache-2.0"
 
 
-def _parse_unprefixed_category_name(category_text: str) -> str:
+def _require_unprefixed_category_name(category_text: str) -> str:
     name = normalise_category_name(category_text)
     if name is None:
         raise ValueError(
@@ -35,13 +35,13 @@ def _parse_unprefixed_category_name(category_text: str) -> str:
     return name
 
 
-class SlaqParams(TableSourceParams):
+class SlaqParams(UserTableParams):
     """Parameters of a SLAQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
     """Table of topics with the columns topic (title of an article) and category, or a folder of such tables (repeatable). The columns pageid and views are optional. If the table has views, the build does not ask the page view service. If the world's Wikipedia is a ZIM file, the table must have views. Default: topics drawn from the categories of the wiki."""
     categories: Annotated[
-        tuple[Annotated[str, AfterValidator(_parse_unprefixed_category_name)], ...], CliOption(metavar="NAME")
+        tuple[Annotated[str, AfterValidator(_require_unprefixed_category_name)], ...], CliOption(metavar="NAME")
     ] = ()
     """Only these categories (repeatable). Default: the paper's fifteen categories, or all categories in the table. If you name only one category, topics of your table without a category belong to it."""
     per_half: int = Field(default=20, ge=1, le=MAX_SETTING_NUMBER)

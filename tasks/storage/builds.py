@@ -365,7 +365,7 @@ def load_first_reject_details(warehouse: Path, build_id: str) -> dict[tuple[str,
     return {(stage, reason): detail for stage, reason, detail in found}
 
 
-def list_stages_and_call_record_ids_to_retry(
+def list_failed_and_rejected_calls_to_retry(
     db: duckdb.DuckDBPyConnection, run_id: str, reject_reasons: Collection[str]
 ) -> list[tuple[str, str]]:
     """Return (stage, record id) of a run's failed calls, and of the chat calls behind rejects with these reasons."""
@@ -412,10 +412,10 @@ def load_published_table(db: duckdb.DuckDBPyConnection, build_id: str, name: str
 
 def load_table_digests(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, str]:
     """Return a build's published tables: name → SHA-256 of their Parquet bytes."""
-    return {name: each["sha256"] for name, each in load_table_summaries(db, build_id).items()}
+    return {name: each["sha256"] for name, each in load_table_row_counts_and_digests(db, build_id).items()}
 
 
-def load_table_summaries(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
+def load_table_row_counts_and_digests(db: duckdb.DuckDBPyConnection, build_id: str) -> dict[str, dict[str, Any]]:
     """Return published table → number of rows and SHA-256 of its Parquet bytes."""
     found = db.execute(
         "SELECT table_name, rows, sha256 FROM build_tables WHERE build_id = ? ORDER BY 1", [build_id]

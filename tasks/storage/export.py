@@ -1,6 +1,6 @@
 """Export a build's published tables as Parquet, CSV and JSON Lines, and its rejects as Parquet.
 
-The Parquet bytes are those the build was published with. A benchmark's BenchmarkExportSpec sets its special forms: list columns
+The Parquet bytes are those the build was published with. A benchmark's BenchmarkExportFormat sets its special forms: list columns
 spread over several CSV columns, columns that hold JSON, a table as a JSON array.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.errors import OutputError, WarehouseError
 from factmill.tasks.storage.builds import BuildRecord, load_published_table, load_table_digests
 from factmill.tasks.storage.shards import digest_table_as_parquet, parquet_bytes
@@ -26,7 +26,7 @@ def export_build(
     warehouse: Path,
     build: BuildRecord,
     folder: Path,
-    forms: BenchmarkExportSpec,
+    forms: BenchmarkExportFormat,
     held_out: Sequence[str] = (),
     audit: Sequence[str] = (),
 ) -> list[Path]:
@@ -97,7 +97,7 @@ def format_build_card(build: BuildRecord, audit: Sequence[str] = ()) -> str:
     return f"# {build.build_id}\n\n{made}.\n{note}{found}"
 
 
-def csv_bytes(table: pa.Table, forms: BenchmarkExportSpec) -> bytes:
+def csv_bytes(table: pa.Table, forms: BenchmarkExportFormat) -> bytes:
     """Return a table as CSV: UTF-8, with header, null as an empty cell, list columns spread or joined, lists of records
     as JSON, ids as in the paper."""
     spread = forms.spread_columns

@@ -26,7 +26,7 @@ CALL_USES_SCHEMA = pa.schema(
 SHARD_KINDS = ("rows", "rejects", "merged", "uses", "extras")
 
 
-def write_shard_and_digest_rows(shard: Path, tables: dict[str, pa.Table]) -> str:
+def write_shard_and_digest_rows_file(shard: Path, tables: dict[str, pa.Table]) -> str:
     """Write a batch's tables (kind → table) and return the SHA-256 of the rows' file; ShardError if the disk is full."""
     shard.parent.mkdir(parents=True, exist_ok=True)
     digest = ""

@@ -26,7 +26,7 @@ from factmill.tasks.core.table_columns import (
     resolve_table_columns,
 )
 from factmill.tasks.errors import SourceError, UsageError
-from factmill.tasks.options import LICENCE_ADDRESS_STARTS, TableSourceParams, UserSourceParams
+from factmill.tasks.options import LICENCE_ADDRESS_STARTS, UserSourceParams, UserTableParams
 from factmill.tasks.storage.source_files import (
     DELIMITERS,
     SourceFile,
@@ -75,7 +75,7 @@ class UserTableRow:
     """Field → value, or what is wrong with the row."""
 
 
-def make_user_source(params: TableSourceParams, from_files: bool) -> UserSourceSettings:
+def make_user_source(params: UserTableParams, from_files: bool) -> UserSourceSettings:
     """Return what the parameters say about the source; UsageError for some of it without a source of the user's own."""
     given = [name for name in UserSourceParams.model_fields if name != "source" and getattr(params, name, None)]
     if given and not from_files:
@@ -215,7 +215,7 @@ def _list_split_name_candidates(folder: Path, file: Path) -> set[str]:
 
 
 def check_and_digest_user_tables(
-    params: TableSourceParams,
+    params: UserTableParams,
     form: TableForm,
     *,
     count_field: str = "",

@@ -61,11 +61,11 @@ class _NotAnArticleError(Exception):
     """A URL leads to no article; the text gives the reason and the expected form. Caught where reading begins."""
 
 
-def parse_article_url_or_problem(url: str) -> ArticleUrl | str:
+def parse_english_article_url_or_problem(url: str) -> ArticleUrl | str:
     """Parse the URL of an English Wikipedia article; where it is none, return the reason and the expected form as text."""
     url = url.strip()
     try:
-        parts = _split_wikipedia_url(url)
+        parts = _split_english_wikipedia_url(url)
         decoded = _percent_decode(_get_encoded_title(url, parts))
         if decoded is None:
             raise _NotAnArticleError(f"{url!r} is not encoded as UTF-8; a percent sign of the title is written %25")
@@ -87,7 +87,7 @@ def parse_article_url_or_problem(url: str) -> ArticleUrl | str:
 def find_english_wikipedia_url_problem(url: str) -> str | None:
     """Return why a URL leads outside the English Wikipedia; None where it does not. The page itself is not checked."""
     try:
-        _split_wikipedia_url(url.strip())
+        _split_english_wikipedia_url(url.strip())
     except _NotAnArticleError as refused:
         return str(refused)
     return None
@@ -150,7 +150,7 @@ def _tidy_title_spacing(title: str) -> str:
     return unicodedata.normalize("NFC", _TITLE_SPACES.sub(" ", _DIRECTION_MARKS.sub("", title)).strip(" "))
 
 
-def _split_wikipedia_url(url: str) -> SplitResult:
+def _split_english_wikipedia_url(url: str) -> SplitResult:
     """Split a URL of this wiki into its parts."""
     if _FORBIDDEN_IN_URL.search(url):
         raise _NotAnArticleError(f"{url!r} holds a character that no address holds; {_EXPECTED_ARTICLE_URL}")

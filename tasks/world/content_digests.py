@@ -50,10 +50,10 @@ class _RawReprText(str):
 
 @lru_cache(maxsize=2)
 def _compute_world_content_digests_cached(_digest: str) -> dict[str, JsonValue]:
-    return digest_world_contents_by_entry(load_world_data())
+    return digest_world_contents_by_dependency(load_world_data())
 
 
-def digest_world_contents_by_entry(data: WorldData) -> dict[str, JsonValue]:
+def digest_world_contents_by_dependency(data: WorldData) -> dict[str, JsonValue]:
     """Return thing → digest of what a world says about it."""
     things = chain(
         [(ANSWERS_CONTENT, WORLD_ANSWERS_VERSION)], _iterate_wikidata_contents(data), _iterate_wikipedia_contents(data)

@@ -76,7 +76,7 @@ def iterate_world_triples(data: WorldData) -> Iterator[str]:
     for prop in data.properties.values():
         yield from _iterate_property_triples(prop)
     for item in data.items.values():
-        yield from _iterate_item_triples(item)
+        yield from _iterate_item_terms_and_metadata_triples(item)
         yield from _iterate_sitelink_triples(item)
         best = {id(statement) for statement in item.iterate_best_statements()}
         truthy: set[str] = set()
@@ -111,7 +111,7 @@ def _iterate_property_triples(prop: WikidataProperty) -> Iterator[str]:
     )
 
 
-def _iterate_item_triples(item: Item) -> Iterator[str]:
+def _iterate_item_terms_and_metadata_triples(item: Item) -> Iterator[str]:
     number = int(item.qid[1:])
     # if unknown, made up: a time in 2025 that depends on the item's number
     made_up = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=number * 7919 % (360 * 24 * 60))

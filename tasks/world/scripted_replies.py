@@ -247,7 +247,7 @@ def digest_reply_key_set(keys: Iterable[ScriptedReplyKey]) -> str:
     return digest_json(sorted(keys))
 
 
-class ScriptedRepliesService:
+class ScriptedChatService:
     """Service that answers chat calls from files."""
 
     is_outside = True

@@ -27,7 +27,7 @@ from factmill.tasks.core.authoring.granular_answers import (
 )
 from factmill.tasks.core.authoring.question_wording import (
     WORDED_QUESTION_FORMAT,
-    QuestionWordingParts,
+    GeneratedQuestionParts,
     read_and_check_worded_question,
 )
 from factmill.tasks.core.completions import (
@@ -73,7 +73,7 @@ PAIRS = {
 }
 PAIRS_REPLY = json.dumps(PAIRS)
 ASKED = "How high is the tower?"
-WORDING = QuestionWordingParts("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
+WORDING = GeneratedQuestionParts("the towers in Ulm", "", (), "", 5, "", "how high is each of them", "", "")
 STAGES: dict[str, tuple[Callable[[str], Any], str]] = {
     "granola levels": (
         make_reader(LEVELS_FORMAT, read_answer_levels, "Ulm"),

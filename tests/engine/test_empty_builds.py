@@ -14,7 +14,7 @@ from factmill.tasks.engine.failures import (
     format_main_reject_reason_and_advice,
     format_no_answers,
 )
-from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard_and_digest_rows
+from factmill.tasks.storage.shards import REJECTS_SCHEMA, make_table, write_shard_and_digest_rows_file
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_stage_without_any_answer_is_reported() -> None:
 
 def test_reject_reasons_are_counted_and_sorted_by_frequency(tmp_path: Path) -> None:
     rows = [(f"{at}", reason, "", None) for at, reason in enumerate("bcab")]
-    write_shard_and_digest_rows(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
+    write_shard_and_digest_rows_file(tmp_path / "0", {"rejects": make_table(REJECTS_SCHEMA, rows)})
     receipt = make_receipt(tmp_path / "0", rows_in=4, rows=0, rejects=4)
     assert list(count_rejects_by_reason([receipt]).items()) == [("b", 2), ("a", 1), ("c", 1)]

@@ -13,7 +13,7 @@ from factmill.tasks.clients.openai_server import ServerResponse
 from factmill.tasks.clients.sending.sender import Retry
 from factmill.tasks.clients.unsupported_parameters import read_settings_from_refusal
 from factmill.tasks.core.calls.chat import parse_chat_response
-from factmill.tasks.core.completions import CompletionFormat, strip_and_parse_completion_samples
+from factmill.tasks.core.completions import CompletionFormat, strip_samples_and_parse_together
 from factmill.tasks.core.digests import canonical_json
 from factmill.tasks.core.service_settings import ModelSettings
 from factmill.tasks.errors import ServiceUnreachable
@@ -51,13 +51,13 @@ def test_any_response_body_is_read_or_retried(text: str) -> None:
         CompletionFormat("object"),
         CompletionFormat("lines", line_head="[0-9]+", is_numbered=True),
     ):
-        strip_and_parse_completion_samples(chat.texts, chat.finish, form, lambda texts: texts)
+        strip_samples_and_parse_together(chat.texts, chat.finish, form, lambda texts: texts)
     read_settings_from_refusal(CHAT.model, 400, text, {"temperature": 1})
 
 
 @patient
 @given(text=ROWS.map(json.dumps) | mutilate_text(GENERATED))
 def test_any_json_in_completion_is_read_or_unreadable(text: str) -> None:
-    strip_and_parse_completion_samples(
+    strip_samples_and_parse_together(
         [text], ["stop"], PAIRS_FORM, lambda texts: read_generated_question_answer_pairs(texts[0])
     )

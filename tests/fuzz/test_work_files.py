@@ -28,7 +28,7 @@ from factmill.tasks.storage.recording.call_cache import CallCache
 from factmill.tasks.storage.recording.call_records import load_newest_record_id
 from factmill.tasks.storage.recording.journal import encode_line, find_damaged_lines, make_record, read_journal
 from factmill.tasks.storage.recording.work_folders import work_folder
-from factmill.tasks.storage.shards import find_reusable_receipt, write_receipt, write_shard_and_digest_rows
+from factmill.tasks.storage.shards import find_reusable_receipt, write_receipt, write_shard_and_digest_rows_file
 from factmill.tasks.storage.warehouse import open_warehouse
 
 patient = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -42,7 +42,7 @@ RUN_FILE_BYTES = json.dumps({"lock": {}, "origin": {}, "options": {"mode": "reco
 def shard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, st.SearchStrategy[bytes]]:
     """A shard, and possible damage to its receipt."""
     path = tmp_path_factory.mktemp("shard") / "0"
-    write_receipt(make_receipt(path, digest=write_shard_and_digest_rows(path, {"rows": pa.table({"id": ["a"]})})))
+    write_receipt(make_receipt(path, digest=write_shard_and_digest_rows_file(path, {"rows": pa.table({"id": ["a"]})})))
     whole = path.with_name("0.receipt.json").read_bytes()
     odd = odd_json(*BatchReceipt.model_fields).map(lambda value: json.dumps(value).encode())
     return path, mutilate(whole) | odd

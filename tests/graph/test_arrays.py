@@ -19,12 +19,17 @@ from factmill.tasks.errors import LocalGraphError
 from factmill.tasks.graph import arrays as arrays_module
 from factmill.tasks.graph.arrays import (
     ARRAY_FILES,
-    get_memory_limit_bytes,
+    get_machine_or_container_memory_bytes,
     open_mapped_graph_arrays,
     write_graph_arrays,
 )
 from factmill.tasks.graph.lookup import WikidataGraph, open_graph
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, compute_date_key, hash_number
+from factmill.tasks.text.values.wikidata_literals import (
+    NumberWithUnit,
+    PartialDate,
+    compute_xsd_datetime_key,
+    hash_number,
+)
 
 EDGES = {(5, 31, 7), (5, 17, 7), (5, 31, 3), (900, 17, 5), (7, 17, 7), (3, 31, 7)}
 LITERALS = [
@@ -55,7 +60,7 @@ def test_literals_are_grouped_by_item_with_property_key_and_precision(tmp_path: 
     assert found.offsets.tolist() == [0, 0, 0, 2, 3, 3]
     assert found.properties.tolist() == [4, 3, 2]
     assert found.claims.tolist() == [4, 4, 2]
-    assert found.keys.tolist() == [hash_number("1.5"), compute_date_key("1952-00-00T00:00:00Z"), 19520311]
+    assert found.keys.tolist() == [hash_number("1.5"), compute_xsd_datetime_key("1952-00-00T00:00:00Z"), 19520311]
     assert found.precisions.tolist() == [0, 9, 11]
 
 
@@ -243,7 +248,7 @@ def test_random_access_is_advised_only_if_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, advised: bool
 ) -> None:
     graph = SmallGraph(tmp_path, MANY_EDGES)
-    monkeypatch.setattr(arrays_module, "get_memory_limit_bytes", lambda: memory)
+    monkeypatch.setattr(arrays_module, "get_machine_or_container_memory_bytes", lambda: memory)
     graph.arrays = open_mapped_graph_arrays(tmp_path)
     assert (count_advised(tmp_path) > 8) == advised
     options = PathSearchOptions(always_two_hops=True)
@@ -253,8 +258,8 @@ def test_random_access_is_advised_only_if_memory_is_short(
 def test_memory_limit_of_container_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(arrays_module, "_CGROUP_LIMIT_FILES", (str(tmp_path / "none"), str(limit)))
-    of_machine = get_memory_limit_bytes()
+    of_machine = get_machine_or_container_memory_bytes()
     limit.write_text("max\n")
-    assert get_memory_limit_bytes() == of_machine
+    assert get_machine_or_container_memory_bytes() == of_machine
     limit.write_text("123456\n")
-    assert get_memory_limit_bytes() == 123_456
+    assert get_machine_or_container_memory_bytes() == 123_456

@@ -21,7 +21,7 @@ from factmill.tasks.graph.folders import (
     find_load_request,
     get_loading_folder,
     list_graph_statuses,
-    remove_graph_or_half_load,
+    remove_half_load_or_graph,
 )
 from factmill.tasks.graph.load import load_graph
 from factmill.tasks.graph.loading import staging
@@ -279,7 +279,7 @@ def test_unusable_staging_database_is_named_and_not_dropped(loads: Loads) -> Non
     with pytest.raises(LocalGraphError, match=r"staging\.duckdb: cannot resume.*graph remove small"):
         loads.run()
     assert path.exists()
-    assert remove_graph_or_half_load("small", loads.folder) == "unfinished load"
+    assert remove_half_load_or_graph("small", loads.folder) == "unfinished load"
     assert names_in(loads.folder) == []
     loads.run()
 
@@ -303,12 +303,12 @@ def test_replacement_resumes_while_old_graph_stays(loads: Loads) -> None:
 def test_unfinished_load_is_removed_before_graph(loads: Loads) -> None:
     loads.run()
     loads.stop(replace=True)
-    assert remove_graph_or_half_load("small", loads.folder) == "unfinished load"
+    assert remove_half_load_or_graph("small", loads.folder) == "unfinished load"
     assert names_in(loads.folder) == ["small"]
-    assert remove_graph_or_half_load("small", loads.folder) == "graph"
+    assert remove_half_load_or_graph("small", loads.folder) == "graph"
     assert names_in(loads.folder) == []
     with pytest.raises(LocalGraphError, match="no graph small"):
-        remove_graph_or_half_load("small", loads.folder)
+        remove_half_load_or_graph("small", loads.folder)
 
 
 def test_graph_being_loaded_can_neither_be_loaded_nor_removed(loads: Loads) -> None:
@@ -317,7 +317,7 @@ def test_graph_being_loaded_can_neither_be_loaded_nor_removed(loads: Loads) -> N
     def meddle(progress: LoadProgress) -> None:
         for act in (
             lambda: load_graph(loads.files, "small", loads.folder),
-            lambda: remove_graph_or_half_load("small", loads.folder),
+            lambda: remove_half_load_or_graph("small", loads.folder),
         ):
             with pytest.raises(LocalGraphError, match=r"another process is loading graph small into ") as raised:
                 act()

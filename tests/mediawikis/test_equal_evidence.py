@@ -19,7 +19,7 @@ from factmill.tasks.lookups.pinned_articles import (
     load_article_texts,
     pin_article_revisions_by_title_at_epoch,
 )
-from factmill.tasks.text.wikipedia_urls import parse_article_url_or_problem
+from factmill.tasks.text.wikipedia_urls import parse_english_article_url_or_problem
 from factmill.tasks.world.data import WORLD_FOLDER
 
 
@@ -105,7 +105,7 @@ def test_evidence_of_embedded_questions_is_pinned_alike(both: Both, tmp_path: Pa
     files = sorted((WORLD_FOLDER / "sources" / "fanoutqa").glob("*.json"))
     urls = [url for file in files for url in list_evidence(json.loads(file.read_text("utf-8")))]
     # some of the questions contain deliberate errors
-    addresses = [address for url in urls if not isinstance(address := parse_article_url_or_problem(url), str)]
+    addresses = [address for url in urls if not isinstance(address := parse_english_article_url_or_problem(url), str)]
     titles = list(dict.fromkeys(each.title for each in addresses))
     found = pin_in_both(both, tmp_path, titles, moment)
     assert sum(isinstance(each, PinnedArticleRevision) for each in found.values()) >= 30

@@ -18,7 +18,7 @@ from factmill.tasks.models.embedders import (
     choose_default_embedder,
     get_embedder_digest,
     open_shared_embedder,
-    resolve_or_convert_embedder_folder,
+    resolve_embedder_folder_converting_packaged,
 )
 from factmill.tasks.models.exact_batches import choose_filled_batch_size, count_max_texts_per_batch
 from factmill.tasks.models.model_folder import get_model_path, get_models_folder, load_manifest_and_check_sizes
@@ -103,11 +103,11 @@ def test_text_gets_same_bits_alone_in_any_order_and_on_any_thread_count(folder: 
     draw = random.Random(3)
     words = ["who", "wrote", "was", "paris", "river", "19", "?"]
     texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(300)]
-    opened = SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), threads=1)
+    opened = SentenceEncoder(resolve_embedder_folder_converting_packaged("tiny", folder), threads=1)
     whole = opened.encode(texts)
     assert np.array_equal(whole[::-1], opened.encode(texts[::-1]))
     assert np.array_equal(
-        whole, SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), threads=3).encode(texts)
+        whole, SentenceEncoder(resolve_embedder_folder_converting_packaged("tiny", folder), threads=3).encode(texts)
     )
     assert np.array_equal(whole[:40], np.concatenate([opened.encode([text]) for text in texts[:40]]))
     assert np.array_equal(whole[5:17], opened.encode(texts[5:17]))
@@ -154,7 +154,7 @@ def test_missing_gpu_is_usage_error(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("ctranslate2.get_cuda_device_count", lambda: 0)
     assert SentenceEncoder(get_models_folder(folder) / "tiny", "auto").device == "cpu"
     with pytest.raises(UsageError, match="finds no GPU"):
-        SentenceEncoder(resolve_or_convert_embedder_folder("tiny", folder), device="cuda")
+        SentenceEncoder(resolve_embedder_folder_converting_packaged("tiny", folder), device="cuda")
 
 
 def test_character_ngrams_match_only_similarly_spelled_texts() -> None:

@@ -10,7 +10,11 @@ from support.builds.published import publish_rows
 from support.builds.released import fanout_tables, multihal_row
 
 from factmill.tasks.biokalma.release import BIOKALMA_RELEASE
-from factmill.tasks.core.publishing.release_spec import SourcePage, format_wikipedia_name, get_wikipedia_url_or_embedded
+from factmill.tasks.core.publishing.release_spec import (
+    SourcePage,
+    format_wikipedia_name,
+    get_wikipedia_url_or_embedded_marker,
+)
 from factmill.tasks.core.rows import EMBEDDED_WORLD_SOURCE, NO_LICENCE_STATED
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
 from factmill.tasks.fanoutqa.release import FANOUTQA_RELEASE
@@ -74,9 +78,11 @@ def test_restrictive_licences_remain_listed_with_share_alike() -> None:
 def test_pages_link_to_wiki_read_by_build(service: str, source: str, before: str) -> None:
     lock = {"services": {"wikipedia": service}}
     assert format_wikipedia_name(lock) == source
-    (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_wikipedia_url_or_embedded(lock))
+    (page,) = SLAQ_RELEASE.list_pages({"Topic": "Wien", "revid": 7}, get_wikipedia_url_or_embedded_marker(lock))
     assert page == SourcePage("Wien", "7", f"{before}?title=Wien&oldid=7")
-    (page,) = BIOKALMA_RELEASE.list_pages({"text_pages": ["Wien, revision 7"]}, get_wikipedia_url_or_embedded(lock))
+    (page,) = BIOKALMA_RELEASE.list_pages(
+        {"text_pages": ["Wien, revision 7"]}, get_wikipedia_url_or_embedded_marker(lock)
+    )
     assert page.url == f"{before}?title=Wien&oldid=7"
 
 

@@ -21,7 +21,7 @@ from factmill.tasks.reports.rendering import render_card_html, render_report_htm
 from factmill.tasks.reports.site_pages import (
     BenchmarkPage,
     SiteBuild,
-    list_breadcrumb_addresses_and_names,
+    list_breadcrumbs_of_benchmark_subpage,
     make_leaderboard,
     render_benchmark_page,
     render_site_index,
@@ -152,7 +152,7 @@ def _list_site_pages() -> dict[str, str]:
     board = make_leaderboard(EVALUATION, report, (), links, (), "m-1", "2026-01-01", (), "c.html")
     builds = tuple(SiteBuild(f"multihal-{at}", "2026-01-01", 10, ("world w",), "", None) for at in range(2))
     page = BenchmarkPage("multihal", "MultiHal: questions", builds, 0, (board,), ())
-    trail = list_breadcrumb_addresses_and_names("multihal", "MultiHal: questions")
+    trail = list_breadcrumbs_of_benchmark_subpage("multihal", "MultiHal: questions")
     return {
         "index": render_site_index([page]),
         "benchmark": render_benchmark_page(page),

@@ -12,17 +12,17 @@ from support.docs.read_page import ReadPage
 
 from factmill.tasks.diff.core.changes import (
     ChangeCause,
-    ColumnDisplay,
     ColumnValueChange,
     InputChange,
     RowChange,
+    RowDisplay,
     RowDrop,
 )
 from factmill.tasks.reports.diff_page import (
     CHANGES_RENDERERS,
+    render_changed_rows_jsonl,
     render_changes_html,
     render_changes_json,
-    render_changes_jsonl,
 )
 
 
@@ -49,7 +49,7 @@ def test_row_repeats_no_change_of_input_that_page_lists() -> None:
 
 def test_input_shows_only_entries_that_differ_with_labels_of_groups() -> None:
     limits = InputChange(ChangeCause("parameter", "limits"), {"P19": 3, "P176": 0, "P40": 2}, {"P19": 3, "P176": 1})
-    page = render_changes_html(make_diff(inputs=[limits], display=ColumnDisplay(group_labels={"P176": "manufacturer"})))
+    page = render_changes_html(make_diff(inputs=[limits], display=RowDisplay(group_labels={"P176": "manufacturer"})))
     cell = page.partition('data-label="before → after"><span>')[2].partition("</span>")[0]
     assert cell == "<bdi>manufacturer (P176): 0 → 1</bdi><br><bdi>P40: 2 → not set</bdi>"
 
@@ -58,7 +58,7 @@ def test_columns_have_the_headings_and_values_of_other_pages() -> None:
     knowledge = [{"qid": "Q7259", "pid": "P569", "property": "date of birth", "value": "1815-12-10"}]
     columns = (ColumnValueChange("path", ["a", "b"], ["a"]), ColumnValueChange("least_score", 1, 2, "x_side"))
     row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), columns, {"known": knowledge, "path": ["a"]})
-    display = ColumnDisplay({"known": "knowledge", "path": "way"}, frozenset({"path"}))
+    display = RowDisplay({"known": "knowledge", "path": "way"}, frozenset({"path"}))
     page = render_changes_html(make_diff(rows=[row], display=display))
     assert '<dt>knowledge</dt><dd><bdi dir="auto">date of birth 1815-12-10</bdi></dd>' in page
     for name, before, after in (("way", "a → b", "a"), ("least score (x side)", "1", "2")):
@@ -72,7 +72,7 @@ def test_columns_have_the_headings_and_values_of_other_pages() -> None:
 def test_column_whose_shown_values_are_alike_keeps_its_ids() -> None:
     old, new = ([{"statement": f"Q1-{at}", "qid": f"Q{at}", "value": "1815"}] for at in (1, 2))
     row = RowChange("changed", "x-1", "x-1", (ChangeCause("code", "x"),), (ColumnValueChange("known", old, new),))
-    page = render_changes_html(make_diff(rows=[row], display=ColumnDisplay({"known": "knowledge"})))
+    page = render_changes_html(make_diff(rows=[row], display=RowDisplay({"known": "knowledge"})))
     assert "Q1-1" in page and "Q1-2" in page
 
 
@@ -158,7 +158,7 @@ def test_json_contains_full_values() -> None:
     assert result["differs"] is True and "display" not in result
     assert result["rows"][0]["shown"]["question"] == HOSTILE
     assert len(result["rows"][2]["columns"][1]["after"]) > 1_000_000
-    assert [json.loads(line) for line in render_changes_jsonl(make_diff()).splitlines()] == result["rows"]
+    assert [json.loads(line) for line in render_changed_rows_jsonl(make_diff()).splitlines()] == result["rows"]
 
 
 @pytest.mark.parametrize("ending", CHANGES_RENDERERS)

@@ -23,12 +23,12 @@ from factmill.tasks.reports.evaluation_report import (
     list_paper_notes,
     make_evaluation_report,
 )
-from factmill.tasks.reports.formatting import format_figure_note, format_p_value
+from factmill.tasks.reports.formatting import format_p_value, replace_cluster_term_in_note
 from factmill.tasks.reports.item_browser import MAX_ITEM_ENTRIES
 from factmill.tasks.reports.model_ranking import format_comparison_verdict, put_better_value_first
 from factmill.tasks.reports.rendering import (
     REPORT_RENDERERS,
-    group_paper_results_by_models,
+    group_comparison_rows_by_paper_models,
     render_report_html,
     render_report_json,
     render_report_markdown,
@@ -281,7 +281,7 @@ def test_p_values_have_four_decimals(p: float | None, shown: str) -> None:
     ],
 )  # fmt: skip
 def test_notes_say_what_a_cluster_is(stored: str, shown: str) -> None:
-    assert format_figure_note(stored) == shown
+    assert replace_cluster_term_in_note(stored) == shown
 
 
 def test_options_and_commands_in_notes_are_code() -> None:
@@ -318,7 +318,7 @@ def test_paper_results_of_the_same_models_share_a_table() -> None:
         PaperComparisonRow(metric, "ask", "", "", {}, dict.fromkeys(models, 0.5))
         for metric, models in (("x", "ab"), ("y", "c"), ("z", "ab"))
     ]
-    tables = group_paper_results_by_models(rows)
+    tables = group_comparison_rows_by_paper_models(rows)
     assert [(models, [row.metric for row in of]) for models, of in tables] == [
         (("a", "b"), ["x", "z"]),
         (("c",), ["y"]),

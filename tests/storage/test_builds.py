@@ -11,7 +11,7 @@ from support.steps.receipts import make_receipt
 from support.steps.warehouses import empty_warehouse
 
 from factmill.tasks import progress
-from factmill.tasks.core.publishing.release_spec import BenchmarkExportSpec
+from factmill.tasks.core.publishing.release_spec import BenchmarkExportFormat
 from factmill.tasks.core.rows import arrow_schema, make_arrow_table
 from factmill.tasks.errors import UnknownBuild, UsageError, WarehouseError
 from factmill.tasks.granola.core.rows import NameBearingItemCandidateRow
@@ -23,7 +23,7 @@ from factmill.tasks.storage.builds import (
     format_latest_build_choice_note,
     format_scripted_rows_use_restriction,
     list_builds,
-    list_stages_and_call_record_ids_to_retry,
+    list_failed_and_rejected_calls_to_retry,
     publish_build_tables,
     rank_builds_for_latest,
     resolve_build,
@@ -31,11 +31,16 @@ from factmill.tasks.storage.builds import (
     write_stage_results,
 )
 from factmill.tasks.storage.export import csv_bytes, export_build, json_bytes, jsonl_bytes
-from factmill.tasks.storage.shards import CALL_USES_SCHEMA, MERGED_SCHEMA, REJECTS_SCHEMA, write_shard_and_digest_rows
+from factmill.tasks.storage.shards import (
+    CALL_USES_SCHEMA,
+    MERGED_SCHEMA,
+    REJECTS_SCHEMA,
+    write_shard_and_digest_rows_file,
+)
 from factmill.tasks.storage.table_store import TableStore
 from factmill.tasks.storage.warehouse import open_warehouse
 
-NO_FORMS = BenchmarkExportSpec()
+NO_FORMS = BenchmarkExportFormat()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SUMMARY = {"stage": "s", "rows_in": 2, "rows_out": 1, "rejects": 1, "merged": 0, "calls_sent": 0, "calls_replayed": 0,
            "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0, "seconds": 0.1}  # fmt: skip
@@ -61,7 +66,7 @@ def make(warehouse: Path, lock: str = "a", *names: str, flow: dict[str, Any] | N
         "rejects": pa.Table.from_pylist(reject, REJECTS_SCHEMA),
         "uses": pa.Table.from_pylist(use, CALL_USES_SCHEMA),
     }
-    write_shard_and_digest_rows(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
+    write_shard_and_digest_rows_file(shard, {"rows": candidates(), "merged": MERGED_SCHEMA.empty_table(), **made})
     with open_warehouse(empty_warehouse(warehouse)) as db:
         write_stage_results(db, "run", 1, [make_receipt(shard, rows_in=2, rejects=1)], SUMMARY)
         tables = {"granola_candidates": candidates(*names)}
@@ -279,7 +284,7 @@ def test_retry_covers_failed_calls_and_model_calls_of_rows_lost_to_given_reason(
             "VALUES ('1', 'k', 's', ?, '{}', ?, '', false, 'null', 0, 0, 0, 0, ?)",
             [operation, status, NOW],
         )
-        assert list_stages_and_call_record_ids_to_retry(db, record.build_id, ["cut_off"]) == (
+        assert list_failed_and_rejected_calls_to_retry(db, record.build_id, ["cut_off"]) == (
             [("s", "1")] if is_spoilt else []
         )
 
@@ -293,14 +298,14 @@ def test_csv_spreads_granola_answers_and_joins_other_lists() -> None:
             "n": pa.array([None, 3], pa.int64()),
         }
     )
-    assert csv_bytes(table, BenchmarkExportSpec(spread_columns={"granola_answers": "granola_answer_"})).decode() == (
+    assert csv_bytes(table, BenchmarkExportFormat(spread_columns={"granola_answers": "granola_answer_"})).decode() == (
         'id,granola_answer_1,granola_answer_2,tags,n\na,"x, y","z ""q""",1<SEP>2,\nb,x,,,3\n'
     )
 
 
 def test_csv_uses_ids_and_separators_of_paper_where_benchmark_defines_them() -> None:
     table = pa.table({"path_id": ["q_0"], "id": ["q_0_deu"], "trip": [["a", "b"]], "tags": [["1", "2"]]})
-    forms = BenchmarkExportSpec(separators={"trip": "; "}, csv_id_column="path_id")
+    forms = BenchmarkExportFormat(separators={"trip": "; "}, csv_id_column="path_id")
     assert csv_bytes(table, forms).decode() == "id,trip,tags\nq_0,a; b,1<SEP>2\n"
 
 

@@ -23,7 +23,7 @@ from factmill.tasks.storage.shards import (
     make_table,
     parquet_bytes,
     write_receipt,
-    write_shard_and_digest_rows,
+    write_shard_and_digest_rows_file,
 )
 
 
@@ -34,14 +34,14 @@ def numbers(first: int, count: int) -> pa.Table:
 def test_row_range_spans_shards(tmp_path: Path) -> None:
     files = []
     for index, (first, count) in enumerate([(0, 3), (3, 0), (3, 4), (7, 2)]):
-        write_shard_and_digest_rows(tmp_path / str(index), {"rows": numbers(first, count)})
+        write_shard_and_digest_rows_file(tmp_path / str(index), {"rows": numbers(first, count)})
         files.append(str(tmp_path / str(index)))
     for start, stop in [(0, 9), (2, 4), (3, 7), (8, 9), (4, 4), (0, 0)]:
         assert load_shard_row_range(files, start, stop)["n"].to_pylist() == list(range(start, stop))
 
 
 def write_finished(shard: Path, kinds: Iterable[str] = ("rows",), **receipt: Any) -> BatchReceipt:
-    digest = write_shard_and_digest_rows(shard, {kind: numbers(0, 100) for kind in kinds})
+    digest = write_shard_and_digest_rows_file(shard, {kind: numbers(0, 100) for kind in kinds})
     assert find_reusable_receipt(shard) is None
     made = make_receipt(shard, digest=digest, **receipt)
     write_receipt(made)
@@ -79,7 +79,7 @@ def test_full_disk_is_reported_and_leaves_no_draft_file(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("factmill.tasks.storage.shards.os.fsync", full)
     with pytest.raises(ShardError, match=r"cannot write .*rows\.parquet: .*No space left on device; free some space"):
-        write_shard_and_digest_rows(tmp_path / "0", {"rows": numbers(0, 1)})
+        write_shard_and_digest_rows_file(tmp_path / "0", {"rows": numbers(0, 1)})
     assert list(tmp_path.iterdir()) == []
 
 

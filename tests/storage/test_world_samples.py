@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from factmill.tasks.assets import ASSETS_ROOT, load_list_entries, load_unit_qids
+from factmill.tasks.assets import ASSETS_ROOT, load_list_entries, load_unit_qid_numbers_by_name
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.multihal.core.preprocessing import classify_answer, is_refusal, normalise_refusals
 from factmill.tasks.multihal.core.rows import FoundationQuestion
@@ -115,7 +115,10 @@ def test_each_source_dataset_has_samples_and_each_reject_reason_occurs() -> None
 
 
 def test_every_answer_type_occurs() -> None:
-    settled = [classify_answer(row.output, row.answer_type, load_unit_qids(), row.input) for row in kept_samples()]
+    settled = [
+        classify_answer(row.output, row.answer_type, load_unit_qid_numbers_by_name(), row.input)
+        for row in kept_samples()
+    ]
     assert Counter(found.answer_type for found in settled) == {"other": 89, "date": 23, "numerical": 20, "rank": 1}
     stated = [(row, found) for row, found in zip(kept_samples(), settled, strict=True) if row.answer_type]
     assert all(row.answer_type == found.answer_type for row, found in stated)
@@ -129,7 +132,7 @@ def test_sample_texts_match_templates(row: FoundationQuestion) -> None:
         assert form is None
         return
     assert form is not None, row.input
-    if classify_answer(row.output, row.answer_type, load_unit_qids(), row.input).answer_type != "other":
+    if classify_answer(row.output, row.answer_type, load_unit_qid_numbers_by_name(), row.input).answer_type != "other":
         return
     for answer in (row.output, *row.optional_output, *row.incorrect_answers):
         assert find_form(answer, "answers") or answer in labels_by_class()["any"], answer

@@ -11,7 +11,7 @@ from factmill.tasks.text.wikipedia_urls import (
     canonical_title,
     find_redirect,
     format_article_url,
-    parse_article_url_or_problem,
+    parse_english_article_url_or_problem,
 )
 
 WIKI = "https://en.wikipedia.org"
@@ -56,7 +56,7 @@ READ = [
 
 @pytest.mark.parametrize(("path", "title", "section"), READ)
 def test_article_url_is_parsed(path: str, title: str, section: str | None) -> None:
-    assert parse_article_url_or_problem(WIKI + path) == ArticleUrl(title, section)
+    assert parse_english_article_url_or_problem(WIKI + path) == ArticleUrl(title, section)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_article_url_is_parsed(path: str, title: str, section: str | None) -> No
     ],
 )
 def test_mobile_and_http_urls_are_accepted(host: str) -> None:
-    assert parse_article_url_or_problem(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
+    assert parse_english_article_url_or_problem(f" {host}/wiki/Paris\n") == ArticleUrl("Paris", None)
 
 
 REFUSED = [
@@ -133,7 +133,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("url", "text"), REFUSED)
 def test_non_article_url_is_rejected_with_reason_and_expected_form(url: str, text: str) -> None:
-    found = parse_article_url_or_problem(url)
+    found = parse_english_article_url_or_problem(url)
     assert isinstance(found, str), found
     assert text in found
     assert repr(url.strip()) in found
@@ -191,7 +191,7 @@ def test_redirect_target_is_found_in_redirect_page(html: str, expected: str | No
 @pytest.mark.parametrize("name", ["fanout-final-dev-nov23.json", "fanout-final-dev.json"])
 def test_every_url_of_released_files_is_parsed(shared_data: Path, name: str) -> None:
     questions = json.loads((shared_data / "fanoutqa" / name).read_text("utf-8"))
-    found = [(each, parse_article_url_or_problem(each["url"])) for each in list_evidence(questions)]
+    found = [(each, parse_english_article_url_or_problem(each["url"])) for each in list_evidence(questions)]
     assert len(found) > 2_000
     assert [(each["url"], address) for each, address in found if isinstance(address, str)] == []
     same = sum(isinstance(address, ArticleUrl) and address.title == each["title"] for each, address in found)

@@ -6,7 +6,7 @@ import pytest
 from check_world import WorldReport, check_world
 
 from factmill.tasks.core.digests import digest_bytes
-from factmill.tasks.world.content_digests import digest_world_contents_by_entry
+from factmill.tasks.world.content_digests import digest_world_contents_by_dependency
 from factmill.tasks.world.data import Item, ItemValue, WorldData
 from factmill.tasks.world.files import load_world_data
 
@@ -88,7 +88,7 @@ def name_near(data: WorldData, item: Item) -> list[Item]:
 
 
 def test_item_has_digest_of_its_own_content_and_of_its_neighbours(data: WorldData) -> None:
-    found = digest_world_contents_by_entry(data)
+    found = digest_world_contents_by_dependency(data)
     for qid, item in [*data.items.items()][::40]:
         near = name_near(data, item)
         assert found[f"item {qid}"] == digest_bytes(repr(item).encode())[:10]
@@ -99,7 +99,7 @@ def test_changed_item_changes_its_digest_and_those_of_items_that_refer_to_it(dat
     namer = next(item for item in data.items.values() if len(name_near(data, item)) > 1)
     named = name_near(data, namer)[1]
     changed = replace(data, items={**data.items, named.qid: replace(named, description="said otherwise")})
-    before, after = digest_world_contents_by_entry(data), digest_world_contents_by_entry(changed)
+    before, after = digest_world_contents_by_dependency(data), digest_world_contents_by_dependency(changed)
     assert before[f"item {named.qid}"] != after[f"item {named.qid}"]
     assert before[f"near {namer.qid}"] != after[f"near {namer.qid}"]
     assert before[f"item {namer.qid}"] == after[f"item {namer.qid}"]

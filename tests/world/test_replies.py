@@ -16,7 +16,7 @@ from factmill.tasks.core.service_settings import SCRIPTED_MODEL_NAME
 from factmill.tasks.errors import EmbeddedWorldError
 from factmill.tasks.world import scripted_replies
 from factmill.tasks.world.scripted_replies import (
-    ScriptedRepliesService,
+    ScriptedChatService,
     clear_scripted_reply_caches,
     digest_reply_scripted_for_prompt,
     digest_scripted_replies,
@@ -135,7 +135,7 @@ def ask(samples: int = 1, **variables: str) -> Call:
 
 def send(*calls: Call) -> dict[str, CallResponse]:
     found: dict[str, CallResponse] = {}
-    ScriptedRepliesService().send(calls, lambda call, reply: found.__setitem__(call.key, reply))
+    ScriptedChatService().send(calls, lambda call, reply: found.__setitem__(call.key, reply))
     return found
 
 
@@ -156,7 +156,7 @@ def test_missing_replies_are_reported_once_with_advice_to_name_model(
     write(folder, ENTRY)
     said: list[str] = []
     monkeypatch.setattr(progress, "print_and_log", said.append)
-    service, found = ScriptedRepliesService(), dict[str, CallResponse]()
+    service, found = ScriptedChatService(), dict[str, CallResponse]()
     for turn in ((ask(), ask(answer="Bob"), ask(answer="Cy")), (ask(answer="Di"),)):
         service.send(turn, lambda call, reply: found.__setitem__(str(call.parts["variables"]), reply))
     assert len(said) == 1 and said[0].startswith(

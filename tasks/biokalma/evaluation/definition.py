@@ -70,7 +70,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationInputs,
     JudgedEvaluationParams,
     LocalScoringModels,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -280,7 +280,7 @@ def explain_biokalma_prediction(row: ScoredBiokalmaPrediction) -> Iterator[str]:
     yield f"  shown       {shown or '(nothing)'}: {len(row.given)} pieces"
     for piece in row.minimum:
         yield f"  needed      {piece.qid} {piece.property}: {piece.value}{'   (not shown)' if piece in row.removed else ''}"
-    yield format_answer_model_and_finish_line(row.answer, row)
+    yield format_explain_answer_line(row.answer, row)
     if row.citations:
         yield f"  citations   each with the number of its sentence (checked by: {row.aligner})"
     for cited in row.citations:

@@ -22,7 +22,7 @@ from factmill.tasks.core.authoring.knowledge_pieces import BiographyPropertyWord
 from factmill.tasks.core.rows import Reject
 from factmill.tasks.core.table_columns import ExpectedTableField, TableForm, UserSourceSettings
 from factmill.tasks.errors import SourceError
-from factmill.tasks.options import TableSourceParams
+from factmill.tasks.options import UserTableParams
 from factmill.tasks.storage.source_files import (
     MALFORMED_ROW,
     ParsedSourceRow,
@@ -116,7 +116,7 @@ def are_user_tables(paths: Sequence[Path]) -> bool:
     return bool(suffixes & {".tsv", ".parquet", ".ndjson"}) and not suffixes & {*_SUFFIXES}
 
 
-def pin_user_pairs(params: TableSourceParams) -> CheckedUserTables:
+def pin_user_pairs(params: UserTableParams) -> CheckedUserTables:
     """Check and pin the tables of a source; SourceError as `check_and_digest_user_tables`, and where rows of two files would have equal ids."""
     tables = check_and_digest_user_tables(params, PAIR_FORM)
     _index_files_and_require_unique_stems([file.path for file in tables.files], {})

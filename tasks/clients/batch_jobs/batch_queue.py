@@ -31,8 +31,8 @@ from factmill.tasks.clients.batch_jobs.openai_batches import (
     UnprocessableFileError,
 )
 from factmill.tasks.clients.batch_jobs.pending_requests import (
+    BatchRequestWithWaiters,
     InFlightRequestLimitSearch,
-    PendingRequest,
     RequestForCallSamples,
     RequestsSubmittedByThread,
 )
@@ -72,8 +72,8 @@ class BatchQueue:
         self._capacity = InFlightRequestLimitSearch()
         self._pauses = remote.iterate_poll_pauses()
         """Pauses after consecutive refused jobs."""
-        self._requests: dict[str, PendingRequest] = {}
-        self._unassigned: list[PendingRequest] = []
+        self._requests: dict[str, BatchRequestWithWaiters] = {}
+        self._unassigned: list[BatchRequestWithWaiters] = []
         """Requests that are in no job yet."""
         self._followed_jobs: set[JobFile] = set()
         self._submissions: set[RequestsSubmittedByThread] = set()
@@ -130,7 +130,7 @@ class BatchQueue:
             new = []
             for each in asked:
                 if each.custom_id not in self._requests:
-                    self._requests[each.custom_id] = PendingRequest(each.custom_id)
+                    self._requests[each.custom_id] = BatchRequestWithWaiters(each.custom_id)
                     new.append(each.custom_id)
                 self._requests[each.custom_id].waiters.append((sending, each))
             self._assign_to_jobs(new)
@@ -160,7 +160,7 @@ class BatchQueue:
                 self._start_task(self._resume_job(job))
         self._enqueue(self._requests[custom_id] for custom_id in new if custom_id in left)
 
-    def _enqueue(self, requests: Iterable[PendingRequest]) -> None:
+    def _enqueue(self, requests: Iterable[BatchRequestWithWaiters]) -> None:
         for request in requests:
             request.job = None
             self._unassigned.append(request)
@@ -257,10 +257,12 @@ class BatchQueue:
             self._unassigned.remove(request)
             self._finish(request, reply)
 
-    async def _write_job_lines(self, learnt: Mapping[str, Any], most: int) -> tuple[list[PendingRequest], bytes]:
+    async def _write_job_lines(
+        self, learnt: Mapping[str, Any], most: int
+    ) -> tuple[list[BatchRequestWithWaiters], bytes]:
         """Take at most `most` waiting requests; return them with their lines, all built with the same settings."""
         most_bytes = self._model.jobs.megabytes * 1e6
-        requests: list[PendingRequest] = []
+        requests: list[BatchRequestWithWaiters] = []
         lines: list[bytes] = []
         size = taken = 0
         while taken < len(self._unassigned) and len(requests) < most:
@@ -321,7 +323,7 @@ class BatchQueue:
         self._files.delete(job)
         self._enqueue(requests)
 
-    def _list_waiting(self, job: JobFile) -> list[PendingRequest]:
+    def _list_waiting(self, job: JobFile) -> list[BatchRequestWithWaiters]:
         """Return the requests assigned to a job that still wait for an answer."""
         known = (self._requests.get(custom_id) for custom_id in sorted(job.open_ids))
         return [request for request in known if request and request.job is job]
@@ -389,7 +391,7 @@ class BatchQueue:
 
     def _deliver_results(self, job: JobFile, state: BatchJobState, lines: ParsedBatchResults) -> None:
         """Deliver the results of a job, and gather again the requests that it leaves unanswered."""
-        again: list[PendingRequest] = []
+        again: list[BatchRequestWithWaiters] = []
         stop: dict[str, FactmillError] = {}
         cancelled = 0
         for request in self._list_waiting(job):
@@ -423,7 +425,7 @@ class BatchQueue:
             self._enqueue(again)
 
     def _deliver_or_retry(
-        self, request: PendingRequest, job: JobFile, answer: ServerResponse | None, state: BatchJobState
+        self, request: BatchRequestWithWaiters, job: JobFile, answer: ServerResponse | None, state: BatchJobState
     ) -> bool:
         """Deliver the result of a request; True where another job has to ask it again."""
         try:
@@ -443,7 +445,7 @@ class BatchQueue:
         self._finish(request, response)
         return False
 
-    def _finish(self, request: PendingRequest, reply: CallResponse) -> None:
+    def _finish(self, request: BatchRequestWithWaiters, reply: CallResponse) -> None:
         self._requests.pop(request.custom_id, None)
         for sending, asked in request.waiters:
             sending.finish(asked, reply)

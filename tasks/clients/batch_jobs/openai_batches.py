@@ -24,7 +24,7 @@ from factmill.tasks.clients.batch_jobs.jsonl import (
     format_request_count,
     parse_result_lines,
 )
-from factmill.tasks.clients.batch_jobs.pending_requests import PendingRequest
+from factmill.tasks.clients.batch_jobs.pending_requests import BatchRequestWithWaiters
 from factmill.tasks.clients.completions import find_content_or_length_refusal
 from factmill.tasks.clients.openai_server import OpenAiServerClient, ServerResponse
 from factmill.tasks.clients.sending.budget import BudgetFullyReserved, get_current_budget_account
@@ -148,7 +148,7 @@ class OpenAiBatchClient:
                 await budget.wait_until_idle()
                 raise
 
-    def settle_line_cost(self, request: PendingRequest, reply: CallResponse | None) -> None:
+    def settle_line_cost(self, request: BatchRequestWithWaiters, reply: CallResponse | None) -> None:
         """Settle the cost of a line; None: it is unknown, so everything reserved counts as spent.
 
         Lines of jobs that an earlier run submitted have no reservation: that run's own budget covered them.
@@ -160,7 +160,7 @@ class OpenAiBatchClient:
         elif held is not None and reply is not None:
             budget.settle(held, reply.cost_usd)
 
-    def bill_failed_line(self, request: PendingRequest, answer: ServerResponse | None) -> None:
+    def bill_failed_line(self, request: BatchRequestWithWaiters, answer: ServerResponse | None) -> None:
         """Settle the cost of a line whose result is unusable; None: the job has no line for it."""
         if answer is None:
             self.settle_line_cost(request, None)

@@ -48,7 +48,7 @@ class RequestsSubmittedByThread:
 
 
 @dataclass(eq=False, slots=True)
-class PendingRequest:
+class BatchRequestWithWaiters:
     """One line of a job, and the submissions that wait for its result."""
 
     custom_id: str

@@ -43,7 +43,7 @@ _UNIT_SPELLINGS = (("metre", "meter"), ("litre", "liter"), ("feet", "foot"), ("i
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionWordingParts:
+class GeneratedQuestionParts:
     """Pieces from which a question is worded."""
 
     group: str
@@ -95,7 +95,7 @@ class QuestionWordingParts:
 
 
 def read_and_check_worded_question(
-    text: str, wording: QuestionWordingParts, answer: Mapping[str, AnswerValue]
+    text: str, wording: GeneratedQuestionParts, answer: Mapping[str, AnswerValue]
 ) -> str | UnreadableCompletion:
     """Return a model's question; Unreadable if it does not fit this wording or reveals the answer."""
     question = strip_surrounding_emoji(text.strip())

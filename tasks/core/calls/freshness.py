@@ -44,7 +44,7 @@ from factmill.tasks.core.calls.operation import (
     find_operation,
     is_positive_count,
 )
-from factmill.tasks.core.calls.wikidata import make_item_last_changes_and_labels_call
+from factmill.tasks.core.calls.wikidata import make_entity_last_changes_and_labels_call
 from factmill.tasks.core.calls.wikipedia import make_newest_page_revisions_call
 from factmill.tasks.core.digests import JsonValue
 
@@ -88,7 +88,7 @@ def make_state_calls(
             if is_page:
                 call = make_newest_page_revisions_call(wikipedia, names, variant == "follow", checked_on)
             else:
-                call = make_item_last_changes_and_labels_call(wikidata, names, variant, checked_on)
+                call = make_entity_last_changes_and_labels_call(wikidata, names, variant, checked_on)
             looks.append((call, [each for name in names for each in by_name[name]]))
     return looks
 

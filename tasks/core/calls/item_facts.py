@@ -26,7 +26,7 @@ from factmill.tasks.core.sparql import (
     group_rows_by_item,
     normalise_utc_suffix,
 )
-from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER, canonical_number, compute_date_key
+from factmill.tasks.text.values.wikidata_literals import UNITLESS_QID_NUMBER, canonical_number, compute_xsd_datetime_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid, is_qid
 
 _STATEMENT_NAMESPACE = f"{ENTITY_NAMESPACE}statement/"
@@ -140,7 +140,7 @@ def _iterate_literal_facts(rows: Iterable[SolutionValues], labels: Mapping[str, 
 
 def _normalise_date_or_number(text: str) -> str | None:
     """Return a date (normalise_utc_suffix) or a number in canonical form; None for neither."""
-    return canonical_number(text) if compute_date_key(text) is None else normalise_utc_suffix(text)
+    return canonical_number(text) if compute_xsd_datetime_key(text) is None else normalise_utc_suffix(text)
 
 
 def _get_predicate_pid(predicate: str) -> str:

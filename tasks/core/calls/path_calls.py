@@ -68,7 +68,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     NumberWithUnit,
     PartialDate,
     canonical_number,
-    compute_date_key,
+    compute_xsd_datetime_key,
     parse_iso_partial_date,
 )
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number, is_pid
@@ -356,7 +356,7 @@ def _matches_target(wanted: PartialDate | NumberWithUnit, row: PathRow) -> bool:
     value, precision, unit = row[6], row[7], row[8]
     if isinstance(wanted, NumberWithUnit):
         return wanted.is_satisfied_by(value, unit)
-    key = compute_date_key(value)
+    key = compute_xsd_datetime_key(value)
     return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
 
 
@@ -406,7 +406,7 @@ def _find_normalised_date_or_number(call: Call, cell: RdfTerm) -> str | None:
         return None
     if call.operation == "number_paths":
         return canonical_number(cell["value"])
-    return normalise_utc_suffix(cell["value"]) if compute_date_key(cell["value"]) is not None else None
+    return normalise_utc_suffix(cell["value"]) if compute_xsd_datetime_key(cell["value"]) is not None else None
 
 
 def _find_statement_value_text(cell: RdfTerm) -> str | None:

@@ -136,7 +136,7 @@ def make_list_facts_call(service: str, pid: str, after: str | None, limit: int, 
     return LIST_FACTS_OPERATION.make_call(service, pid=pid, after=after, limit=limit, language=language)
 
 
-def make_item_last_changes_and_labels_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
+def make_entity_last_changes_and_labels_call(service: str, ids: Iterable[str], language: str, checked_on: str) -> Call:
     """Make the call for last changes and labels of items and properties; `checked_on` makes each check a call of its own."""
     return ITEM_STATES_OPERATION.make_call(service, ids=sorted(ids), language=language, on=checked_on)
 

@@ -176,7 +176,7 @@ def make_judge_card(
     return card.model_copy(update={"notes": list(dict.fromkeys(filter(None, warnings)))})
 
 
-def choose_best_judge_card(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
+def find_judge_card_preferring_same_prompts(cards: Iterable[JudgeCard], identity: JudgeIdentity) -> JudgeCard | None:
     """Return the best card of a judge: one with its own prompts first, then the one with most labels; None without any."""
     fitting = [
         card for card in cards if (card.identity.benchmark, card.identity.judge) == (identity.benchmark, identity.judge)

@@ -87,11 +87,11 @@ class SourcePage:
 
     @classmethod
     def from_wiki(cls, wiki: str, title: str, revision: str) -> "SourcePage":
-        """Make a page of a build's wiki (`get_wikipedia_url_or_embedded`)."""
+        """Make a page of a build's wiki (`get_wikipedia_url_or_embedded_marker`)."""
         return cls(title, revision, format_article_url(wiki, title, int(revision)))
 
 
-def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
+def get_wikipedia_url_or_embedded_marker(manifest: Mapping[str, Any]) -> str:
     """Return the Wikipedia of a build from its manifest: its address, or `embedded`; a file's is the English Wikipedia.
 
     Empty if the build's world has none.
@@ -104,7 +104,7 @@ def get_wikipedia_url_or_embedded(manifest: Mapping[str, Any]) -> str:
 
 def format_wikipedia_name(manifest: Mapping[str, Any]) -> str:
     """Format the Wikipedia of a build as a source of texts: its name, or its host if it has none."""
-    wiki = get_wikipedia_url_or_embedded(manifest)
+    wiki = get_wikipedia_url_or_embedded_marker(manifest)
     host = urlsplit(wiki).hostname or wiki
     name = {"embedded": EMBEDDED_WORLD_SOURCE, "en.wikipedia.org": "English Wikipedia"}.get(host, host)
     service: str = manifest["services"].get("wikipedia", "")
@@ -162,7 +162,7 @@ class BenchmarkReleaseSpec:
     )
     """The same arguments → the row's licence, if no column has it."""
     list_pages: Callable[[Mapping[str, Any], str], Iterable[SourcePage]] = lambda _row, _wiki: ()
-    """Row of `pages_table` and the wiki of its build (`get_wikipedia_url_or_embedded`) → the pages whose text or facts it contains."""
+    """Row of `pages_table` and the wiki of its build (`get_wikipedia_url_or_embedded_marker`) → the pages whose text or facts it contains."""
     pages_table: str = ""
     """Table whose rows `list_pages` takes; empty: the main table."""
     has_facts: bool = True
@@ -183,7 +183,7 @@ class BenchmarkReleaseSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkExportSpec:
+class BenchmarkExportFormat:
     """How a benchmark's tables are exported."""
 
     spread_columns: Mapping[str, str] = field(default_factory=dict)

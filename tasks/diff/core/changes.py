@@ -137,7 +137,7 @@ class ComparedBuild:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnDisplay:
+class RowDisplay:
     """How pages name the columns and values of a benchmark."""
 
     headings: Mapping[str, str] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class BuildDiff:
     """Companion table → rows added, removed and changed, by id; only tables that changed."""
     new_columns: Sequence[str] = ()
     """Columns that one of the builds was made without; they change no row."""
-    display: ColumnDisplay = field(default_factory=ColumnDisplay)
+    display: RowDisplay = field(default_factory=RowDisplay)
     """For pages; not in the JSON."""
 
     @property

@@ -35,7 +35,7 @@ from factmill.tasks.models.devices import Device, choose_ctranslate2_device
 from factmill.tasks.models.embedders import (
     PACKAGED_EMBEDDER,
     choose_default_embedder,
-    resolve_or_convert_embedder_folder,
+    resolve_embedder_folder_converting_packaged,
 )
 from factmill.tasks.models.model_folder import get_model_path, get_models_folder, list_model_names
 from factmill.tasks.settings import graphs_folder
@@ -168,7 +168,7 @@ def _list_home_and_packaged_model_folders(home: Path) -> Iterator[Path]:
     """Yield the folders of a home's models and of the models packaged with factmill."""
     # the packaged encoder is unpacked to a folder in the home on first use
     if choose_default_embedder(home) == PACKAGED_EMBEDDER:
-        resolve_or_convert_embedder_folder(PACKAGED_EMBEDDER, home)
+        resolve_embedder_folder_converting_packaged(PACKAGED_EMBEDDER, home)
     folder = get_models_folder(home)
     yield from (get_model_path(name, folder) for name in list_model_names(folder))
     yield translator.EMBEDDED_TRANSLATOR_FOLDER
@@ -187,7 +187,7 @@ def _resolve_model_folder(name: str, home: Path) -> Path:
         return Path(name)
     folder = get_models_folder(home)
     if name == PACKAGED_EMBEDDER:
-        return resolve_or_convert_embedder_folder(name, home)
+        return resolve_embedder_folder_converting_packaged(name, home)
     if name in list_model_names(folder):
         return get_model_path(name, folder)
     there = ", ".join([*known, *list_model_names(folder)])

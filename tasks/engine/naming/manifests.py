@@ -89,10 +89,10 @@ def resolve_own_prompt_texts(assets: BenchmarkAssetNames, run: RunOptions) -> di
     if run.pinned_build is not None:
         recorded: dict[str, str] = resolve_build(resolve_warehouse_path(run), run.pinned_build).own_prompts
         return recorded
-    return {name: own.text for name, own in _load_replacing_own_prompts(assets, run).items()}
+    return {name: own.text for name, own in _load_own_prompts_replacing_packaged(assets, run).items()}
 
 
-def _load_replacing_own_prompts(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, OwnPrompt]:
+def _load_own_prompts_replacing_packaged(assets: BenchmarkAssetNames, run: RunOptions) -> dict[str, OwnPrompt]:
     folder = run.prompts or load_world(run.world, run.graph).prompts
     found = load_own_prompts(Path(folder)) if folder else {}
     return {name: own for name, own in found.items() if name in assets.prompts and not own.is_packaged_text}
@@ -119,7 +119,7 @@ def make_build_input_origins(
     It has the texts of own prompts, of which the manifest has the digests.
     """
     own_prompts = resolve_own_prompt_texts(benchmark.assets, run)
-    files = {} if run.pinned_build is not None else _load_replacing_own_prompts(benchmark.assets, run)
+    files = {} if run.pinned_build is not None else _load_own_prompts_replacing_packaged(benchmark.assets, run)
     return {
         "version": get_factmill_version(),
         "flow": inputs.inputs.params.model_dump(mode="json"),

@@ -32,7 +32,7 @@ def choose_basis_build(
     return next(iter([*same_files, *same_parameters, *same_services, *own]), None)
 
 
-def format_basis_differences(benchmark: Benchmark, basis: BuildRecord, manifest: Mapping[str, Any]) -> list[str]:
+def format_basis_difference_warning(benchmark: Benchmark, basis: BuildRecord, manifest: Mapping[str, Any]) -> list[str]:
     """Return a warning that names what differs between a forecast's basis and the build, the source aside; else nothing."""
     different = [
         *_list_world_model_prompt_differences(basis.lock, manifest),

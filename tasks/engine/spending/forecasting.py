@@ -22,7 +22,7 @@ from factmill.tasks.core.service_settings import (
 from factmill.tasks.core.spending.costs import compute_cost_range, format_count_with_noun
 from factmill.tasks.core.spending.forecasting import (
     BuildForecast,
-    ObservedCall,
+    ObservedCallUse,
     ObservedStage,
     make_build_forecast,
     round_json_numbers_to_six_places,
@@ -57,7 +57,7 @@ class ForecastBasis:
     """Row → unit that is drawn as a whole (`Benchmark.pilot_unit`)."""
 
 
-def count_prompt_characters(parts: Mapping[str, Any]) -> int:
+def count_rendered_prompt_characters(parts: Mapping[str, Any]) -> int:
     """Return the number of characters of a chat's messages, rendered from its recorded parts."""
     return sum(
         len(each["content"]) for each in FilledPrompt(load_prompt(parts["prompt"]), parts["variables"]).build_messages()
@@ -136,7 +136,7 @@ def _count_batches(rows: float, batch_size: int) -> int:
     return max(1, math.ceil(rows / choose_batch_size(batch_size, math.ceil(rows))))
 
 
-def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCall], list[str]]:
+def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tuple[list[ObservedCallUse], list[str]]:
     sent = _compute_requests_per_call(basis)
     uses, guessed, has_scripted, unpriced, failed = [], False, False, set[str](), set[str]()
     for call in basis.usage.calls:
@@ -147,7 +147,9 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             failed.add(call["key"])
         if call["parts"] is not None:
             guessed |= not call["is_failed"]
-            tokens_in = times * count_prompt_characters(json.loads(call["parts"])) / ENGLISH_CHARACTERS_PER_TOKEN
+            tokens_in = (
+                times * count_rendered_prompt_characters(json.loads(call["parts"])) / ENGLISH_CHARACTERS_PER_TOKEN
+            )
             tokens_out = call["said"] / ENGLISH_CHARACTERS_PER_TOKEN
         if model is not None and (call["parts"] is not None or basis.source_rows is not None or not call["is_new"]):
             usd = _price_call(model, tokens_in, tokens_out, usd, times)
@@ -159,7 +161,7 @@ def _price_observed_calls_with_notes(world: World, basis: ForecastBasis) -> tupl
             has_scripted |= model is not None
             requests = 0.0 if model is None else float(times)
         call_identity = (call["stage"], call["row"], call["key"], call["service"], call["operation"], call["model"])
-        uses.append(ObservedCall(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
+        uses.append(ObservedCallUse(*call_identity, requests, tokens_in, tokens_out, usd, call["latency_s"]))
     notes = []
     if guessed:
         notes.append(

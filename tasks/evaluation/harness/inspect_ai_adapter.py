@@ -30,7 +30,7 @@ from inspect_ai.tool import ToolInfo, ToolParams
 from inspect_ai.util import collect
 
 from factmill.tasks.core.calls.chat import ToolCall
-from factmill.tasks.core.completions import UnreadableCompletion, strip_and_parse_completion_samples
+from factmill.tasks.core.completions import UnreadableCompletion, strip_samples_and_parse_together
 from factmill.tasks.core.evaluation.answers import ModelPrediction
 from factmill.tasks.core.evaluation.rows import EvaluationPrediction, EvaluationQuestion
 from factmill.tasks.core.prompts import FilledPrompt
@@ -199,7 +199,7 @@ async def _ask_judge_model(
     ask = judging.make_prompt(answer)
     for _ in range(2):
         output = await grader.generate(_make_messages(ask), config=_make_generate_config(ask, None))
-        parsed = strip_and_parse_completion_samples(
+        parsed = strip_samples_and_parse_together(
             [output.completion],
             [_get_finish_reason(output)],
             judging.completion_format,

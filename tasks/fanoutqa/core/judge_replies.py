@@ -121,7 +121,7 @@ def _read_rewritten_question(lines: Sequence[str], question: str) -> WordingVerd
     return UnreadableCompletion(problem) if problem else WordingVerdict("rewrite", rewrite)
 
 
-def format_wording_change(question: str, rewrite: str) -> str:
+def describe_word_changes(question: str, rewrite: str) -> str:
     """Return a phrase on what a rewrite changes: `changes "a" to "an", adds "in metres"`."""
     before, after = question.split(), rewrite.split()
     changes = []

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
-from factmill.tasks.core.authoring.question_wording import QuestionWordingParts
+from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
 from factmill.tasks.text.sentences import split_sentences
 from factmill.tasks.text.values.answer_search import (
     AnswerValue,
@@ -39,7 +39,7 @@ _FUNCTION_WORDS = frozenset({
 })  # fmt: skip
 
 
-def find_wording_addition(question: str, wording: QuestionWordingParts) -> str | None:
+def find_wording_addition(question: str, wording: GeneratedQuestionParts) -> str | None:
     """Return what a question adds to its pieces, as a phrase; None if it adds at most a few words."""
     pieces = " ".join(
         [wording.group, wording.owner, *wording.names, wording.format_choice(), wording.asked, wording.month]

@@ -11,7 +11,7 @@ from factmill.tasks.errors import UsageError
 from factmill.tasks.evaluation.definition import (
     EXACT_JUDGE,
     Evaluation,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
 )
 from factmill.tasks.fanoutqa.benchmark import FANOUTQA
@@ -138,7 +138,7 @@ def explain_fanoutqa_answer(row: FanOutScoredPrediction) -> Iterator[str]:
     if row.context:
         passages = f"{'; '.join(row.context[:5])}{' …' if len(row.context) > 5 else ''}"
         yield f"  shown       {len(row.context)} passages as of {row.epoch}: {passages}"
-    yield format_answer_model_and_finish_line("; ".join(row.answer.splitlines()), row)
+    yield format_explain_answer_line("; ".join(row.answer.splitlines()), row)
     if row.answer_read != row.answer.strip():
         yield f"  read as     {'; '.join(row.answer_read.splitlines())}"
     if row.unscored:

@@ -16,7 +16,7 @@ from itertools import chain
 from factmill.tasks.core.calls.item_facts import ItemFact
 from factmill.tasks.core.calls.wikidata import ItemMatchedByName, ItemNeighbour, choose_item_by_label_then_smallest_qid
 from factmill.tasks.granola.core.grounding import PlaceAndNounLexicon
-from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_date_key
+from factmill.tasks.text.values.wikidata_literals import YEAR_PRECISION, compute_xsd_datetime_key
 from factmill.tasks.text.wikidata_ids import get_wikidata_id_number
 
 PLACE_RELATIONS = frozenset({"P19", "P20", "P131", "P159", "P276", "P740"})
@@ -164,7 +164,7 @@ def find_birth_and_death_years(facts: Iterable[ItemFact], description: str) -> t
     for fact in facts:
         is_date = fact.pid in (_BIRTH_DATE_PID, _DEATH_DATE_PID) and fact.value
         is_exact = fact.precision is None or fact.precision >= YEAR_PRECISION
-        if is_date and is_exact and (key := compute_date_key(fact.value or "")) is not None:
+        if is_date and is_exact and (key := compute_xsd_datetime_key(fact.value or "")) is not None:
             years[fact.pid] = key // 10_000
     if not years and (found := _LIFETIME.search(description)):
         born, died = found["birth"] or found["born"], found["died"]

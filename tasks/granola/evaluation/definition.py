@@ -11,7 +11,7 @@ from factmill.tasks.engine.naming.identities import embedder_name_and_digest
 from factmill.tasks.evaluation.definition import (
     Evaluation,
     LocalScoringModels,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
 )
 from factmill.tasks.granola.benchmark import GRANOLA
@@ -29,7 +29,7 @@ from factmill.tasks.granola.evaluation.measure import (
     GRANOLA_PAPER_FIGURES,
     format_verdict,
     list_granola_report_items,
-    make_granola_score_rows_and_metrics,
+    make_granola_answer_scores_and_metrics,
 )
 from factmill.tasks.granola.evaluation.questions import (
     GranolaEvaluationInputs,
@@ -77,7 +77,7 @@ def explain_granola_prediction(row: ScoredGranolaPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}; factmill explain granola {row.item})"
     if row.samples:
         yield f"  drawn       {' | '.join(row.samples)}"
-    yield format_answer_model_and_finish_line(row.answer, row)
+    yield format_explain_answer_line(row.answer, row)
     if row.answer_read != row.answer:
         yield f"  read as     {row.answer_read}"
     for number, level in enumerate(row.granola_answers, 1):
@@ -136,7 +136,7 @@ GRANOLA_EVALUATION: Evaluation = Evaluation(
     make_oracle=lambda _: lambda asked: asked.granola_answers[0],
     make_guesser=make_granola_guesser,
     score_predictions=score_granola,
-    compute_metrics=lambda answers, inputs: make_granola_score_rows_and_metrics(
+    compute_metrics=lambda answers, inputs: make_granola_answer_scores_and_metrics(
         answers, inputs.params.tau, inputs.params.decay, inputs.params.popularity_bins, inputs.params.seed
     ),
     draw_figures=draw_granola_evaluation_figures,

@@ -22,7 +22,7 @@ from factmill.tasks.granola.core.evaluation.scoring import (
 _Texts = npt.NDArray[np.object_]
 
 
-def make_granola_score_rows_and_metrics(
+def make_granola_answer_scores_and_metrics(
     answers: pa.Table, tau: float, decay: float, popularity_bins: int, seed: int
 ) -> tuple[pa.Table, list[MeasuredMetric]]:
     """Return the score rows and the metrics of answers (rows of `ScoredGranolaPrediction`).

@@ -25,7 +25,7 @@ from factmill.tasks.files import resolve_absolute_path
 from factmill.tasks.models.converting.weights import (
     CTRANSLATE2_WEIGHTS_FILE,
     Quantization,
-    narrow_int8_weights_to_seven_bits,
+    store_weights_in_seven_bits_if_int8,
 )
 from factmill.tasks.models.model_folder import (
     MODEL_MANIFEST_FILE,
@@ -85,7 +85,7 @@ def make_converted_model_folder(
     """Make a model folder from a checkpoint, a factmill model folder or, given `copy_converted`, CTranslate2's conversion.
 
     `convert` writes a checkpoint's conversion into an empty folder; `copy_converted` checks a CTranslate2 folder and
-    copies it there; `quantization`: see `narrow_int8_weights_to_seven_bits`. UsageError if the checkpoint's directory does not exist.
+    copies it there; `quantization`: see `store_weights_in_seven_bits_if_int8`. UsageError if the checkpoint's directory does not exist.
     """
     checkpoint = resolve_absolute_path(checkpoint)
     if not checkpoint.is_dir():
@@ -98,7 +98,7 @@ def make_converted_model_folder(
             is_converted = copy_converted is not None and (checkpoint / CTRANSLATE2_WEIGHTS_FILE).is_file()
             origin = (copy_converted if copy_converted and is_converted else convert)(checkpoint, making)
         if copy_converted:
-            narrow_int8_weights_to_seven_bits(making, quantization)
+            store_weights_in_seven_bits_if_int8(making, quantization)
         return origin
 
     return write_model_folder(name or checkpoint.name, folder, kind, write, if_there)
@@ -118,7 +118,7 @@ def convert_weights_and_format_packages(
 ) -> str:
     """Write CTranslate2's files of a checkpoint into an empty folder; return the packages used, with versions.
 
-    Weights meant for int8 are written as float32 here (`narrow_int8_weights_to_seven_bits` narrows them).
+    Weights meant for int8 are written as float32 here (`store_weights_in_seven_bits_if_int8` narrows them).
     UsageError if the extra `convert` is missing or CTranslate2 cannot convert such a model.
     """
     transformers, torch = import_convert_module("transformers"), import_convert_module("torch")

@@ -98,7 +98,7 @@ def convert_nllb_checkpoint(checkpoint: Path, making: Path, quantization: Quanti
     return ConversionManifestFields(digest_existing_files(checkpoint, files), settings.model_dump(), made_with)
 
 
-def load_sentencepiece_pieces(checkpoint: Path) -> list[str]:
+def load_non_special_sentencepiece_pieces(checkpoint: Path) -> list[str]:
     """Return the pieces of a checkpoint's SentencePiece file, without its three special ones."""
     import sentencepiece
 
@@ -120,7 +120,7 @@ def list_nllb_tokens(checkpoint: Path, size: int) -> list[str]:
     Ids come from tokenizer.json if it exists; else from NLLB's order, with the codes that the checkpoint lists as
     special tokens, or those of NLLB-200.
     """
-    pieces = load_sentencepiece_pieces(checkpoint)
+    pieces = load_non_special_sentencepiece_pieces(checkpoint)
     tokenizer = load_checkpoint_json(checkpoint / "tokenizer.json", {})
     numbers = dict(tokenizer.get("model", {}).get("vocab", {}))
     numbers |= {entry["content"]: entry["id"] for entry in tokenizer.get("added_tokens", [])}
@@ -167,7 +167,7 @@ def _check_and_copy_converted_nllb(converted: Path, making: Path) -> ConversionM
             f"{converted}: its vocabulary has no {', '.join(unknown)}, so the model would read every language as <unk>; "
             "convert the checkpoint itself: `factmill models add translator CHECKPOINT`"
         )
-    if (expected := [*SPECIAL_TOKENS, *load_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:
+    if (expected := [*SPECIAL_TOKENS, *load_non_special_sentencepiece_pieces(converted)]) != tokens[: len(expected)]:
         raise UsageError(f"{converted}: {NLLB_SENTENCEPIECE_FILE} and shared_vocabulary.json do not belong together")
     known_words = [KNOWN_WORDS_FILE] if (converted / KNOWN_WORDS_FILE).is_file() else []
     copy_files(converted, [*_CONVERTED_NLLB_FILES, *known_words], making)

@@ -78,7 +78,7 @@ def is_stored_as_int8(path: Path) -> bool:
     return any(values.dtype == _INT8 and values.ndim > 1 for values in load_mapped_weights(path).variables.values())
 
 
-def narrow_int8_weights_to_seven_bits(folder: Path, quantization: Quantization | None) -> None:
+def store_weights_in_seven_bits_if_int8(folder: Path, quantization: Quantization | None) -> None:
     """Store a new model folder's weights in 7 bits if they or `quantization` are int8; report 8-bit int8."""
     path = folder / CTRANSLATE2_WEIGHTS_FILE
     is_int8 = is_stored_as_int8(path)

@@ -65,7 +65,9 @@ def list_linkable_spans(text: str, function_words: Set[str]) -> list[WordSpan]:
             first, behind = words[start].start(), words[stop - 1].end()
             span_text = text[first:behind]
             is_quoted = first > 0 and behind < len(text) and {text[first - 1], text[behind]} <= _QUOTES
-            if is_quoted or (any(has_meaning[start:stop]) and _may_be_name(span_text, function_words)):
+            if is_quoted or (
+                any(has_meaning[start:stop]) and _has_no_lowercase_function_word_at_edge(span_text, function_words)
+            ):
                 spans.append(WordSpan(start, stop, span_text))
     return spans
 
@@ -98,7 +100,7 @@ def select_mentions_with_ranked_candidates(
     return [mention for _, mention in sorted(chosen, key=lambda pair: pair[0])]
 
 
-def _may_be_name(span: str, function_words: Set[str]) -> bool:
+def _has_no_lowercase_function_word_at_edge(span: str, function_words: Set[str]) -> bool:
     words = [word.strip(".").lower() for word in span.split()]
     if words[0] in function_words and span[:1].islower():
         return False

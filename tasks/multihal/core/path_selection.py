@@ -17,7 +17,11 @@ from factmill.tasks.core.digests import digest_json
 from factmill.tasks.core.prompts import FilledPrompt, PromptTemplate, fill_prompt_template
 from factmill.tasks.multihal.core.rows import SelectionMethod, WikidataPath
 from factmill.tasks.text.translating.placeholders import format_value_with_plural_unit
-from factmill.tasks.text.values.wikidata_literals import canonical_number, compute_date_key, format_wikidata_literal
+from factmill.tasks.text.values.wikidata_literals import (
+    canonical_number,
+    compute_xsd_datetime_key,
+    format_wikidata_literal,
+)
 from factmill.tasks.text.wikidata_ids import is_pid, is_qid
 
 MAX_SCORED_PATHS = 10
@@ -99,7 +103,7 @@ def format_path(labels: Sequence[str]) -> str:
     return "; ".join(" ".join(label.split()) for label in labels)
 
 
-def count_paths_to_score(paths: Iterable[Sequence[str]]) -> int:
+def count_distinct_paths_capped_for_scoring(paths: Iterable[Sequence[str]]) -> int:
     """Count how many of a question's paths, given by their labels, get a score."""
     return min(MAX_SCORED_PATHS, len({format_path(labels) for labels in paths}))
 
@@ -170,7 +174,7 @@ def list_path_parts_without_words_or_value(path: WikidataPath, labels: Mapping[s
     found = [labels.get(part, part) for part in path.ids if is_item_or_property_id(part)]
     wordless = [label for label in found if is_item_or_property_id(label) or _ADDRESS_OR_FILE_NAME.match(label)]
     values = [part for part in path.ids if not is_item_or_property_id(part)]
-    if values == path.ids[-1:] and (canonical_number(values[0]) or compute_date_key(values[0]) is not None):
+    if values == path.ids[-1:] and (canonical_number(values[0]) or compute_xsd_datetime_key(values[0]) is not None):
         values = []
     return wordless + values
 

@@ -25,7 +25,7 @@ from factmill.tasks.core.rows import MergedAway
 from factmill.tasks.multihal.core.rows import AnswerType, FoundationQuestion
 from factmill.tasks.text.text_normalization import normalize_answer
 from factmill.tasks.text.values.answer_search import find_answer_in_text, index_text
-from factmill.tasks.text.values.dates_and_numbers import parse_written_number, read_answer_date, resolve_number_unit
+from factmill.tasks.text.values.dates_and_numbers import parse_answer_as_date, parse_written_number, resolve_number_unit
 from factmill.tasks.text.values.value_tokens import is_number_or_date, tokenize_words_numbers_and_dates
 from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate
 
@@ -126,7 +126,9 @@ def _merge_group(
     given = [[row.output, *row.optional_output] for row in group]
     right = given.pop(0)
     # repeat: an answer may agree with one that was only just added
-    while joining := [answers for answers in given if union == "paper" or _do_answers_agree(right, answers)]:
+    while joining := [
+        answers for answers in given if union == "paper" or _do_any_answers_match_or_contain(right, answers)
+    ]:
         right += [answer for answers in joining for answer in answers]
         given = [answers for answers in given if answers not in joining]
     disputed = [answer for answers in given for answer in answers]
@@ -141,7 +143,7 @@ def _merge_group(
     )
 
 
-def _do_answers_agree(some: Sequence[str], others: Sequence[str]) -> bool:
+def _do_any_answers_match_or_contain(some: Sequence[str], others: Sequence[str]) -> bool:
     """True if an answer of one list equals, contains or is contained in an answer of the other."""
     return any(
         normalize_answer(one) == normalize_answer(other)
@@ -171,15 +173,15 @@ _PLAIN_QUOTES = str.maketrans("‘’‚‛“”„‟", "''''\"\"\"\"")
 
 def normalise_refusals(phrases: Iterable[str]) -> frozenset[str]:
     """Return the phrases normalised for comparison with answers."""
-    return frozenset(map(_normalise_phrase, phrases))
+    return frozenset(map(_fold_case_spaces_and_quotes, phrases))
 
 
 def is_refusal(answer: str, refusals: frozenset[str]) -> bool:
     """True if the whole answer is one of the normalised phrases."""
-    return _normalise_phrase(answer) in refusals
+    return _fold_case_spaces_and_quotes(answer) in refusals
 
 
-def _normalise_phrase(text: str) -> str:
+def _fold_case_spaces_and_quotes(text: str) -> str:
     return " ".join(text.translate(_PLAIN_QUOTES).casefold().split())
 
 
@@ -199,7 +201,7 @@ def classify_answer(
 
     `units`: name → QID number (assets.load_units); `question` may decide the order of day and month and name the unit.
     """
-    if stated in (None, "date") and (date := read_answer_date(answer, question)):
+    if stated in (None, "date") and (date := parse_answer_as_date(answer, question)):
         return ClassifiedAnswer("date", date)
     written = None if stated in ("other", "date") else parse_written_number(answer)
     if written is None:

@@ -36,7 +36,7 @@ from factmill.tasks.evaluation.definition import (
     EvaluationParams,
     LocalScoringModels,
     PaperResult,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -128,7 +128,7 @@ def list_multihal_questions(rows: pa.Table, inputs: MultiHalEvaluationInputs) ->
 
 def make_multihal_guesser(rows: pa.Table) -> Callable[[MultiHalQuestion], str]:
     """Return the built-in guesser, a function from question to answer; `rows`: the measured build's."""
-    guesses = answers.guess_answers_by_question_and_language(rows_from_arrow(MultiHalRow, rows))
+    guesses = answers.guess_commonest_answers_by_question(rows_from_arrow(MultiHalRow, rows))
     return lambda asked: guesses[asked.cluster, asked.language]
 
 
@@ -163,7 +163,11 @@ def compute_multihal_scores_and_metrics(answers: pa.Table, seed: int) -> tuple[p
         return measure_mean_metrics(given, seed)
 
     metrics = measure(answers, SEMANTIC_SCORE, column_to_floats(answers["semantic_score"]), "cosine")
-    metrics += [_make_deviation_metric(metric, answers) for metric in metrics if metric.group_by in ("", "language")]
+    metrics += [
+        _make_semantic_score_deviation_metric(metric, answers)
+        for metric in metrics
+        if metric.group_by in ("", "language")
+    ]
     with_path = answers.filter(pc.equal(answers["setting"], "kg_rag"))
     if with_path.num_rows:
         metrics += list(_correlate_path_and_answer_scores(with_path, seed))
@@ -187,7 +191,7 @@ def compute_score_gain_per_path(answers: pa.Table, with_path: pa.Table) -> Score
     return np.round(column_to_floats(with_path["semantic_score"]) - before, 2)
 
 
-def _make_deviation_metric(metric: MeasuredMetric, answers: pa.Table) -> MeasuredMetric:
+def _make_semantic_score_deviation_metric(metric: MeasuredMetric, answers: pa.Table) -> MeasuredMetric:
     """Return the metric for the standard deviation that goes with a mean (denominator n − 1; Figure 3)."""
     chosen = pc.equal(answers["setting"], metric.setting)
     if metric.group_by:
@@ -385,7 +389,7 @@ def explain_multihal_prediction(row: MultiHalScoredPrediction) -> Iterator[str]:
     yield f"  question    {row.question}   ({row.setting}, {row.language}; factmill explain multihal {row.item})"
     yield from [f"  path        {row.path}"] if row.path else []
     yield f"  expected    {' | '.join(row.accepted)}"
-    yield format_answer_model_and_finish_line(row.answer, row)
+    yield format_explain_answer_line(row.answer, row)
     if row.semantic_score is None:
         yield f"  unscored    {row.unscored or 'no_gold'}: {row.detail or 'nothing to compare with'}"
     else:

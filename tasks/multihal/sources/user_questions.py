@@ -61,7 +61,7 @@ def read_user_questions(source: SourceFile, own: UserSourceSettings) -> Iterator
         place = given or f"{stem}_{row.number - 1}"
         row_id = f"{label}_{place}" if label else f"{stem}_{given}" if given else place
         outcome: FoundationQuestion | Reject
-        if not isinstance(fields, str) and (problem := _find_ambiguous_number(fields["answer"][0], row.raw)):
+        if not isinstance(fields, str) and (problem := _find_ambiguous_number_problem(fields["answer"][0], row.raw)):
             fields = problem
         if isinstance(fields, str):
             outcome = Reject(row_id, MALFORMED_ROW, fields)
@@ -83,7 +83,7 @@ def read_user_questions(source: SourceFile, own: UserSourceSettings) -> Iterator
         yield ParsedSourceRow(row_id, dump_row(row.raw).encode("utf-8", "backslashreplace").decode(), outcome)
 
 
-def _find_ambiguous_number(answer: str, raw: Any) -> str:
+def _find_ambiguous_number_problem(answer: str, raw: Any) -> str:
     """Return why an answer such as `8.611 Meter` is not read, with both readings; empty for another answer.
 
     A number that a JSON or Parquet file holds as a number is a decimal number.

@@ -287,7 +287,7 @@ def render_build_html(page: BuildPage) -> str:
         times=draw_figure_with_legend(page.times),
         drawn=[draw_figure_with_legend(figure) for figure in page.distributions],
         opens=any(stage.opened for stage in page.stages),
-        total=_sum_stages(page),
+        total=_sum_stage_calls_tokens_cost_and_time(page),
         filters=list_filters(row.groups for row in page.rows),
         labels=page.value_labels,
     )
@@ -296,7 +296,10 @@ def render_build_html(page: BuildPage) -> str:
 def render_build_markdown(page: BuildPage) -> str:
     """Return the page as Markdown, with figures as tables and without the provenance of rows."""
     return render_markdown_template(
-        "build.md", page=page, opens=any(stage.opened for stage in page.stages), total=_sum_stages(page)
+        "build.md",
+        page=page,
+        opens=any(stage.opened for stage in page.stages),
+        total=_sum_stage_calls_tokens_cost_and_time(page),
     )
 
 
@@ -329,7 +332,7 @@ def _format_shape_value(name: str, value: float | None) -> str:
     return f"{value:,.2f}" if name.startswith("mean_") and value is not None else format_trimmed_number(value)
 
 
-def _sum_stages(page: BuildPage) -> StageSummary:
+def _sum_stage_calls_tokens_cost_and_time(page: BuildPage) -> StageSummary:
     """Return the sum of all stages' calls, tokens, seconds and cost."""
     counts = ("calls_sent", "calls_replayed", "tokens_in", "tokens_out", "seconds", "cost_usd")
     sums = {name: sum(getattr(stage, name) for stage in page.stages) for name in counts}

@@ -117,7 +117,7 @@ def load_build_page(
         build_id=build.build_id,
         title=f"{benchmark.title.partition(':')[0]}, build {build.build_id}",
         headline=_format_row_count_and_title(benchmark, build),
-        summary=_summarise(build),
+        summary=_format_how_and_when_built(build),
         key_figures=tuple(_make_key_figures(build, reasons)),
         warnings=tuple(_list_build_warnings(build, tells_answers, [*faults, *more_faults])),
         facts={name: fact for name, fact in _list_build_facts(build).items() if fact},
@@ -186,7 +186,7 @@ def _make_key_figures(build: BuildRecord, reasons: Sequence[tuple[str, str, int]
     )
 
 
-def _summarise(build: BuildRecord) -> str:
+def _format_how_and_when_built(build: BuildRecord) -> str:
     report, world = build.report, build.lock["world"]
     judge = build.lock["models"].get("judge") or ""
     who = {"written": report["author"], "judged": judge}

@@ -20,11 +20,11 @@ from factmill.tasks.reports.builds.build_page import (
 )
 from factmill.tasks.reports.builds.tracing import (
     TraceRecord,
-    format_row_trace,
+    format_traced_row_and_companions,
     get_call_settings_variables_reply,
     load_row_traces,
 )
-from factmill.tasks.reports.formatting import format_column_value, format_shown_column_value
+from factmill.tasks.reports.formatting import format_column_value, format_column_value_without_ids
 from factmill.tasks.reports.item_browser import shorten_with_note
 from factmill.tasks.reports.page_frame import MAX_INDEXED_ROWS, SearchablePageRows, pack_rows_for_page_search
 from factmill.tasks.storage.recording.call_records import parse_rejected_row
@@ -140,7 +140,7 @@ def load_all_rows_for_page_search(
 def _format_display_column(benchmark: Benchmark, row: Mapping[str, Any], name: str) -> str:
     if name in benchmark.display_texts:
         return benchmark.display_texts[name](row)
-    return format_shown_column_value(row.get(name), " → " if name in benchmark.ordered_list_columns else " · ")
+    return format_column_value_without_ids(row.get(name), " → " if name in benchmark.ordered_list_columns else " · ")
 
 
 def load_page_rejects(
@@ -175,7 +175,7 @@ def _make_page_reject(benchmark: Benchmark, trace: TraceRecord, shown: BuildPage
         return BuildPageReject(escape_control_characters(trace["id"]), "", chain)
     reject = trace["reject"]
     row = tuple(_format_reject_fields(reject["row"])) if reject["row"] else ()
-    calls = tuple(_iterate_first_page_calls_by_operation(trace["calls"]))
+    calls = tuple(_iterate_first_calls_of_each_operation(trace["calls"]))
     return BuildPageReject(
         shorten_with_note(trace["id"], 200),
         shorten_with_note(reject["detail"], _MAX_LINE_CHARACTERS),
@@ -200,7 +200,7 @@ def _make_row_provenance(
     if withheld:
         trace = {**trace, "beside": {table: [] for table in trace["beside"]}, "calls": []}
     try:
-        lines = format_row_trace(benchmark, trace)
+        lines = format_traced_row_and_companions(benchmark, trace)
     except BuildFormatTooOld as error:  # still show the row, without its explanation
         faults[str(error)] = None
         lines = []
@@ -209,7 +209,7 @@ def _make_row_provenance(
         shown.append(f"  … {len(lines) - _MAX_PROVENANCE_LINES:,} more lines")
     return RowProvenance(
         tuple(shown),
-        tuple(_iterate_first_page_calls_by_operation(trace["calls"])),
+        tuple(_iterate_first_calls_of_each_operation(trace["calls"])),
         _make_explain_command(benchmark, trace),
         withheld,
     )
@@ -222,7 +222,7 @@ def _make_explain_command(benchmark: Benchmark, trace: TraceRecord) -> str:
     )
 
 
-def _iterate_first_page_calls_by_operation(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
+def _iterate_first_calls_of_each_operation(calls: Sequence[TraceRecord]) -> Iterator[BuildPageCall]:
     """Yield the first distinct calls of each stage and operation, in their original order."""
     kinds: dict[tuple[str, str], dict[str, TraceRecord]] = {}
     for call in calls:

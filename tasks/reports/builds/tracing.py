@@ -53,7 +53,7 @@ def load_row_traces(db: Connection, benchmark: Benchmark, build_id: str, row_ids
     ]
 
 
-def format_row_trace(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
+def format_traced_row_and_companions(benchmark: Benchmark, trace: TraceRecord) -> list[str]:
     """Return a row or reject with its companion rows as lines of text; BuildFormatTooOld if an earlier factmill's row does not
     validate."""
     lines: list[str] = []
@@ -125,7 +125,7 @@ def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> 
         build_id,
         row_ids,
     )
-    checks = _load_calls_as_text_by_record_id(db, {check for call in calls for check in call["checks"] or ()})
+    checks = _load_call_keys_and_times_by_record_id(db, {check for call in calls for check in call["checks"] or ()})
     for call in calls:
         call["checks"] = [checks[each] for each in call["checks"] or () if each in checks]
         where = f"of {call.pop('record_id')}"
@@ -137,7 +137,7 @@ def _load_calls_by_id(db: Connection, build_id: str, row_ids: Sequence[str]) -> 
     return grouped
 
 
-def _load_calls_as_text_by_record_id(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
+def _load_call_keys_and_times_by_record_id(db: Connection, record_ids: Collection[str]) -> dict[str, str]:
     """Return record id → key and time, for the calls that confirmed other calls as unchanged."""
     query = "SELECT record_id, key, asked_at FROM calls WHERE list_contains(?, record_id)"
     calls = query_rows(db, query, sorted(record_ids)) if record_ids else []

@@ -16,7 +16,7 @@ from factmill.tasks.text.values.value_tokens import (
     TokenValue,
     contains_value_sequence,
     drop_stop_words,
-    iterate_capitalized_words_marking_first,
+    iterate_capitalized_words_with_values,
     normalize_amount_and_name_spelling,
     states_wanted_value,
     tokenize_values,
@@ -78,11 +78,11 @@ def normalise_article(text: str) -> NormalisedArticle:
     written = tuple(sentence for line in text.splitlines() for sentence in split_sentences(line))
     sentence_values = [tokenize_words_with_values(sentence) for sentence in written]
     capitals = [
-        (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_marking_first(each)
+        (opens, value) for each in sentence_values for opens, _, value in iterate_capitalized_words_with_values(each)
     ]
     return NormalisedArticle(
         fold_case_and_accents(text),
-        tuple(tuple(list_content_words_and_hedged_amounts(sentence)) for sentence in written),
+        tuple(tuple(list_content_values_with_hedge_marks(sentence)) for sentence in written),
         written,
         frozenset(value for _, value in capitals),
         frozenset(value for opens, value in capitals if not opens),
@@ -95,7 +95,7 @@ def tokenize_words_with_values(text: str) -> list[TextPartWithValue]:
     return tokenize_values(normalize_amount_and_name_spelling(text))
 
 
-def list_content_words_and_hedged_amounts(text: str) -> list[TokenValue]:
+def list_content_values_with_hedge_marks(text: str) -> list[TokenValue]:
     """Return a text's values without small words; units and money get one form, ROUGHLY marks rough numbers."""
     return drop_stop_words(
         [token.value for token in tokenize_words_numbers_and_dates(_HEDGE.sub(_replace_hedge_before_number, text))]
@@ -112,7 +112,7 @@ def _replace_hedge_before_number(found: re.Match[str]) -> str:
     return f"{APPROXIMATION_MARK} " if follows and not isinstance(follows[0].value, str) else found[0]
 
 
-def list_content_values(text: str, lists: QuestionCheckWordLists) -> list[TokenValue]:
+def list_distinct_content_values(text: str, lists: QuestionCheckWordLists) -> list[TokenValue]:
     """Return a text's values that are no function words, each once."""
     values = dict.fromkeys(list_word_and_number_values(text))
     return [value for value in values if value not in lists.function_words]
@@ -124,13 +124,13 @@ def is_answer_in_article(answer: str, article: NormalisedArticle) -> bool:
     folded = fold_case_and_accents(answer).strip(" .!?")
     if not any(map(str.isdigit, answer)) and contains_whole_words(article.folded, folded):
         return True
-    wanted = list_content_words_and_hedged_amounts(answer)
+    wanted = list_content_values_with_hedge_marks(answer)
     return any(contains_value_sequence(sentence, wanted) for sentence in article.sentence_values)
 
 
 def is_number_always_inexact_in_article(answer: str, article: NormalisedArticle) -> bool:
     """True if an answer begins with a number that the article always calls inexact: about, more than."""
-    wanted = list_content_words_and_hedged_amounts(answer)
+    wanted = list_content_values_with_hedge_marks(answer)
     if not wanted or isinstance(wanted[0], str):
         return False
     # the value before each occurrence; "" where it opens a sentence

@@ -33,8 +33,8 @@ from factmill.tasks.slaq.core.article_matching import (
     QuestionCheckWordLists,
     is_answer_in_article,
     is_number_always_inexact_in_article,
-    list_content_values,
-    list_content_words_and_hedged_amounts,
+    list_content_values_with_hedge_marks,
+    list_distinct_content_values,
     list_word_and_number_values,
     normalise_article,
     strip_title_qualifier,
@@ -50,7 +50,7 @@ from factmill.tasks.text.values.value_tokens import (
     contains_value_sequence,
     is_same_or_related_word,
     is_year_only_date,
-    iterate_capitalized_words_marking_first,
+    iterate_capitalized_words_with_values,
     states_wanted_value,
 )
 from factmill.tasks.text.values.wikidata_literals import PartialDate
@@ -69,11 +69,15 @@ def find_second_possible_answer_problem(
     """Return a sentence for the question's author about a second possible answer; None if none is found."""
     if re.fullmatch(_PROPER_NAME, answer):
         # the name that "and" or "or" joins to the answer, in the sentence that shares most words with the question
-        asked, folded, name = list_content_values(question, lists), fold_case_and_accents(question), re.escape(answer)
+        asked, folded, name = (
+            list_distinct_content_values(question, lists),
+            fold_case_and_accents(question),
+            re.escape(answer),
+        )
         best, most = "", -1
         for sentence in article.sentence_texts:
             if re.search(rf"\b{name}\b", sentence):
-                sentence_values = list_content_values(sentence, lists)
+                sentence_values = list_distinct_content_values(sentence, lists)
                 shared = sum(any(is_same_or_related_word(each, value) for each in sentence_values) for value in asked)
                 best, most = (sentence, shared) if shared > most else (best, most)
         joined = re.findall(rf"\b{name},? (?:and|or) ({_PROPER_NAME})", best)
@@ -82,7 +86,7 @@ def find_second_possible_answer_problem(
                 return f"the article names {answer!r} together with {other!r}; ask for something that has one answer"
     if any(
         not isinstance(value, str) or _ORDINAL.fullmatch(value)
-        for value in list_content_words_and_hedged_amounts(question)
+        for value in list_content_values_with_hedge_marks(question)
     ):
         return None
     for phrase in _iterate_definite_noun_phrases(question, lists):
@@ -252,13 +256,13 @@ def names_subject_or_article_term(
     A term is two content words after an article or auxiliary that also follow each other in the article (the
     achromatic lens).
     """
-    if _contains_topic_title(list_content_words_and_hedged_amounts(question), topic):
+    if _contains_topic_title(list_content_values_with_hedge_marks(question), topic):
         return True
     quotations = (fold_case_and_accents(quoted).strip(" .,") for quoted in _QUOTED.findall(question))
     if any(contains_whole_words(article.folded, quoted) for quoted in quotations):
         return True
     words = tokenize_words_with_values(question)
-    for opens, _, value in iterate_capitalized_words_marking_first(words):
+    for opens, _, value in iterate_capitalized_words_with_values(words):
         names = article.capitalised_inside_sentences - article.lowercase_words if opens else article.capitalised_words
         if value in names and value not in lists.function_words and value not in _MONTHS_AND_WEEKDAYS:
             return True
@@ -310,11 +314,9 @@ def check_distinct_questions(
                     "same_question", which, f"the question is the same as question {earlier}"
                 )
                 break
-            if list_content_words_and_hedged_amounts(pair.answer) != list_content_words_and_hedged_amounts(
-                other.answer
-            ):
+            if list_content_values_with_hedge_marks(pair.answer) != list_content_values_with_hedge_marks(other.answer):
                 continue
-            one, second = (set(list_content_values(each.question, lists)) for each in (pair, other))
+            one, second = (set(list_distinct_content_values(each.question, lists)) for each in (pair, other))
             if len(one & second) >= _MIN_SHARED_CONTENT * len(one | second):
                 yield QuestionAnswerPairProblem(
                     "same_fact", which, f"question and answer ask for the same fact as pair {earlier}"
@@ -333,7 +335,7 @@ def check_long_question_covers_short_ones(
     for which, pair in enumerate(generated.short, 1):
         if re.search(rf"\({which}\)[^()]*?[^\W\d_]{{2}}", long):
             continue
-        content = list_content_values(pair.question, lists)
+        content = list_distinct_content_values(pair.question, lists)
         content = [value for value in content if value not in known] or content
         covered = [value for value in content if any(is_same_or_related_word(found, value) for found in asked)]
         if len(covered) < len(content) * _MIN_SHARED_CONTENT or not content:
@@ -347,16 +349,16 @@ def check_long_answer_against_short_pairs(
     """Yield the short answers that the long one lacks, and the numbers and names that it adds to the five pairs."""
     long = generated.long_answer
     yield from _check_no_source_phrases(long, "long answer", lists)
-    sentences = [list_content_words_and_hedged_amounts(sentence) for sentence in split_sentences(long)]
+    sentences = [list_content_values_with_hedge_marks(sentence) for sentence in split_sentences(long)]
     names_topic = (_contains_topic_title(values, topic) for values in sentences)
     if len(sentences) >= _MIN_SENTENCES_FOR_REPETITION and all(names_topic):
         title = strip_title_qualifier(topic)
         message = f"each sentence of the long answer names {title!r} anew; write one flowing paragraph"
         yield QuestionAnswerPairProblem("long_answer_repeats", 0, message)
-    all_values, values = list_word_and_number_values(long), list_content_words_and_hedged_amounts(long)
+    all_values, values = list_word_and_number_values(long), list_content_values_with_hedge_marks(long)
     for which, pair in enumerate(generated.short, 1):
-        wanted = list_content_values(pair.answer, lists) or list_word_and_number_values(pair.answer)
-        exact = list_content_words_and_hedged_amounts(pair.answer)
+        wanted = list_distinct_content_values(pair.answer, lists) or list_word_and_number_values(pair.answer)
+        exact = list_content_values_with_hedge_marks(pair.answer)
         is_there = contains_whole_words(fold_case_and_accents(long), fold_case_and_accents(pair.answer).strip(" .!?"))
         is_there = is_there or bool(
             wanted and all(any(is_same_or_related_word(found, value) for found in all_values) for value in wanted)
@@ -401,7 +403,7 @@ def _find_names_not_in_known_words(
 ) -> Iterator[str]:
     """Yield new capitalised words; a sentence's first word counts if the article uses it as a name."""
     for sentence in split_sentences(text):
-        for opens, word, value in iterate_capitalized_words_marking_first(tokenize_words_with_values(sentence)):
+        for opens, word, value in iterate_capitalized_words_with_values(tokenize_words_with_values(sentence)):
             if opens and (value not in article.capitalised_inside_sentences or value in article.lowercase_words):
                 continue
             is_known = value in lists.function_words or any(is_same_or_related_word(each, value) for each in known)
@@ -420,4 +422,4 @@ def _check_no_source_phrases(
 
 
 def _contains_topic_title(values: Sequence[TokenValue], topic: str) -> bool:
-    return contains_value_sequence(values, list_content_words_and_hedged_amounts(strip_title_qualifier(topic)))
+    return contains_value_sequence(values, list_content_values_with_hedge_marks(strip_title_qualifier(topic)))

@@ -21,7 +21,7 @@ from factmill.tasks.evaluation.definition import (
     Evaluation,
     EvaluationInputs,
     JudgedEvaluationParams,
-    format_answer_model_and_finish_line,
+    format_explain_answer_line,
     resolve_evaluation_inputs,
     sample_question_clusters,
 )
@@ -116,7 +116,7 @@ def fill_slaq_judge_prompt(row: SlaqPrediction) -> FilledPrompt:
 
 
 @cache
-def _load_function_word_check_lists() -> QuestionCheckWordLists:
+def _load_function_words_for_exact_judge() -> QuestionCheckWordLists:
     return make_question_check_word_lists((), (), load_list_entries("function_words"))
 
 
@@ -136,7 +136,7 @@ SLAQ_JUDGING: JudgingSpec[SlaqPrediction, Verdicts, ScoredSlaqPrediction] = Judg
     make_prompt=fill_slaq_judge_prompt,
     completion_format=SLAQ_VERDICT_FORM,
     parse_verdict=lambda row, texts: read_verdicts(texts[0], len(row.golds)),
-    judge_exactly=lambda row: judge_stated_facts_by_program(row, _load_function_word_check_lists()),
+    judge_exactly=lambda row: judge_stated_facts_by_program(row, _load_function_words_for_exact_judge()),
     row_model=ScoredSlaqPrediction,
     make_judged_row=make_scored_slaq_prediction,
 )
@@ -147,7 +147,7 @@ def explain_slaq_prediction(row: ScoredSlaqPrediction) -> Iterator[str]:
     """Yield the lines that `factmill explain` prints for an answer."""
     yield f"  question    {row.question}   ({row.setting}, {row.topic}; factmill explain slaq {row.item})"
     yield f"  gold        {row.gold}"
-    yield format_answer_model_and_finish_line(row.answer, row)
+    yield format_explain_answer_line(row.answer, row)
     yield f"  verdict     {format_verdicts(row.verdicts, row.unscored)}   (by {row.judge}{f', {PROGRAM_JUDGE_NOTE}' if row.judge == EXACT_JUDGE else ''})"
     yield from [f"  because     {row.detail}"] if row.detail else []
 

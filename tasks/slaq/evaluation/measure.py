@@ -50,7 +50,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     rows = answers.to_pylist()
     topics = sorted({row["item"] for row in rows})
     at = {topic: index for index, topic in enumerate(topics)}
-    groups = _list_group_values_of_facts(rows, topics)
+    groups = _list_fact_values_by_group(rows, topics)
     given: dict[str, SettingVerdicts] = {}
     for setting in (SHORT_SETTING, LONG_SETTING):
         if setting_rows := [row for row in rows if row["setting"] == setting]:
@@ -81,9 +81,7 @@ def measure_slaq(answers: pa.Table, seed: int) -> tuple[pa.Table, list[MeasuredM
     ]
 
 
-def _list_group_values_of_facts(
-    rows: Sequence[Mapping[str, Any]], topics: Sequence[str]
-) -> dict[str, list[str | None]]:
+def _list_fact_values_by_group(rows: Sequence[Mapping[str, Any]], topics: Sequence[str]) -> dict[str, list[str | None]]:
     """Return group name → value of each fact, topic by topic; None for a fact that was not asked."""
     facts = {}
     for row in rows:

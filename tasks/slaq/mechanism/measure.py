@@ -54,7 +54,7 @@ def compute_compared_fact_metrics(
         if kind_rows
     ]
     found = [*measure_mean_metrics(scores, seed), *_measure_aligned_minus_misaligned(compared_facts, seed)]
-    found += _measure_fact_kind_predictability(compared_facts, folds, seed)
+    found += _measure_kind_prediction_by_similarity(compared_facts, folds, seed)
     return [
         EvaluationMetric(
             id="/".join(filter(None, (each.setting, each.metric, each.group_by, each.group))),
@@ -119,7 +119,7 @@ def _bootstrap_difference_interval(
     return compute_percentile_interval(differences[has_both])
 
 
-def _measure_fact_kind_predictability(
+def _measure_kind_prediction_by_similarity(
     rows: Sequence[Mapping[str, Any]], folds: int, seed: int
 ) -> Iterator[MeasuredMetric]:
     """Yield how well each measure alone, and all six together, predict the kind of held-out facts."""

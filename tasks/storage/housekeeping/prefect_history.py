@@ -78,7 +78,7 @@ def _is_known_prefect_revision(revision: str) -> bool:
 
 
 @contextmanager
-def guarded_prefect_database_creation(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
+def guarded_prefect_database_until_created(home: Path, tell: Callable[[str], object]) -> Iterator[Callable[[], None]]:
     """Yield a function to call once a starting server has created its database, if there is none yet.
 
     Until that call, no other process starts a server. A half-created database of a killed server is deleted, since no

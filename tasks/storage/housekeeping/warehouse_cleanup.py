@@ -111,7 +111,7 @@ def _clean_builds_and_records(
         )
         for uses in (each for name in names for each in (runs / name).glob("*/*.uses.parquet")):
             db.execute("INSERT INTO kept_uses SELECT record_id FROM read_parquet(?)", [str(uses)])
-        records = _select_and_measure_unused_records(db, [runs / name for name in names], policy.records_since)
+        records = _fill_unused_records_table_and_measure(db, [runs / name for name in names], policy.records_since)
         if remove:
             for table in _list_tables_with_build_rows(db) if unwanted else ():
                 db.execute(f'DELETE FROM "{table}" WHERE list_contains(?, build_id)', [unwanted])
@@ -163,7 +163,7 @@ def _choose_builds_to_remove(db: duckdb.DuckDBPyConnection, policy: RetentionPol
     return [build_id for build_id, *_ in found if build_id not in kept]
 
 
-def _select_and_measure_unused_records(
+def _fill_unused_records_table_and_measure(
     db: duckdb.DuckDBPyConnection, folders: Sequence[Path], keep_since: datetime
 ) -> ReclaimedSpaceOfKind:
     """Fill the table `unused` with earlier records that no build uses, except those that came since a stopped run began,

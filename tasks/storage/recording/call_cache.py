@@ -34,7 +34,7 @@ from factmill.tasks.storage.recording.journal import (
     CallJournal,
     CallRecord,
     CallRecordsOfOtherProcesses,
-    CallReservations,
+    CallReservationFolder,
     find_damaged_lines,
     lock_orphan_journals,
     make_record,
@@ -208,7 +208,7 @@ class CallCache:
         self._stale_if_error = stale_if_error
         self._journal_folder = work_folder(warehouse) / "journal"
         self._journal = CallJournal(self._journal_folder) if mode != "replay" else None
-        self._claims = CallReservations(self._journal_folder.with_name("claims")) if mode != "replay" else None
+        self._claims = CallReservationFolder(self._journal_folder.with_name("claims")) if mode != "replay" else None
         self._others = CallRecordsOfOtherProcesses(self._journal_folder)
         self._fresh: dict[str, CallRecord] = {}
         self._fresh_length = 0

@@ -284,7 +284,7 @@ def _lock_file_of_dead_process(path: Path) -> int | None:
 _KEY_BYTES = 32
 
 
-class CallReservations:
+class CallReservationFolder:
     """The claims on calls of one warehouse, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:

@@ -143,7 +143,7 @@ def translate_path_parts(
         paths.append((parts, language, texts))
     singles = _translate_single_path_parts([(text, language) for _, language, texts in paths for text in texts], engine)
     reasons = [
-        _find_partwise_reason([singles[text, language] for text in texts], texts, engine)
+        _find_reason_to_translate_parts_alone([singles[text, language] for text in texts], texts, engine)
         for _, language, texts in paths
     ]
     joined = _translate_distinct_keeping_numbers(
@@ -243,7 +243,7 @@ def _keeps_leading_number(text: str, translation: str) -> bool:
     return not first or first[0][1] or translation.startswith(first[0][0])
 
 
-def _find_partwise_reason(
+def _find_reason_to_translate_parts_alone(
     singles: Sequence[TranslationOutcome], texts: Sequence[str], engine: TranslationEngine
 ) -> PartwiseReason | None:
     """Return why the parts of a path cannot be translated in one text; None when they can, or there is only one."""

@@ -119,7 +119,7 @@ def parse_written_date(text: str) -> PartialDate | None:
     return None
 
 
-def read_answer_date(answer: str, question: str) -> PartialDate | None:
+def parse_answer_as_date(answer: str, question: str) -> PartialDate | None:
     """Read an answer as a date, after an optional "in", "on" or weekday, in the order that the question states."""
     bare = answer.strip()[_DATE_LEAD_IN.match(answer.strip()).end() :]  # type: ignore[union-attr]
     found = _SLASHED_DATE_PATTERN.fullmatch(bare.strip(" ."))
@@ -307,7 +307,7 @@ def format_date_in_prose(formatted: str) -> str:
 
 
 def _read_formatted_date(formatted: str) -> DateOrYearRange | None:
-    """Read a whole text as a date, formatted by `format_wikidata_iso_date` or written by people; None for no date."""
+    """Read a whole text as a date, formatted by `format_wikidata_date` or written by people; None for no date."""
     text = _normalize_dash_era_century_spelling(formatted.removeprefix("about ").removeprefix("the "))
     return PartialDate(int(text)) if _SHORT_YEAR.fullmatch(text) else _read_date_or_years(text)
 

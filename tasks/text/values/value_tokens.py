@@ -101,7 +101,7 @@ def tokenize_values(text: str) -> list[TextPartWithValue]:
     return tokens
 
 
-def iterate_capitalized_words_marking_first(tokens: Sequence[TextPartWithValue]) -> Iterator[tuple[bool, str, str]]:
+def iterate_capitalized_words_with_values(tokens: Sequence[TextPartWithValue]) -> Iterator[tuple[bool, str, str]]:
     """Yield the capitalised words outside dates and numbers: whether it is the first part, the word, and its value."""
     for at, (source, value) in enumerate(tokens):
         if isinstance(value, str) and source[0].isupper() and source != "I":
@@ -298,7 +298,7 @@ def tokenize_words_numbers_and_dates(text: str) -> Sequence[WordNumberOrDateToke
 
 def _tokenize_words_numbers_dates_uncached(text: str) -> Sequence[WordNumberOrDateToken]:
     parts = [(part.source, part.value) for part in tokenize_values(normalize_amount_and_name_spelling(text))]
-    joined = _drop_unit_of_range_start(list(_normalize_unit_words(list(_join_minus_signs_to_numbers(parts)))))
+    joined = _drop_unit_of_range_start(list(_normalize_unit_words(list(_make_tokens_joining_minus_signs(parts)))))
     kept = []
     for at, each in enumerate(joined):
         is_kept = bool(each.value) and each.value not in _STOP_WORDS
@@ -372,7 +372,7 @@ def _complete_year_range(found: re.Match[str]) -> str:
     return f"{first}–{century}{last}"
 
 
-def _join_minus_signs_to_numbers(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordNumberOrDateToken]:
+def _make_tokens_joining_minus_signs(parts: Sequence[tuple[str, TokenValue]]) -> Iterator[WordNumberOrDateToken]:
     at = 0
     while at < len(parts):
         source, value = parts[at]

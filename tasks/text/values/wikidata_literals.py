@@ -42,7 +42,7 @@ class PartialDate:
 
     @property
     def key(self) -> int:
-        """The date as one number like `compute_date_key`, with 0 for unknown parts."""
+        """The date as one number like `compute_xsd_datetime_key`, with 0 for unknown parts."""
         return self.year * 10_000 + (self.month or 0) * 100 + (self.day or 0)
 
     def is_satisfied_by(self, key: int, precision: int) -> bool:
@@ -79,7 +79,7 @@ def parse_iso_partial_date(text: str) -> PartialDate:
     return PartialDate(int(found[1]), *(int(part) for part in found.groups()[1:] if part is not None))
 
 
-def compute_date_key(text: str) -> int | None:
+def compute_xsd_datetime_key(text: str) -> int | None:
     """Return an xsd:dateTime as year · 10,000 + month · 100 + day (0: unknown); None when the text is no date."""
     found = _DATE_TIME.fullmatch(text)
     if not found:
@@ -105,7 +105,7 @@ def hash_number(number: str) -> int:
     return int.from_bytes(hashlib.md5(number.encode(), usedforsecurity=False).digest()[8:], "little") & (2**63 - 1)
 
 
-def format_wikidata_iso_date(text: str, precision: int | None) -> str:
+def format_wikidata_date(text: str, precision: int | None) -> str:
     """Format an xsd:dateTime for readers, cut at its precision (Wikidata's number; None: to the day).
 
     Day and month are ISO 8601, which needs no translation: 1952-03-11, 1952-03, 1952, 1950s, 20th century, 44 BC,
@@ -134,10 +134,10 @@ def format_wikidata_iso_date(text: str, precision: int | None) -> str:
 
 
 def format_wikidata_literal(text: str, precision: int | None, unit: str | None = None) -> str:
-    """Format the value at the end of a path for readers: a date with `format_wikidata_iso_date`, a number with its unit."""
+    """Format the value at the end of a path for readers: a date with `format_wikidata_date`, a number with its unit."""
     number = canonical_number(text)
     if number is None:
-        return format_wikidata_iso_date(text, precision)
+        return format_wikidata_date(text, precision)
     return f"{number} {unit}" if unit else number
 
 

@@ -15,7 +15,7 @@ from factmill.tasks.world.wiki.pages import (
     WikiPage,
     WikiTitle,
     WorldWikiPageIndex,
-    format_page_path,
+    format_title_for_url_path,
     map_linked_pages_by_full_title,
 )
 from factmill.tasks.world.wiki.request import (
@@ -66,8 +66,8 @@ def add_page_info_to_entries(request: RequestedPagesAndEntries) -> ContinueParam
                 "restrictiontypes": ["edit", "move"] if isinstance(page, WikiPage) else ["create"],
             }
         if "url" in wanted:
-            entry["fullurl"] = entry["canonicalurl"] = f"{WIKI_SITE_URL}/wiki/{format_page_path(title)}"
-            entry["editurl"] = f"{WIKI_SITE_URL}/w/index.php?title={format_page_path(title)}&action=edit"
+            entry["fullurl"] = entry["canonicalurl"] = f"{WIKI_SITE_URL}/wiki/{format_title_for_url_path(title)}"
+            entry["editurl"] = f"{WIKI_SITE_URL}/w/index.php?title={format_title_for_url_path(title)}&action=edit"
         if "displaytitle" in wanted:
             entry["displaytitle"] = title
     return {}

@@ -182,7 +182,7 @@ def parse_wiki_title(text: str, namespace: int = MAIN_NAMESPACE) -> WikiTitle:
     return WikiTitle(namespace, name[0].upper() + name[1:], fragment.strip())
 
 
-def format_page_path(title: str) -> str:
+def format_title_for_url_path(title: str) -> str:
     """Return a title as written in a URL path."""
     return quote(title.replace(" ", "_"), safe=";@$!*(),/:~")
 
@@ -190,7 +190,7 @@ def format_page_path(title: str) -> str:
 def format_redirect_html(target: str) -> str:
     """Return MediaWiki's HTML for a redirect to a title, optionally with #fragment."""
     title, mark, fragment = target.partition("#")
-    href = f"/wiki/{format_page_path(title)}{mark}{format_page_path(fragment)}"
+    href = f"/wiki/{format_title_for_url_path(title)}{mark}{format_title_for_url_path(fragment)}"
     link = f'<a href="{href}" title="{escape(title)}">{escape(target)}</a>'
     return f'<div class="redirectMsg"><p>Redirect to:</p><ul class="redirectText"><li>{link}</li></ul></div>'
 

@@ -10,8 +10,8 @@ from factmill.tasks.clients.sparql import SparqlClient
 from factmill.tasks.core.calls.item_facts import make_item_facts_call
 from factmill.tasks.core.calls.wikidata import (
     make_describe_item_call,
+    make_entity_last_changes_and_labels_call,
     make_find_items_call,
-    make_item_last_changes_and_labels_call,
     make_label_call,
     make_list_facts_call,
     make_neighbours_call,
@@ -120,7 +120,7 @@ def test_items_get_descriptions_and_article_titles(ask):
 
 def test_item_states_return_modified_date_and_label_in_one_query(ask, server):
     names = ("Q64", "Q1208", "P36", "Q12345")
-    (state,) = ask(make_item_last_changes_and_labels_call(HERE, names, "it", "now"))
+    (state,) = ask(make_entity_last_changes_and_labels_call(HERE, names, "it", "now"))
     assert state == {
         "Q64": {"label": "Berlino", "modified": "2024-05-06T07:08:09Z", "version": None},
         "Q1208": {"label": "Brandenburg", "modified": None, "version": None},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from factmill.tasks.core.spending.forecasting import (
-    ObservedCall,
+    ObservedCallUse,
     ObservedStage,
     calibrate_row_weights_to_total_size,
     draw_pilot_rows,
@@ -18,8 +18,10 @@ from factmill.tasks.core.spending.forecasting import (
 ROWS = {f"r{at:02}": 1.0 for at in range(20)}
 
 
-def use(stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0) -> ObservedCall:
-    return ObservedCall(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
+def use(
+    stage: str, row: str, key: str, *, model: str = "m", usd: float = 0.01, requests: float = 1.0
+) -> ObservedCallUse:
+    return ObservedCallUse(stage, row, key, "http://model", "chat", model, requests, 100.0, 10.0, usd, 2.0)
 
 
 def forecast(uses, scale: float = 4.0, seconds: float = 10.0, parallel: int = 8, rows=ROWS):

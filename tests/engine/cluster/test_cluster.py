@@ -41,7 +41,7 @@ from factmill.tasks.graph.lookup import open_graph
 from factmill.tasks.models import perplexity, translator
 from factmill.tasks.models.converting.encoder import make_cross_encoder_folder, make_embedder_folder
 from factmill.tasks.models.cross_encoder import CrossEncoder, resolve_cross_encoder_folder
-from factmill.tasks.models.embedders import SentenceEncoder, resolve_or_convert_embedder_folder
+from factmill.tasks.models.embedders import SentenceEncoder, resolve_embedder_folder_converting_packaged
 from factmill.tasks.models.model_folder import get_models_folder
 from factmill.tasks.models.model_services import make_language_model_service, make_translator_service
 from factmill.tasks.processes import find_free_port
@@ -128,7 +128,7 @@ def test_cluster_translations_and_perplexities_equal_local_ones(cluster: DaskClu
 
 
 def test_cluster_vectors_and_scores_equal_local_ones(cluster: DaskClusterClient, home: Path) -> None:
-    folder = resolve_or_convert_embedder_folder("tiny", home)
+    folder = resolve_embedder_folder_converting_packaged("tiny", home)
     here, there = SentenceEncoder(folder, threads=1), open_remote_embedder(folder, cluster)
     assert (there.name, there.digest, there.dimensions) == (here.name, here.digest, here.dimensions)
     texts = [*TEXTS, TEXTS[0]]
@@ -194,7 +194,7 @@ def test_malformed_answer_names_its_worker(
         ends = np.array([1, 2])
         RemoteGraphPathFinder(graph.manifest.digest, cluster).find_item_paths(ends, ends, PathSearchOptions())
     monkeypatch.undo()
-    there = open_remote_embedder(resolve_or_convert_embedder_folder("tiny", home), cluster)
+    there = open_remote_embedder(resolve_embedder_folder_converting_packaged("tiny", home), cluster)
     there.dimensions += 1
     with refused(r"rows .*\(\d+,\); expected \(\d+,\)"):
         there.encode(TEXTS)

@@ -15,7 +15,7 @@ from factmill.tasks.engine.naming.identities import make_service_identity
 from factmill.tasks.engine.spending.forecasting import (
     ENGLISH_CHARACTERS_PER_TOKEN,
     ForecastBasis,
-    count_prompt_characters,
+    count_rendered_prompt_characters,
     forecast_build,
 )
 from factmill.tasks.errors import UsageError
@@ -171,7 +171,7 @@ def test_unknown_token_usage_is_estimated_from_characters_and_reported():
     ask = fill_prompt_template(load_prompt("slaq/fact_type"), question="Who?", answer="Ada")
     parts = {"prompt": "slaq/fact_type", "variables": {"question": "Who?", "answer": "Ada"}}
     length = sum(len(each["content"]) for each in ask.build_messages())
-    assert count_prompt_characters(parts) == length
+    assert count_rendered_prompt_characters(parts) == length
     result = call(
         "r0",
         tokens_in=0,

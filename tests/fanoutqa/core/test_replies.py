@@ -8,7 +8,7 @@ from factmill.tasks.fanoutqa.core.judge_replies import (
     OBJECTIVITY_FORM,
     WORDING_FORM,
     WordingVerdict,
-    format_wording_change,
+    describe_word_changes,
     read_objectivity_reason,
     read_objectivity_verdict,
     read_wording_verdict,
@@ -188,11 +188,11 @@ def test_rewrite_may_not_drop_leading_name_of_question() -> None:
 
 
 def test_wording_changes_are_described_in_words() -> None:
-    assert format_wording_change("How high is a oak?", "How high is an oak, in metres?") == (
+    assert describe_word_changes("How high is a oak?", "How high is an oak, in metres?") == (
         'changes "a oak?" to "an oak, in metres?"'
     )
     assert (
-        format_wording_change("who won the the race in 1998?", "Who won the race in 1998?")
+        describe_word_changes("who won the the race in 1998?", "Who won the race in 1998?")
         == 'changes "who" to "Who", drops "the"'
     )
-    assert format_wording_change("Who won?", "Who has won?") == 'adds "has"'
+    assert describe_word_changes("Who won?", "Who has won?") == 'adds "has"'

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.rows.fanout_wordings import ISLANDS_QUESTION, LISTED, NAMED, TOWERS_QUESTION
 
-from factmill.tasks.core.authoring.question_wording import QuestionWordingParts
+from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
 from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
 
 
@@ -19,7 +19,7 @@ from factmill.tasks.fanoutqa.core.wording_checks import find_wording_addition
         ("Which of the towers Who?, Red Tower and St. Ann's Tower are higher?", replace(NAMED, names=("Who?", "Red Tower", "St. Ann's Tower"))),
     ],
 )  # fmt: skip
-def test_paraphrases_are_not_additions(question: str, wording: QuestionWordingParts) -> None:
+def test_paraphrases_are_not_additions(question: str, wording: GeneratedQuestionParts) -> None:
     assert find_wording_addition(question, wording) is None
 
 

@@ -12,14 +12,14 @@ from factmill.tasks.granola.core.evaluation.figures import draw_granola_evaluati
 from factmill.tasks.granola.evaluation.measure import (
     GRANOLA_PAPER_FIGURES,
     list_granola_report_items,
-    make_granola_score_rows_and_metrics,
+    make_granola_answer_scores_and_metrics,
 )
 
 SIMILARITY = [0.9, 0.8, 0.25, 0.2, None, None, None, None]
 
 
 def measured(answers: pa.Table) -> list[MeasuredMetric]:
-    return make_granola_score_rows_and_metrics(answers, 0.5, 0.5, 2, 0)[1]
+    return make_granola_answer_scores_and_metrics(answers, 0.5, 0.5, 2, 0)[1]
 
 
 def find(metrics: list[MeasuredMetric], metric: str, group: str = "", group_by: str | None = None) -> MeasuredMetric:
@@ -101,7 +101,7 @@ def test_all_idk_answers_have_no_selective_accuracy() -> None:
 
 
 def test_scores_have_one_row_per_metric_and_answer() -> None:
-    scores, _ = make_granola_score_rows_and_metrics(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
+    scores, _ = make_granola_answer_scores_and_metrics(score(ROWS, SIMILARITY), 0.5, 0.5, 2, 0)
     assert scores.schema == arrow_schema(EvaluationScore)
     rows = {row["id"]: row for row in scores.to_pylist()}
     assert len(rows) == scores.num_rows == 3 * 8 + 2 * 6 + 5

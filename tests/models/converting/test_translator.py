@@ -14,7 +14,7 @@ from factmill.tasks.models.converting.translator import (
     MASK_TOKEN,
     SPECIAL_TOKENS,
     list_nllb_tokens,
-    load_sentencepiece_pieces,
+    load_non_special_sentencepiece_pieces,
     make_translator_folder,
 )
 from factmill.tasks.models.model_folder import MODEL_MANIFEST_FILE, load_manifest_and_check_sizes
@@ -60,7 +60,10 @@ def make_whole_checkpoint(make_checkpoint: Make) -> Make:
         folder = make_checkpoint(codes)
         torch.manual_seed(1)
         config = transformers.M2M100Config(
-            vocab_size=len(load_sentencepiece_pieces(folder)) + len(SPECIAL_TOKENS) + len(codes or CODES) + 1,
+            vocab_size=len(load_non_special_sentencepiece_pieces(folder))
+            + len(SPECIAL_TOKENS)
+            + len(codes or CODES)
+            + 1,
             d_model=32,
             encoder_layers=2,
             decoder_layers=2,
@@ -127,7 +130,7 @@ def test_legacy_behaviour_puts_language_code_last(make_whole_checkpoint: Make, t
 
 def test_token_numbers_match_nllb(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
-    tokens, pieces = list_nllb_tokens(checkpoint, 7_000), load_sentencepiece_pieces(checkpoint)
+    tokens, pieces = list_nllb_tokens(checkpoint, 7_000), load_non_special_sentencepiece_pieces(checkpoint)
     assert tuple(tokens[:4]) == SPECIAL_TOKENS
     assert tokens[4 : 4 + len(pieces)] == pieces
     assert tokens[4 + len(pieces) :][: len(CODES) + 1] == [*CODES, MASK_TOKEN]
@@ -136,7 +139,7 @@ def test_token_numbers_match_nllb(make_checkpoint: Make) -> None:
 
 def test_token_numbers_match_tokenizer_json(make_checkpoint: Make) -> None:
     checkpoint = make_checkpoint()
-    pieces = load_sentencepiece_pieces(checkpoint)
+    pieces = load_non_special_sentencepiece_pieces(checkpoint)
     order = [*SPECIAL_TOKENS, *pieces, MASK_TOKEN, *CODES]
     vocabulary = {token: number for number, token in enumerate(order[: 4 + len(pieces)])}
     added = [{"id": order.index(token), "content": token} for token in (*SPECIAL_TOKENS, MASK_TOKEN, *CODES)]

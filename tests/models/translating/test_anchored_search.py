@@ -18,7 +18,7 @@ from factmill.tasks.models.translator import (
     EMBEDDED_TRANSLATOR_FOLDER,
     BeamSearchOptions,
     Translator,
-    choose_batch_invariant_search_sizes,
+    choose_batch_invariant_search_text_counts,
 )
 from factmill.tasks.text.translating.translation import TARGET_LANGUAGES, TranslationRequest
 
@@ -51,7 +51,7 @@ def random_nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def anchor(translator: Translator, multiplier: Multiplier) -> Translator:
     """Enable anchored batching on any CPU."""
-    translator.search.anchored_batching = choose_batch_invariant_search_sizes(multiplier, translator.decoding)
+    translator.search.anchored_batching = choose_batch_invariant_search_text_counts(multiplier, translator.decoding)
     return translator
 
 
@@ -182,7 +182,7 @@ def test_no_step_has_rows_that_are_summed_in_different_order(multiplier: Multipl
 
 def test_no_text_row_is_leftover_row_in_avx2_search() -> None:
     for beams in (1, 2, 5, 12):
-        company = choose_batch_invariant_search_sizes("avx2", BeamSearchOptions(beam_size=beams))
+        company = choose_batch_invariant_search_text_counts("avx2", BeamSearchOptions(beam_size=beams))
         assert company
         for length in range(3, 1025):
             for texts in range(1, company.max_texts + 1):
@@ -192,8 +192,8 @@ def test_no_text_row_is_leftover_row_in_avx2_search() -> None:
                     odd = [row for rows in list_avx2_row_ranges_summed_differently(size * tokens) for row in rows]
                     assert all(row >= (size - company.anchors) * tokens for row in odd), (length, texts)
     assert (
-        choose_batch_invariant_search_sizes("avx2", BeamSearchOptions(beam_size=13)) is None
-        and choose_batch_invariant_search_sizes(None, BeamSearchOptions()) is None
+        choose_batch_invariant_search_text_counts("avx2", BeamSearchOptions(beam_size=13)) is None
+        and choose_batch_invariant_search_text_counts(None, BeamSearchOptions()) is None
     )
 
 

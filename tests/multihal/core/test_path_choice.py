@@ -12,7 +12,7 @@ from factmill.tasks.multihal.core.path_selection import (
     SCORE_REPLY_FORM,
     SELECTION_REPLY_FORM,
     PathSelectionState,
-    count_paths_to_score,
+    count_distinct_paths_capped_for_scoring,
     list_path_labels,
     list_path_parts_without_words_or_value,
     make_score_prompt,
@@ -29,8 +29,10 @@ PATHS = [f"A; r{number}; B" for number in range(14)]
 
 
 def test_at_most_ten_paths_are_scored_and_identical_wordings_once():
-    assert count_paths_to_score([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
-    assert count_paths_to_score([["A", f"r{number}", "B"] for number in range(14)]) == MAX_SCORED_PATHS
+    assert count_distinct_paths_capped_for_scoring([["A", "r 1", "B"], ["A", "r  1", "B"], ["A", "r2", "B"]]) == 2
+    assert (
+        count_distinct_paths_capped_for_scoring([["A", f"r{number}", "B"] for number in range(14)]) == MAX_SCORED_PATHS
+    )
 
 
 def play(choice: PathSelectionState, *rounds: tuple[list[str], list[str]]) -> PathSelectionState:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.rows.questions import typed_question
 
-from factmill.tasks.assets import load_list_entries, load_unit_qids
+from factmill.tasks.assets import load_list_entries, load_unit_qid_numbers_by_name
 from factmill.tasks.core.embedding_similarity import find_duplicate_pairs
 from factmill.tasks.core.rows import MergedAway
 from factmill.tasks.multihal.core.preprocessing import (
@@ -199,7 +199,7 @@ def test_refusal_list_has_nine_phrases_of_paper() -> None:
     ],
 )
 def test_answer_without_stated_type_is_classified(answer: str, expected: AnswerType) -> None:
-    assert classify_answer(answer, None, load_unit_qids(), "").answer_type == expected
+    assert classify_answer(answer, None, load_unit_qid_numbers_by_name(), "").answer_type == expected
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_answer_without_stated_type_is_classified(answer: str, expected: AnswerT
 def test_stated_type_is_kept_when_answer_confirms_it(
     answer: str, stated: AnswerType, value: PartialDate | NumberWithUnit | None
 ) -> None:
-    settled = classify_answer(answer, stated, load_unit_qids(), "On what day, month, and year?")
+    settled = classify_answer(answer, stated, load_unit_qid_numbers_by_name(), "On what day, month, and year?")
     assert settled == ClassifiedAnswer(stated, value)
 
 
@@ -234,12 +234,12 @@ def test_stated_type_is_kept_when_answer_confirms_it(
     ],
 )
 def test_stated_type_that_answer_contradicts_becomes_other(answer: str, stated: AnswerType) -> None:
-    assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("other")
+    assert classify_answer(answer, stated, load_unit_qid_numbers_by_name(), "") == ClassifiedAnswer("other")
 
 
 @pytest.mark.parametrize("stated", [None, "numerical"])
 def test_number_of_counted_noun_in_question_is_numerical(stated: AnswerType | None) -> None:
-    settled = classify_answer("two medals", stated, load_unit_qids(), "How many medals did she win?")
+    settled = classify_answer("two medals", stated, load_unit_qid_numbers_by_name(), "How many medals did she win?")
     assert settled == ClassifiedAnswer("numerical", NumberWithUnit("2"))
 
 
@@ -247,4 +247,4 @@ def test_number_of_counted_noun_in_question_is_numerical(stated: AnswerType | No
     ("answer", "stated"), [("1.96 apples", None), ("1.96 apples", "numerical"), ("two medals", "numerical")]
 )
 def test_number_in_unknown_unit_has_no_value(answer: str, stated: AnswerType | None) -> None:
-    assert classify_answer(answer, stated, load_unit_qids(), "") == ClassifiedAnswer("numerical", None)
+    assert classify_answer(answer, stated, load_unit_qid_numbers_by_name(), "") == ClassifiedAnswer("numerical", None)

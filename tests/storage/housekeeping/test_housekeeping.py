@@ -48,7 +48,7 @@ from factmill.tasks.storage.shards import (
     MERGED_SCHEMA,
     REJECTS_SCHEMA,
     digest_table_as_parquet,
-    write_shard_and_digest_rows,
+    write_shard_and_digest_rows_file,
 )
 from factmill.tasks.storage.warehouse import open_warehouse
 
@@ -91,7 +91,7 @@ class House:
     def begin(self, name: str, uses: Sequence[str], begun: datetime) -> Path:
         """Leave the folder of a run that stopped after its first batch."""
         folder = self.runs / name
-        write_shard_and_digest_rows(
+        write_shard_and_digest_rows_file(
             folder / "s" / "0", {"uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)}
         )
         (folder / "run.json").write_text(json.dumps({"options": {"begun": begun.isoformat()}}), "utf-8")
@@ -120,7 +120,7 @@ class House:
     def _merge(self, db: Any, run: str, *uses: str) -> None:
         shard = self.path.parent / f"shard-{run}"
         tables = {"rejects": REJECTS_SCHEMA.empty_table(), "merged": MERGED_SCHEMA.empty_table()}
-        write_shard_and_digest_rows(
+        write_shard_and_digest_rows_file(
             shard, {**tables, "uses": pa.Table.from_pylist([use(each) for each in uses], CALL_USES_SCHEMA)}
         )
         summary = {"stage": "s", "rows_out": 1, "seconds": 0.1, **dict.fromkeys(SUMMED_COUNTS, 0)}

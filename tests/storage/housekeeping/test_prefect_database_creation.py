@@ -12,7 +12,7 @@ import pytest
 
 from factmill.tasks.storage.housekeeping.prefect_history import (
     find_prefect_database_damage,
-    guarded_prefect_database_creation,
+    guarded_prefect_database_until_created,
     prefect_database_path,
 )
 
@@ -47,14 +47,14 @@ def count_runs(path: Path) -> int:
 
 def test_half_created_database_of_killed_server_is_removed(tmp_path: Path) -> None:
     path = make(tmp_path)
-    with guarded_prefect_database_creation(tmp_path, print):  # ends without any output of the server
+    with guarded_prefect_database_until_created(tmp_path, print):  # ends without any output of the server
         path.write_bytes(b"half")
         path.with_name("prefect.db-wal").write_bytes(b"a migration")
-    with guarded_prefect_database_creation(tmp_path, print) as made:
+    with guarded_prefect_database_until_created(tmp_path, print) as made:
         assert [each.name for each in path.parent.glob("prefect*")] == []
         write(path)
         made()
-    with guarded_prefect_database_creation(tmp_path, print) as made:
+    with guarded_prefect_database_until_created(tmp_path, print) as made:
         made()
     assert count_runs(path) == ROWS
 
@@ -63,11 +63,11 @@ def test_other_processes_wait_until_database_is_created(tmp_path: Path) -> None:
     path, seen = make(tmp_path), list[int]()
 
     def start() -> None:
-        with guarded_prefect_database_creation(tmp_path, print) as made:
+        with guarded_prefect_database_until_created(tmp_path, print) as made:
             seen.append(count_runs(path))
             made()
 
-    with guarded_prefect_database_creation(tmp_path, print) as made:
+    with guarded_prefect_database_until_created(tmp_path, print) as made:
         path.write_bytes(b"half")
         other = threading.Thread(target=start)
         other.start()
@@ -119,7 +119,7 @@ def test_damaged_database_is_moved_aside_with_note(tmp_path: Path, kind: str) ->
     damage(path)
     content = path.read_bytes() if path.is_file() else b""
     assert said in find_prefect_database_damage(path)
-    with guarded_prefect_database_creation(tmp_path, result.append) as made:
+    with guarded_prefect_database_until_created(tmp_path, result.append) as made:
         assert not path.exists()
         made()
     (note,) = result
@@ -143,7 +143,7 @@ def test_usable_database_is_kept(tmp_path: Path, kind: str) -> None:
     write(path)
     HEALTHY[kind](path)
     content = path.read_bytes() if path.exists() else None
-    with guarded_prefect_database_creation(tmp_path, result.append) as made:
+    with guarded_prefect_database_until_created(tmp_path, result.append) as made:
         made()
     assert (result, path.read_bytes() if path.exists() else None) == ([], content)
 

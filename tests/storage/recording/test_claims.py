@@ -23,7 +23,7 @@ from factmill.tasks.storage.recording.call_cache import CallCache, LookupOfRecor
 from factmill.tasks.storage.recording.journal import (
     CallJournal,
     CallRecordsOfOtherProcesses,
-    CallReservations,
+    CallReservationFolder,
     make_record,
 )
 from factmill.tasks.storage.warehouse import open_warehouse
@@ -32,8 +32,8 @@ A, B, C = (digest_bytes(name) for name in (b"a", b"b", b"c"))
 _HOLD = """
 import sys
 from pathlib import Path
-from factmill.tasks.storage.recording.journal import CallReservations
-with CallReservations(Path(sys.argv[1])).claim(sys.argv[2:]) as held:
+from factmill.tasks.storage.recording.journal import CallReservationFolder
+with CallReservationFolder(Path(sys.argv[1])).claim(sys.argv[2:]) as held:
     print(len(held), flush=True)
     sys.stdin.read()
 """
@@ -51,19 +51,19 @@ def holder(tmp_path: Path) -> Iterator["Popen[str]"]:
 
 
 def test_claim_of_another_process_is_available_after_release(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = CallReservations(tmp_path)
+    claims = CallReservationFolder(tmp_path)
     with claims.claim([B, C]) as held:
         assert held == {C}
     with claims.claim([A, B]) as held:
         assert held == set()
     holder.communicate()
-    with claims.claim([A, B]) as held, CallReservations(tmp_path).claim([B, C]) as rest:
+    with claims.claim([A, B]) as held, CallReservationFolder(tmp_path).claim([B, C]) as rest:
         assert (held, rest) == ({A, B}, {C})
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_claim_of_dead_process_is_available_at_once(holder: "Popen[str]", tmp_path: Path) -> None:
-    claims = CallReservations(tmp_path)
+    claims = CallReservationFolder(tmp_path)
     holder.kill()
     holder.wait()
     assert list(tmp_path.glob("*.claim"))
@@ -75,7 +75,7 @@ def test_claim_of_dead_process_is_available_at_once(holder: "Popen[str]", tmp_pa
 def test_files_of_dead_process_are_removed_by_next_one(holder: "Popen[str]", tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
-    CallReservations(tmp_path)
+    CallReservationFolder(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
@@ -83,7 +83,7 @@ def test_full_disk_raises_named_error_and_leaves_no_claim(tmp_path: Path, monkey
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    claims = CallReservations(tmp_path / "claims")
+    claims = CallReservationFolder(tmp_path / "claims")
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(ShardError, match=r"claims: No space left on device; free some space"), claims.claim([A]):
         pass

@@ -14,7 +14,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     NumberWithUnit,
     PartialDate,
     canonical_number,
-    compute_date_key,
+    compute_xsd_datetime_key,
 )
 
 WD = "http://www.wikidata.org/entity/"
@@ -117,7 +117,7 @@ def _is_value(thing: Any) -> bool:
     if not isinstance(thing, ox.Literal):
         return False
     kind = thing.datatype.value.removeprefix(XSD)
-    return (kind == "dateTime" and compute_date_key(thing.value) is not None) or (
+    return (kind == "dateTime" and compute_xsd_datetime_key(thing.value) is not None) or (
         kind == "decimal" and canonical_number(thing.value) is not None
     )
 
@@ -125,7 +125,7 @@ def _is_value(thing: Any) -> bool:
 def _says(wanted: PartialDate | NumberWithUnit, value: str, precision: int | None, unit: int | None) -> bool:
     if isinstance(wanted, NumberWithUnit):
         return "T" not in value and wanted.is_satisfied_by(str(canonical_number(value)), unit)
-    key = compute_date_key(value)
+    key = compute_xsd_datetime_key(value)
     return key is not None and wanted.is_satisfied_by(key, DAY_PRECISION if precision is None else precision)
 
 

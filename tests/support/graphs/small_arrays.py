@@ -17,7 +17,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     NumberWithUnit,
     PartialDate,
     canonical_number,
-    compute_date_key,
+    compute_xsd_datetime_key,
     hash_number,
 )
 
@@ -45,7 +45,7 @@ class Literal:
 
     @property
     def key(self) -> int:
-        key = compute_date_key(self.value) if self.number is None else hash_number(self.number)
+        key = compute_xsd_datetime_key(self.value) if self.number is None else hash_number(self.number)
         assert key is not None
         return key
 

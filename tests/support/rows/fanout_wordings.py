@@ -1,9 +1,9 @@
 """Make generated fan-out questions of invented places, before and after wording: a listed set and a named one."""
 
-from factmill.tasks.core.authoring.question_wording import QuestionWordingParts
+from factmill.tasks.core.authoring.question_wording import GeneratedQuestionParts
 from factmill.tasks.text.values.answer_search import AnswerValue
 
-LISTED = QuestionWordingParts(
+LISTED = GeneratedQuestionParts(
     group="the islands of Vogtland",
     owner="Vogtland",
     names=(),
@@ -14,7 +14,7 @@ LISTED = QuestionWordingParts(
     unit="",
     month="November 2023",
 )
-NAMED = QuestionWordingParts(
+NAMED = GeneratedQuestionParts(
     group="towers",
     owner="",
     names=("the Blue Tower", "Red Tower", "St. Ann's Tower"),

@@ -6,7 +6,7 @@ from typing import Any
 from factmill.tasks.core.completions import (
     CompletionFormat,
     UnreadableCompletion,
-    strip_and_parse_completion_samples,
+    strip_samples_and_parse_together,
 )
 
 
@@ -15,7 +15,7 @@ def make_reader(
 ) -> Callable[[str], Any]:
     """Return a function that strips a reply in the form, then calls `read` with the plain text and `more`."""
     return lambda reply: (
-        strip_and_parse_completion_samples([reply], [finish], form, lambda texts: read(texts[0], *more)).result
+        strip_samples_and_parse_together([reply], [finish], form, lambda texts: read(texts[0], *more)).result
     )
 
 

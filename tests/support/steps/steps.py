@@ -16,7 +16,7 @@ from factmill.tasks.engine import runs
 from factmill.tasks.engine.benchmark import BuildInputs
 from factmill.tasks.engine.runs import BuildRun
 from factmill.tasks.storage.recording.call_cache import CallCache
-from factmill.tasks.storage.shards import has_shard_table, load_shard_table, write_shard_and_digest_rows
+from factmill.tasks.storage.shards import has_shard_table, load_shard_table, write_shard_and_digest_rows_file
 from factmill.tasks.storage.source_files import SourceFile
 
 
@@ -51,7 +51,7 @@ def run_step(
     """Run a step on a batch of rows with these services; its calls are recorded in `folder` and replayed from it."""
     folder.mkdir(parents=True, exist_ok=True)
     came_in = folder / "came-in"
-    write_shard_and_digest_rows(came_in, {"rows": make_arrow_table(type(rows[0]), rows)})
+    write_shard_and_digest_rows_file(came_in, {"rows": make_arrow_table(type(rows[0]), rows)})
     batch = StageBatch(run=str(folder), stage=step.name, index=0, key="k" * 40, files=(str(came_in),), stop=len(rows))
     return _run(step, batch, inputs, files or {}, services, patch)
 

@@ -4,20 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factmill.tasks.assets import load_property_numbers, load_unit_qids
+from factmill.tasks.assets import load_property_numbers, load_unit_qid_numbers_by_name
 from factmill.tasks.errors import SettingsError
 from factmill.tasks.text.values.dates_and_numbers import (
     WrittenNumber,
     format_date_in_prose,
     is_same_date,
+    parse_answer_as_date,
     parse_units_csv,
     parse_written_date,
     parse_written_number,
-    read_answer_date,
     resolve_number_unit,
     states_date,
 )
-from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_iso_date
+from factmill.tasks.text.values.wikidata_literals import NumberWithUnit, PartialDate, format_wikidata_date
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_ambiguous_day_and_month_leave_only_year() -> None:
     ],
 )
 def test_answer_date_is_parsed_in_order_question_states(answer: str, question: str, date: PartialDate | None) -> None:
-    assert read_answer_date(answer, question) == date
+    assert parse_answer_as_date(answer, question) == date
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_non_number_text_is_parsed_as_none(text: str) -> None:
 
 
 def test_known_unit_is_resolved_and_unknown_unit_matches_no_value() -> None:
-    units = load_unit_qids()
+    units = load_unit_qid_numbers_by_name()
     assert resolve_number_unit(WrittenNumber("1.96", "metres"), units) == NumberWithUnit("1.96", 11573)
     assert resolve_number_unit(WrittenNumber("375", "mi long"), units) == NumberWithUnit("375", 253276)
     assert resolve_number_unit(WrittenNumber("28", "years old"), units) == NumberWithUnit("28", 577)
@@ -168,7 +168,7 @@ def test_known_unit_is_resolved_and_unknown_unit_matches_no_value() -> None:
 )
 def test_units_and_currencies_are_recognised_as_people_write_them(text: str, number: str, unit: int) -> None:
     written = parse_written_number(text)
-    assert written and resolve_number_unit(written, load_unit_qids()) == NumberWithUnit(number, unit)
+    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name()) == NumberWithUnit(number, unit)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_units_and_currencies_are_recognised_as_people_write_them(text: str, num
 )
 def test_noun_counted_in_question_is_not_unit(text: str, question: str, number: str) -> None:
     written = parse_written_number(text)
-    assert written and resolve_number_unit(written, load_unit_qids(), question) == NumberWithUnit(number)
+    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name(), question) == NumberWithUnit(number)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_noun_counted_in_question_is_not_unit(text: str, question: str, number: 
 )
 def test_word_not_counted_in_question_is_unknown_unit(text: str, question: str) -> None:
     written = parse_written_number(text)
-    assert written and resolve_number_unit(written, load_unit_qids(), question) is None
+    assert written and resolve_number_unit(written, load_unit_qid_numbers_by_name(), question) is None
 
 
 def test_age_is_not_parsed_as_number() -> None:
@@ -326,7 +326,7 @@ def test_date_is_formatted_in_prose(text: str, written: str) -> None:
 @given(st.integers(-3000, 2100), st.integers(1, 12), st.integers(1, 28), st.integers(6, 11))
 def test_date_formatted_in_prose_states_original_date(year: int, month: int, day: int, precision: int) -> None:
     sign = "-" if year < 0 else ""
-    text = format_wikidata_iso_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
+    text = format_wikidata_date(f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T00:00:00Z", precision)
     assert states_date(f"It was in {format_date_in_prose(text)}, they say.", text) is True
     assert is_same_date(format_date_in_prose(text), text)
 

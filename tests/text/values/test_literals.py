@@ -9,8 +9,8 @@ from factmill.tasks.text.values.wikidata_literals import (
     NumberWithUnit,
     PartialDate,
     canonical_number,
-    compute_date_key,
-    format_wikidata_iso_date,
+    compute_xsd_datetime_key,
+    format_wikidata_date,
     hash_number,
     parse_iso_partial_date,
 )
@@ -35,7 +35,7 @@ from factmill.tasks.text.values.wikidata_literals import (
     ],
 )
 def test_rdf_date_becomes_one_number(text: str, key: int | None) -> None:
-    assert compute_date_key(text) == key
+    assert compute_xsd_datetime_key(text) == key
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_rdf_date_becomes_one_number(text: str, key: int | None) -> None:
 def test_date_matches_value_that_is_at_least_as_precise(
     wanted: PartialDate, text: str, precision: int, fits: bool
 ) -> None:
-    key = compute_date_key(text)
+    key = compute_xsd_datetime_key(text)
     assert key is not None
     assert wanted.is_satisfied_by(key, precision) is fits
 
@@ -139,4 +139,4 @@ def test_number_hash_matches_database_key(number: str) -> None:
     ],
 )
 def test_date_is_formatted_at_its_precision(text: str, precision: int | None, expected: str) -> None:
-    assert format_wikidata_iso_date(text, precision) == expected
+    assert format_wikidata_date(text, precision) == expected

@@ -36,7 +36,7 @@ from factmill.tasks.fanoutqa.core.forms.checks import (
     walk_sub_questions,
 )
 from factmill.tasks.fanoutqa.core.questions import MIN_ARTICLES, ArticleEvidence, FanOutQuestion, SubQuestion
-from factmill.tasks.text.wikipedia_urls import ArticleUrl, canonical_title, parse_article_url_or_problem
+from factmill.tasks.text.wikipedia_urls import ArticleUrl, canonical_title, parse_english_article_url_or_problem
 
 _COMMON_KEYS = ("question", "strategy", "then", "evidence", "answer", "id", "order")
 _TOP_KEYS = (*_COMMON_KEYS, "categories")
@@ -125,7 +125,7 @@ def _check_evidence_or_strategy(found: Mapping[Any, Any], path: str, level: int)
             yield make_violation(path, "evidence_and_strategy")
         if not is_nonblank_utf8_text(url := found["evidence"]):
             yield make_mismatch_violation(path, "evidence_no_text", "the URL of one article as evidence", url)
-        elif isinstance(problem := parse_article_url_or_problem(url), str):
+        elif isinstance(problem := parse_english_article_url_or_problem(url), str):
             yield make_violation(path, "evidence_no_article", f"evidence: {problem}")
     if "strategy" not in found:
         if not level:
@@ -183,7 +183,7 @@ def _make_article_key(sub_question: Mapping[Any, Any]) -> str:
 
 
 def _parse_title_or_keep_url(url: str) -> str:
-    address = parse_article_url_or_problem(url)
+    address = parse_english_article_url_or_problem(url)
     return address.title if isinstance(address, ArticleUrl) else url
 
 

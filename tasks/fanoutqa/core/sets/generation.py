@@ -19,7 +19,7 @@ from typing import Literal
 
 from factmill.tasks.core.authoring.question_wording import (
     EACH_MEMBER_PHRASE,
-    QuestionWordingParts,
+    GeneratedQuestionParts,
     insert_moment,
     spell_out_count_with_space,
 )
@@ -60,7 +60,7 @@ class UnwordedQuestion:
     """A question without its final wording."""
 
     question: FanOutQuestion
-    wording: QuestionWordingParts
+    wording: GeneratedQuestionParts
     statements: tuple[str, ...]
     """Ids of the statements with the values asked for, and with those that members are ranked by."""
 
@@ -359,7 +359,7 @@ def _compose_question(
             return QuestionRefusal("one_article_has_all", detail)
     unit = asked[0][1].unit
     clause = plan.asked.format_question(EACH_MEMBER_PHRASE, unit, "" if asked_at == chosen_at else asked_at)
-    wording = QuestionWordingParts(
+    wording = GeneratedQuestionParts(
         group=_format_set_phrase(member_set),
         owner=owner.name if owner else "",
         names=()

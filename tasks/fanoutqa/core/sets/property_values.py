@@ -16,8 +16,8 @@ from factmill.tasks.text.values.dates_and_numbers import format_date_in_prose
 from factmill.tasks.text.values.wikidata_literals import (
     YEAR_PRECISION,
     canonical_number,
-    compute_date_key,
-    format_wikidata_iso_date,
+    compute_xsd_datetime_key,
+    format_wikidata_date,
 )
 
 _PLACE_LEVEL = re.compile(
@@ -89,10 +89,10 @@ def _drop_place_type(label: str) -> str:
 
 
 def _read_date_value(fact: ItemFact) -> PropertyValue | None:
-    key = compute_date_key(fact.value or "")
+    key = compute_xsd_datetime_key(fact.value or "")
     if key is None or (fact.precision is not None and fact.precision < YEAR_PRECISION):
         return None
-    date = format_wikidata_iso_date(fact.value or "", fact.precision)
+    date = format_wikidata_date(fact.value or "", fact.precision)
     year, month_day = divmod(key, 10_000)
     has_day = date.removesuffix(" BC").count("-") == 2
     rank = (year, month_day // 100 if "-" in date else 0, month_day % 100 if has_day else 0)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from factmill.tasks.slaq.core.article_matching import (
     QuestionCheckWordLists,
     is_number_always_inexact_in_article,
-    list_content_values,
-    list_content_words_and_hedged_amounts,
+    list_content_values_with_hedge_marks,
+    list_distinct_content_values,
     normalise_article,
 )
 from factmill.tasks.slaq.core.evaluation.answers import SlaqPrediction
@@ -66,7 +66,7 @@ def judge_stated_facts_by_program(row: SlaqPrediction, lists: QuestionCheckWordL
     `lists`: only the function words are used.
     """
     read = _read_answer_statements(row.answer_read, row.question)
-    asked = [frozenset(list_content_values(question, lists)) for question in row.questions]
+    asked = [frozenset(list_distinct_content_values(question, lists)) for question in row.questions]
     own = [words - frozenset.intersection(*asked) for words in asked]
     verdicts = []
     for at, (question, gold) in enumerate(zip(row.questions, row.golds, strict=True)):
@@ -111,7 +111,7 @@ def _iterate_answer_sentences_stating_gold(
 ) -> Iterator[str]:
     """Yield the sentences that state the gold answer."""
     if _has_gold_in_indexed_text(statements.folded, statements.known, gold):
-        is_exact = any(map(is_number_or_date, list_content_words_and_hedged_amounts(gold)[:1]))
+        is_exact = any(map(is_number_or_date, list_content_values_with_hedge_marks(gold)[:1]))
         for sentence in statements.sentences:
             if not _has_gold(sentence, gold) or _is_gold_denied_or_one_of_several(sentence, question, gold):
                 continue
@@ -132,7 +132,7 @@ def _is_no_number_or_belongs_to_question(
 
     `item_number`: number of the question in the long one; `own_words_by_question`: each question's words that not all questions have.
     """
-    both = map(list_content_words_and_hedged_amounts, (gold, sentence))
+    both = map(list_content_values_with_hedge_marks, (gold, sentence))
     if not any(len(values) == 1 and is_number_or_date(values[0]) for values in both):
         return True
     marker = _ANSWER_ITEM_NUMBER.match(sentence)
@@ -153,7 +153,7 @@ def _count_own_words_by_question(
     text: str, own_words_by_question: Sequence[Collection[TokenValue]], lists: QuestionCheckWordLists
 ) -> list[int]:
     """Count, for each question, the words of a text that are among its own."""
-    content = list_content_values(text, lists)
+    content = list_distinct_content_values(text, lists)
     return [
         sum(any(is_same_or_related_word(each, word) for word in words) for each in content)
         for words in own_words_by_question

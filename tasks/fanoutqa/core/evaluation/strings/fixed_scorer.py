@@ -92,11 +92,11 @@ _MARK_REPLACEMENTS = {"minus": " minus", "nought": "0.", "inner": ""}
 
 def _replace_punctuation(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _keep_sign_or_drop_lone_mark(found[0])
+    return _MARK_REPLACEMENTS.get(kind, found[0]) if kind else _keep_sign_or_drop_other_mark(found[0])
 
 
 @cache
-def _keep_sign_or_drop_lone_mark(mark: str) -> str:
+def _keep_sign_or_drop_other_mark(mark: str) -> str:
     category = unicodedata.category(mark)
     if category == "Sc" or mark in _SIGN_WORDS:
         return f" {mark} "
