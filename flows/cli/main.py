@@ -64,7 +64,7 @@ COMMAND_GROUPS = {
         "site": ("site", "Write a static site: benchmarks over time, models side by side."),
     },
     "Operate": {
-        "serve": ("serve", "Rebuild on a schedule, and when started in Prefect's UI."),
+        "serve": ("serve", "Run rebuilds on a schedule, or on demand from Prefect's UI."),
         "jobs": ("housekeeping", "List, cancel and forget batch jobs at model servers."),
         "gc": ("housekeeping", "Remove old builds, unused replies, and data of stopped runs."),
         "upgrade": ("housekeeping", "Convert a warehouse of an earlier factmill version."),

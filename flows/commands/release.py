@@ -66,11 +66,11 @@ def release(
     """Write a build as a dataset folder to publish.
 
     The folder holds a dataset card, licences, a citation, digests, tasks for lm-evaluation-harness, and the tables,
-    which `datasets`, DuckDB, pandas and polars can load. Answers of a test split that a benchmark hides are left out (see --with-answers).
+    which `datasets`, DuckDB, pandas and polars can load. If a benchmark hides the answers of its test split, they are left out (see --with-answers).
 
     The command fails if a source's licence does not allow redistribution, and then lists the options that resolve this.
-    It also fails if you give latest:BENCHMARK and a build of your own source is newer than that build; then give the id
-    of the build to release. The same build always gives the same bytes. The folder appears only after all files are written.
+    It also fails for latest:BENCHMARK if you have made a newer build from your own source; in that case, give the id of
+    the build to release. The same build always gives the same bytes. The folder appears only after all files are written.
 
     --author and --doi go into the card, the citation and the Croissant metadata; without authors, factmill is cited.
 

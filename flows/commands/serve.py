@@ -31,7 +31,7 @@ ServeConfigOption = Annotated[
         help="TOML file with these options by name, and with one table per benchmark for that benchmark's parameters. Options on the command line take precedence.",
     ),
 ]
-_SERVE_HELP = """Rebuild on a schedule, and when started in Prefect's UI.
+_SERVE_HELP = """Run rebuilds on a schedule, or on demand from Prefect's UI.
 
     The command serves until Ctrl-C. For each benchmark, it creates a Prefect deployment named BENCHMARK-WORLD, which
     you can start in the UI with your own parameters. Another deployment, named rebuild-WORLD, follows the schedule and

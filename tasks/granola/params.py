@@ -60,7 +60,7 @@ class GranolaParams(UserSourceParams):
     """Parameters of a GRANOLA-EQ build."""
 
     source: Annotated[tuple[str, ...], CliOption(metavar="PATH")] = ()
-    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: the questions that ship with factmill if that Wikidata is the embedded one; otherwise `wikidata`."""
+    """File or folder to read (repeatable): EntityQuestions' files, or your own table with the columns question, answers and relation. Or `wikidata`: make questions from the facts in the Wikidata of --world or --graph. Default: in the embedded world, the questions that ship with factmill; with any other Wikidata, `wikidata`."""
     relations: Annotated[tuple[str, ...], BeforeValidator(split_each_text_at_commas), CliOption(metavar="PIDS")] = ()
     """Only these relations (repeatable, or separated by commas). Default: the paper's sixteen relations, or all relations in your own table."""
     relation_file: Annotated[str | None, CliOption(metavar="FILE")] = None
@@ -80,7 +80,7 @@ class GranolaParams(UserSourceParams):
     answer_in_question: Literal["keep", "drop"] = "keep"
     """Keep or drop questions that contain their own answer, such as "Who is the author of Euclid's Elements?"."""
     review: ReviewPolicy = "auto"
-    """What to do with doubtful rows: Wikidata does not state the row's fact, and its items may be the wrong ones. `auto`: doubtful rows for which Wikidata states another fact are left out until people have reviewed them, and the others are dropped. `manual`: all doubtful rows are left out until people have reviewed them. `ask` pauses the run and asks in the Prefect UI."""
+    """What to do with doubtful rows. A row is doubtful if Wikidata does not state its fact, so that its items may be the wrong ones. `auto`: if Wikidata states another value, the row waits until people have reviewed it; other doubtful rows are dropped. `manual`: all doubtful rows wait for review. `ask` pauses the run and asks in the Prefect UI."""
 
 
 class GranolaInputs(BuildInputs):
