@@ -66,7 +66,8 @@ def release(
     """Write a build as a dataset folder to publish.
 
     The folder holds a dataset card, licences, a citation, digests, tasks for lm-evaluation-harness, and the tables,
-    which `datasets`, DuckDB, pandas and polars can load. If a benchmark hides the answers of its test split, they are left out (see --with-answers).
+    which `datasets`, DuckDB, pandas and polars can load. If a benchmark hides the answers of its test split, they are
+    left out (see --with-answers).
 
     The command fails if a source's licence does not allow redistribution, and then lists the options that resolve this.
     It also fails for latest:BENCHMARK if you have made a newer build from your own source; in that case, give the id of
